@@ -1,0 +1,114 @@
+# ckpt - see README.md.  make help lists the targets.
+#
+#   make [MODE=release|debug|asan|fault] [MPI=0|1] [CUDA=0|1]
+#
+# MODE=fault compiles in failure injection (libckpt/fault.h); never install that one.
+MODE    ?= release
+B       := build/$(MODE)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.h)
+
+MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
+
+# What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
+PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
+            libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
+            libgit2-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
+
+PC_CKPT  := jansson libcrypto zlib libxxhash libutf8proc libpcre2-8
+PC_TOOLS := yaml-0.1 libcurl libgit2
+PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
+
+HARDEN   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection \
+            -fcf-protection=full -fno-delete-null-pointer-checks -fno-strict-overflow -fno-strict-aliasing \
+            -ftrivial-auto-var-init=zero -fexceptions
+WARN     := -Wall -Wextra -Wformat=2 -Wconversion -Wsign-conversion -Wshadow -Wvla -Wimplicit-fallthrough \
+            -Wtrampolines -Wbidi-chars=any -Werror=format-security -Werror=implicit \
+            -Werror=incompatible-pointer-types -Werror=int-conversion $(WERROR)
+CFLAGS_release := -O2 -g $(HARDEN)
+CFLAGS_debug   := -O0 -g
+CFLAGS_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DCKPT_FAULTS
+CFLAGS_fault   := -O1 -g -DCKPT_FAULTS
+
+CPPFLAGS += -I. -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
+ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT) $(PC_TOOLS)) $(CFLAGS)
+ALL_LDFLAGS = $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+LIBS_CKPT = $(call PC,--libs,$(PC_CKPT)) -lpthread -lm
+LIBS_TRAIN = -lopenblas -fopenmp -ldl $(LIBS_CKPT)
+LIBS_TOOLS = $(call PC,--libs,$(PC_TOOLS)) $(LIBS_CKPT)
+
+# A floor is a folder; its rooms are the sources under it.  No list to keep in step.
+rooms   = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
+obj     = $(patsubst %.c,$B/%.o,$(1))
+PLUGINS_C := trainer/comm/comm_mpi.c
+CKPT    := $(call rooms,libckpt formats)
+TRAIN   := $(filter-out trainer/cuda/% $(PLUGINS_C),$(call rooms,trainer))
+MAINS   := $(wildcard tools/ckpt-*.c)
+SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
+TOOLS   := $(MAINS:tools/%.c=$B/%)
+UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
+FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
+PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/comm_mpi.c),$B/libckpt_mpi.so))
+
+# make V=1 shows whole commands.
+Q := $(if $(V),,@)
+
+all: $(TOOLS) $(PLUGINS) $B/libckpt.so $B/ckpt.pc   ## build tools, library and plug-ins (the default)
+
+$B/libckpt.a:  $(call obj,$(CKPT))
+$B/libtrain.a: $(call obj,$(TRAIN))
+$B/libcli.a:   $(call obj,$(SHARED))
+$B/%.a:
+	@rm -f $@; echo AR $@; $(AR) rcs $@ $^
+
+$B/libckpt.so: $(call obj,$(CKPT)) libckpt/libckpt.map
+	@echo LD $@
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libckpt.so.0 -Wl,--version-script=libckpt/libckpt.map -o $@ $(filter %.o,$^) $(LIBS_CKPT)
+$B/ckpt.pc: libckpt/ckpt.pc.in libckpt/ckpt.h
+	@mkdir -p $(@D)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' $< > $@
+
+$(TOOLS): $B/%: $B/tools/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $< $(filter %.a,$^) $(if $(filter %ckpt-train %ckpt-eval,$@),$(LIBS_TRAIN)) $(LIBS_TOOLS)
+
+$B/unit/%: $B/tests/unit/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN) $(LIBS_TOOLS)
+$B/agree/%: $B/tests/agree/%.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
+$B/fault/%: $B/tests/fault/%.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
+
+$B/libckpt_mpi.so: trainer/comm/comm_mpi.c
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
+
+# Hot loops of the CPU backend: vector code is chosen per function at run time.
+$B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp
+$B/trainer/%.o: TRAIN_CFLAGS ?= -fopenmp
+
+$B/%.o: %.c
+	@mkdir -p $(@D)
+	@echo CC $<
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
+
+check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit
+	@tests/run.sh $B units
+
+clean:                                              ## remove build/
+	rm -rf build
+
+help:                                               ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+-include $(shell find $B -name '*.d' 2>/dev/null)
+.SECONDARY:
+.PHONY: all check clean help

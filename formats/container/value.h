@@ -1,0 +1,108 @@
+/*
+ * value - an inert Python value: what a pickle says, with nothing executed, and what a pickle
+ * is written from.
+ *
+ * Values live in an arena and may form a graph (memos make sharing and even cycles): every walk
+ * has a visit budget, nothing recurses without an explicit bound, freeing is by arena.  A call
+ * (REDUCE, NEWOBJ, BUILD) is only a record of what would be called.
+ */
+#ifndef CKPT_VALUE_H
+#define CKPT_VALUE_H
+
+#include <jansson.h>
+
+#include "libckpt/dtype.h"
+#include "libckpt/mem.h"
+#include "libckpt/shape.h"
+
+enum value_kind {
+    VALUE_NONE, VALUE_BOOL, VALUE_INT, VALUE_BIGINT, VALUE_FLOAT, VALUE_STR, VALUE_BYTES,
+    VALUE_LIST, VALUE_TUPLE, VALUE_SET, VALUE_DICT,
+    VALUE_GLOBAL,       /* module.name, not called */
+    VALUE_OBJECT,       /* module.name(args), with state and items recorded */
+    VALUE_PERSISTENT,   /* a persistent id not yet understood: seq has one item */
+    VALUE_TENSOR        /* made by torch_value from a rebuild call */
+};
+
+struct value;
+
+struct value_text { const char *p; size_t n; };         /* NUL-terminated as well */
+struct value_seq { struct value **item; size_t n, cap; };
+struct value_pairs { struct value **key, **val; size_t n, cap; };
+
+/* A tensor as torch pickles it: a window on a storage. */
+struct value_tensor {
+    enum ckpt_dtype   dtype;
+    struct ckpt_shape shape;
+    int64_t           stride[CKPT_MAX_RANK];    /* elements */
+    int64_t           offset;                   /* elements into the storage */
+    size_t            storage;                  /* index in the archive's storage table */
+    bool              requires_grad;
+    bool              parameter;                /* torch.nn.Parameter around it */
+};
+
+struct value {
+    enum value_kind kind;
+    bool            ordered;                    /* VALUE_DICT: an OrderedDict */
+    union {
+        bool                b;
+        int64_t             i;
+        double              f;
+        struct value_text   text;               /* STR, BYTES, BIGINT (decimal) */
+        struct value_seq    seq;                /* LIST, TUPLE, SET, PERSISTENT */
+        struct value_pairs  dict;               /* insertion order */
+        struct {
+            const char         *module, *name;
+            struct value       *args;           /* TUPLE; NULL for GLOBAL */
+            struct value       *kwargs;         /* DICT or NULL */
+            struct value       *state;          /* BUILD's argument, or NULL */
+            struct value_seq    items;          /* APPEND(S) onto the object */
+            struct value_pairs  pairs;          /* SETITEM(S) onto the object */
+            bool                newobj;         /* built by NEWOBJ rather than REDUCE */
+        } obj;
+        struct value_tensor *tensor;
+    } u;
+};
+
+/* Builders; NULL when the arena refuses (and they accept NULL children by giving NULL, so a
+ * tree is built in one go and checked once). */
+struct value *value_none(struct ckpt_arena *a);
+struct value *value_bool(struct ckpt_arena *a, bool b);
+struct value *value_int(struct ckpt_arena *a, int64_t i);
+struct value *value_float(struct ckpt_arena *a, double f);
+struct value *value_str(struct ckpt_arena *a, const char *s);
+struct value *value_bytes(struct ckpt_arena *a, const void *p, size_t n);
+struct value *value_list(struct ckpt_arena *a);
+struct value *value_tuple(struct ckpt_arena *a);
+struct value *value_dict(struct ckpt_arena *a, bool ordered);
+struct value *value_global(struct ckpt_arena *a, const char *module, const char *name);
+/* module.name(*args) by REDUCE, or by NEWOBJ; state may be NULL. */
+struct value *value_object(struct ckpt_arena *a, const char *module, const char *name,
+                           struct value *args, struct value *state, bool newobj);
+struct value *value_tensor_new(struct ckpt_arena *a, const struct value_tensor *t);
+/* JSON as dict, list, str, int, float, bool, None. */
+struct value *value_of_json(struct ckpt_arena *a, const json_t *json);
+/* Append to a list, tuple or set; set a key of a dict.  Return 0 or CKPT_ENOMEM without a
+ * record; NULL children give CKPT_ENOMEM. */
+int value_append(struct ckpt_arena *a, struct value *seq, struct value *item);
+int value_set(struct ckpt_arena *a, struct value *dict, struct value *key, struct value *val);
+int value_set_str(struct ckpt_arena *a, struct value *dict, const char *key, struct value *val);
+
+/* Questions; all accept NULL. */
+struct value *value_get(const struct value *dict, const char *key);      /* NULL when absent */
+bool value_is(const struct value *v, enum value_kind kind);
+bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
+bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
+const char *value_as_str(const struct value *v);            /* NULL when not a STR */
+/* True when v is an object or global of that module and name. */
+bool value_names(const struct value *v, const char *module, const char *name);
+
+/*
+ * The value as JSON for people and programs: tensors as {"$tensor": {dtype, shape}}, objects as
+ * {"$object": "module.name", "args": [...], "state": ...}, bytes as {"$bytes": n, "hex": first
+ * 32}, sets as lists, tuples as lists, NaN and infinities as strings.  Shared and cyclic parts
+ * appear once, then as {"$ref": n}.  Stops at budget values and says so.
+ */
+json_t *value_to_json(const struct value *v, size_t budget);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * formats - the table of formats: recognising a path, opening it, creating an output.
+ */
+#ifndef CKPT_FORMATS_H
+#define CKPT_FORMATS_H
+
+#include "libckpt/format.h"
+
+/* All rows, ended by NULL. */
+const struct ckpt_format *const *ckpt_formats(void);
+/* By name, or NULL. */
+const struct ckpt_format *ckpt_format_named(const char *name);
+
+/*
+ * Recognise path (file or directory) and open it.  opts may be NULL.
+ * CKPT_ENOTFOUND when absent; CKPT_EUNSUPPORTED when no format bids (with a word of its own for
+ * Git LFS pointers, HTML pages, empty files, gzip, partial downloads); CKPT_EFORMAT when two
+ * bid alike.
+ */
+int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open_opts *opts,
+              struct ckpt_err *err);
+/* The same with the format given: nothing is guessed. */
+int ckpt_open_as(struct ckpt_source **out, const char *format, const char *path,
+                 const struct ckpt_open_opts *opts, struct ckpt_err *err);
+/* Which format a path is, without opening it. */
+int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
+                   struct ckpt_err *err);
+/* Create an output of the named format.  keeps tensors until the sink ends. */
+int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
+                const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
+                struct ckpt_err *err);
+
+#endif

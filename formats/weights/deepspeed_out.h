@@ -1,0 +1,65 @@
+/*
+ * deepspeed_out - writing DeepSpeed checkpoint folders, rank by rank, that DeepSpeed loads.
+ *
+ * Each rank writes its own files into a staging directory (ckpt_outdir); rank 0 writes `latest`
+ * last.  Layout and keys as DeepSpeed 0.19.8 writes them.
+ */
+#ifndef CKPT_DEEPSPEED_OUT_H
+#define CKPT_DEEPSPEED_OUT_H
+
+#include "formats/container/value.h"
+#include "libckpt/commit.h"
+
+/* One parameter of the model, in the optimizer's order. */
+struct ds_param {
+    const char       *name;             /* as in torch's state_dict */
+    struct ckpt_shape shape;
+    int               group;            /* optimizer group: 0 decay, 1 no decay */
+    bool              trainable;
+};
+
+/* A name that shares another's storage. */
+struct ds_alias {
+    const char *name;                   /* lm_head.weight */
+    const char *kept;                   /* transformer.word_embeddings.weight */
+};
+
+struct ds_group_options {               /* one optimizer group as torch's AdamW has it */
+    double lr, initial_lr, beta1, beta2, eps, weight_decay;
+};
+
+/* What one rank writes.  All arrays are borrowed for the call. */
+struct ds_rank_state {
+    int                     stage;              /* 0 or 3 */
+    int                     rank, world_size;
+    const struct ds_param  *param;              /* group 0's first, then group 1's */
+    size_t                  n_param;
+    const struct ds_alias  *alias;
+    size_t                  n_alias;
+    const struct ds_group_options *group;       /* [n_group] */
+    size_t                  n_group;
+    enum ckpt_dtype         model_dtype;        /* of `module` */
+    /*
+     * Stage 3: for each group g, this rank's flat f32 partition, the concatenation of
+     * ds3_part(numel, W) elements per trainable parameter in order.
+     * Stage 0: full f32 tensors, the concatenation of numel elements per parameter in order.
+     */
+    const float *const     *master;             /* [n_group] */
+    const float *const     *exp_avg;            /* [n_group] */
+    const float *const     *exp_avg_sq;         /* [n_group] */
+    int64_t                 optimizer_step;     /* applied steps */
+    int64_t                 global_steps, global_samples, skipped_steps;
+    const json_t           *ds_config;          /* object */
+    const struct value     *client_state;       /* dict merged at top level, or NULL */
+};
+
+/*
+ * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and ..._optim_states.pt (stage 3), or
+ * on rank 0 <tag>/mp_rank_00_model_states.pt (stage 0), into dir.
+ */
+int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
+                  struct ckpt_err *err);
+/* Write `latest` naming tag.  Rank 0, after every rank has written. */
+int ds_write_latest(struct ckpt_outdir *dir, const char *tag, struct ckpt_err *err);
+
+#endif

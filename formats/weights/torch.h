@@ -1,0 +1,42 @@
+/*
+ * torch - .pt, .bin, .pth archives: zip + pickle + storages, read without executing anything.
+ *
+ * Tensors found anywhere in the value tree are listed under their path: keys joined by ".", list
+ * positions as numbers; a state dict inside {"model": ...}, {"state_dict": ...} or
+ * {"module": ...} is listed without that wrapper.
+ */
+#ifndef CKPT_TORCH_H
+#define CKPT_TORCH_H
+
+#include "formats/container/value.h"
+#include "libckpt/format.h"
+
+extern const struct ckpt_format ckpt_format_torch;
+
+/* One storage record of an archive. */
+struct torch_storage {
+    enum ckpt_dtype dtype;
+    int64_t         numel;
+    uint64_t        offset;             /* of element 0 in the file, bytes */
+    const char     *key;                /* "0", "1", ... */
+};
+
+/* An open archive: for formats built of several torch files (DeepSpeed, DCP). */
+struct torch_archive;
+
+/* Takes file, on failure too. */
+int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err);
+void torch_archive_close(struct torch_archive *a);
+const struct value *torch_archive_root(const struct torch_archive *a);
+struct ckpt_file *torch_archive_file(const struct torch_archive *a);
+bool torch_archive_big_endian(const struct torch_archive *a);
+size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out);
+/*
+ * One fragment that covers tensor t whole, strides and byte order included, in arena memory.
+ * The tensor was bounds-checked against its storage when the archive was opened.
+ */
+int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
+                           const struct torch_archive *a, const struct value_tensor *t,
+                           struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * commit - all-or-nothing outputs.
+ *
+ * A file is written aside in its own directory under a hidden name, synced, renamed, and the
+ * directory synced; a directory is built aside and renamed whole.  Until commit returns 0
+ * nothing stands under the final name; after abort nothing stands at all.  A failed sync is
+ * final: the output is given up, never synced again.
+ */
+#ifndef CKPT_COMMIT_H
+#define CKPT_COMMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+#include "libckpt/file.h"
+
+enum ckpt_commit_flags {
+    CKPT_REPLACE = 1 << 0       /* an existing file of the final name is replaced at commit */
+};
+
+struct ckpt_out;                /* a file being written */
+struct ckpt_outdir;             /* a directory being built */
+
+/*
+ * Create path's successor aside.  CKPT_ECREATE when the directory is absent or refuses, or when
+ * path exists and CKPT_REPLACE is not given (looked at now and again at commit).
+ */
+int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
+                    struct ckpt_err *err);
+/* An output that is a stream (a pipe, stdout): only ckpt_out_write works; fd is borrowed. */
+int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt_err *err);
+/* Reserve size bytes on disk; a full disk is found here.  Files grow to exactly size. */
+int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err);
+/* Append.  One thread. */
+int ckpt_out_write(struct ckpt_out *out, const void *src, size_t n, struct ckpt_err *err);
+/* Write at an offset.  Any thread.  Not for streams. */
+int ckpt_out_write_at(struct ckpt_out *out, const void *src, size_t n, uint64_t offset,
+                      struct ckpt_err *err);
+/*
+ * Bytes [from, from + n) of file to offset, inside the kernel where it can (shared extents,
+ * copy_file_range), else through a bounce buffer of the caller's size.  Any thread.
+ */
+int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file *file,
+                  uint64_t from, uint64_t n, void *bounce, size_t bounce_bytes,
+                  struct ckpt_err *err);
+bool ckpt_out_is_stream(const struct ckpt_out *out);
+/* True when file is the very file that commit would replace (same device and inode). */
+bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *file);
+/* Both take out (NULL accepted by abort). */
+int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err);
+void ckpt_out_abort(struct ckpt_out *out);
+
+/*
+ * Build directory path aside (".<name>.staging-<nonce>" beside it).  CKPT_ECREATE when path
+ * exists.  Leftover staging directories of earlier interrupted runs for the same path are
+ * removed first when nobody holds their lock.
+ */
+int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err);
+/* Another process of the same save: write files into a staging directory someone created. */
+int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
+/* Where it is being built: absolute, for ckpt_outdir_join in a peer. */
+const char *ckpt_outdir_staging(const struct ckpt_outdir *dir);
+/* Create one file inside; rel may have clean parts, folders are made.  Commit it as a file. */
+int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
+                     struct ckpt_err *err);
+/* Create a whole small file inside: create, write, commit. */
+int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes, size_t n,
+                    struct ckpt_err *err);
+/* Sync, rename whole (never replacing), sync the parent.  Takes dir.  Not after join. */
+int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err);
+/* Remove what was built (after join: only close).  Takes dir; NULL accepted. */
+void ckpt_outdir_abort(struct ckpt_outdir *dir);
+
+/* Replace path's content with bytes, all or nothing: the one way to write a small file. */
+int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
+/* Remove a directory tree by handle, following no link: renamed to a trash name first. */
+int ckpt_remove_tree(const char *path, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * copy - source -> sink with bounded memory; the only mover of tensor bytes.
+ *
+ * Work is cut into chunks of at most chunk_bytes; each worker owns two chunk buffers, so peak
+ * memory is 2 * workers * chunk_bytes whatever the model's size.  Ranges that lie verbatim on
+ * both sides never pass through user memory (ckpt_out_copy).  Streams are written in order by
+ * one worker at a time while others read ahead in a ring of bounded length.
+ */
+#ifndef CKPT_COPY_H
+#define CKPT_COPY_H
+
+#include "libckpt/sink.h"
+#include "libckpt/source.h"
+
+/* Called at most a few times a second, from the calling thread's workers, one at a time. */
+typedef void ckpt_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
+struct ckpt_copy_opts {
+    size_t            workers;          /* 0: by CPUs, at most 8 */
+    size_t            chunk_bytes;      /* 0: 4 MiB */
+    ckpt_progress_fn *progress;         /* NULL: none; counts bytes written */
+    void             *progress_ctx;
+    const volatile int *stop;           /* non-NULL and set: end with CKPT_ESTOPPED */
+};
+
+/*
+ * Copy every tensor of sink's list from the tensor of the same name in src (dtype and shape must
+ * agree: CKPT_EMISMATCH names the tensor and both).  Does not commit the sink.
+ */
+int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src, const struct ckpt_copy_opts *opts,
+              struct ckpt_err *err);
+
+#endif

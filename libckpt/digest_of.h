@@ -1,0 +1,31 @@
+/*
+ * digest_of - digests of bytes: SHA-256 (OpenSSL) and XXH3-128 (xxHash).
+ */
+#ifndef CKPT_DIGEST_OF_H
+#define CKPT_DIGEST_OF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+#include "libckpt/file.h"
+
+#define CKPT_SHA256_BYTES 32
+#define CKPT_SHA256_HEX   65    /* with terminator */
+
+struct ckpt_sha256;
+
+int ckpt_sha256_new(struct ckpt_sha256 **out, struct ckpt_err *err);
+int ckpt_sha256_add(struct ckpt_sha256 *s, const void *bytes, size_t n, struct ckpt_err *err);
+/* Fill digest and start anew. */
+int ckpt_sha256_end(struct ckpt_sha256 *s, unsigned char digest[CKPT_SHA256_BYTES],
+                    struct ckpt_err *err);
+void ckpt_sha256_free(struct ckpt_sha256 *s);
+
+/* SHA-256 of a whole file as lower-case hex. */
+int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err);
+void ckpt_hex(char *dst, const unsigned char *bytes, size_t n);   /* 2n + 1 bytes of dst */
+/* XXH3 with 128 bits, canonical byte order. */
+void ckpt_xxh128(unsigned char digest[16], const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,195 @@
+/* err - see err.h. */
+#include "libckpt/err.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/buf.h"
+
+/* One row per code: its exit status and the reason word when a caller gives none. */
+static const struct {
+    int         code;
+    int         status;
+    const char *reason;
+} codes[] = {
+    {CKPT_OK, 0, ""},
+    {CKPT_ENOTFOUND, 66, "not-found"},
+    {CKPT_EFORMAT, 65, "malformed"},
+    {CKPT_EUNSUPPORTED, 65, "unsupported"},
+    {CKPT_EMISMATCH, 65, "mismatch"},
+    {CKPT_ELIMIT, 65, "budget"},
+    {CKPT_EREFUSED, 77, "refused"},
+    {CKPT_ECREATE, 73, "cannot-create"},
+    {CKPT_EIO, 74, "io"},
+    {CKPT_ENOMEM, 71, "no-memory"},
+    {CKPT_EDEVICE, 69, "unavailable"},
+    {CKPT_ECOMM, 75, "peer-dead"},
+    {CKPT_ESTATE, 70, "bug"},
+    {CKPT_EUSAGE, 64, "usage"},
+    {CKPT_ECONFIG, 78, "configuration"},
+    {CKPT_EPROTOCOL, 76, "protocol"},
+    {CKPT_ESTOPPED, 75, "stopped"},
+    {CKPT_ENO, 1, "no"},
+};
+
+#define N_CODES (sizeof codes / sizeof codes[0])
+
+int ckpt_exit_status(int code)
+{
+    for (size_t i = 0; i < N_CODES; i++)
+        if (codes[i].code == code)
+            return codes[i].status;
+    return 70;
+}
+
+static const char *default_reason(int code)
+{
+    for (size_t i = 0; i < N_CODES; i++)
+        if (codes[i].code == code)
+            return codes[i].reason;
+    return "bug";
+}
+
+/* Bytes of one well-formed, harmless UTF-8 character at s, or 0 when it must be escaped. */
+static size_t plain_char(const unsigned char *s, size_t left)
+{
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    uint32_t c;
+
+    if (s[0] < 0x20 || s[0] == 0x7f || n > left || !ckpt_utf8_valid(s, n))
+        return 0;
+    if (n == 1)
+        return 1;
+    c = n == 2 ? s[0] & 0x1fu : n == 3 ? s[0] & 0x0fu : s[0] & 0x07u;
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | (s[i] & 0x3fu);
+    /* C1 controls, bidirectional marks, embeddings, isolates, and line separators. */
+    if ((c >= 0x80 && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+        (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069))
+        return 0;
+    return n;
+}
+
+char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
+{
+    static const char hex[] = "0123456789abcdef";
+    const unsigned char *s = (const unsigned char *)src;
+    size_t at = 0, mark = 0;            /* mark: where "..." still fits */
+
+    if (dst_size == 0)
+        return dst;
+    for (size_t i = 0; i < src_len;) {
+        size_t n = plain_char(s + i, src_len - i), need = n ? n : 4;
+
+        if (at + need + 1 > dst_size) {
+            at = mark;
+            for (int k = 0; k < 3 && at + 1 < dst_size; k++)
+                dst[at++] = '.';
+            break;
+        }
+        if (n) {
+            memcpy(dst + at, s + i, n);
+        } else {
+            dst[at] = '\\';
+            dst[at + 1] = 'x';
+            dst[at + 2] = hex[s[i] >> 4];
+            dst[at + 3] = hex[s[i] & 15];
+        }
+        at += need;
+        i += n ? n : 1;
+        if (at + 4 <= dst_size)
+            mark = at;
+    }
+    dst[at] = '\0';
+    return dst;
+}
+
+/* Format, escape, and put behind (or, with front, before) what is there. */
+static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
+{
+    char raw[sizeof err->text], old[sizeof err->text];
+    int n = vsnprintf(raw, sizeof raw, fmt, ap);
+    size_t len = n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1;
+
+    if (!front) {
+        ckpt_escape(err->text, sizeof err->text, raw, len);
+        return;
+    }
+    memcpy(old, err->text, sizeof old);
+    ckpt_escape(err->text, sizeof err->text, raw, len);
+    len = strlen(err->text);
+    snprintf(err->text + len, sizeof err->text - len, "%s%s", sep, old);
+}
+
+static void set_code(struct ckpt_err *err, int code, const char *reason)
+{
+    err->code = code;
+    err->hint[0] = '\0';
+    snprintf(err->reason, sizeof err->reason, "%s", reason);
+}
+
+int ckpt_fail(struct ckpt_err *err, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    set_code(err, code, default_reason(code));
+    va_start(ap, fmt);
+    say(err, false, "", fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int ckpt_fail_as(struct ckpt_err *err, int code, const char *reason, const char *fmt, ...)
+{
+    va_list ap;
+
+    set_code(err, code, reason);
+    va_start(ap, fmt);
+    say(err, false, "", fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int ckpt_fail_errno(struct ckpt_err *err, int code, int errnum, const char *fmt, ...)
+{
+    va_list ap;
+    char why[128];
+    size_t len;
+
+    set_code(err, code, default_reason(code));
+    va_start(ap, fmt);
+    say(err, false, "", fmt, ap);
+    va_end(ap);
+    len = strlen(err->text);
+    snprintf(err->text + len, sizeof err->text - len, ": %s",
+             strerror_r(errnum, why, sizeof why));
+    return code;
+}
+
+int ckpt_err_in(struct ckpt_err *err, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say(err, true, ": ", fmt, ap);
+    va_end(ap);
+    return err->code;
+}
+
+int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
+{
+    va_list ap;
+    char raw[sizeof err->hint];
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(raw, sizeof raw, fmt, ap);
+    va_end(ap);
+    ckpt_escape(err->hint, sizeof err->hint, raw,
+                n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1);
+    return err->code;
+}
+
+void ckpt_err_clear(struct ckpt_err *err) { memset(err, 0, sizeof *err); }

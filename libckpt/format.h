@@ -1,0 +1,55 @@
+/*
+ * format - the row a checkpoint format fills in.
+ *
+ * Recognising is bidding: every row says how sure it is from names and the first bytes; the
+ * highest bid opens.  A refusal by the winner is final: nothing tries again more loosely.
+ */
+#ifndef CKPT_FORMAT_H
+#define CKPT_FORMAT_H
+
+#include "libckpt/sink.h"
+#include "libckpt/source.h"
+
+#define CKPT_HEAD_BYTES 512
+
+/* What bidders see, and openers start from.  Borrowed by both. */
+struct ckpt_place {
+    const char              *path;      /* as the user gave it */
+    struct ckpt_dir         *dir;       /* set when it is a directory */
+    const struct ckpt_entry *entry;     /* its entries, sorted by name */
+    size_t                   n_entry;
+    struct ckpt_file        *file;      /* set when it is a file; see `took` */
+    unsigned char            head[CKPT_HEAD_BYTES];
+    size_t                   head_len;
+    bool                     took;      /* an opener sets it when it took dir or file over */
+};
+
+struct ckpt_open_opts {
+    const char *tag;            /* DeepSpeed: which folder; NULL: what `latest` says */
+    const char *base;           /* PEFT and partial checkpoints: the base model's path */
+    bool        optimizer;      /* list optimizer state too */
+    bool        follow;         /* follow symbolic links */
+};
+
+struct ckpt_create_opts {
+    uint64_t               max_shard_bytes;  /* 0: the format's default */
+    const json_t          *metadata;         /* string -> string, or NULL */
+    const struct ckpt_extra *extra;          /* side files to copy along */
+    size_t                 n_extra;
+    const json_t          *info;             /* facts the format may keep (steps, config) */
+    unsigned               flags;            /* enum ckpt_commit_flags */
+    int                    stream_fd;        /* >= 0: write there instead of path */
+};
+
+struct ckpt_format {
+    const char *name;           /* "safetensors", "hf", "torch", "deepspeed", "peft" */
+    const char *title;          /* "Hugging Face model directory" */
+    int (*bid)(const struct ckpt_place *place);          /* 0 none .. 100 certain */
+    int (*open)(struct ckpt_source **out, struct ckpt_place *place,
+                const struct ckpt_open_opts *opts, struct ckpt_err *err);
+    /* NULL where the format is not written. */
+    int (*create)(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
+                  const struct ckpt_create_opts *opts, struct ckpt_err *err);
+};
+
+#endif

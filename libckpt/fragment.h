@@ -1,0 +1,59 @@
+/*
+ * fragment - one stored piece of a tensor: the box it covers and where its bytes lie.
+ *
+ * A tensor of a sharded checkpoint is a list of fragments.  Formats write the list; this room
+ * alone turns it into bytes.  Boxes count elements, row-major, outermost axis first; flat
+ * partitions (ZeRO) use the rank-1 view of the tensor (struct ckpt_tensor's flat).  File
+ * offsets count bytes.
+ */
+#ifndef CKPT_FRAGMENT_H
+#define CKPT_FRAGMENT_H
+
+#include "libckpt/dtype.h"
+#include "libckpt/err.h"
+#include "libckpt/file.h"
+#include "libckpt/shape.h"
+
+struct ckpt_box {
+    int64_t start[CKPT_MAX_RANK];   /* first element covered, per axis */
+    int64_t count[CKPT_MAX_RANK];   /* elements covered, per axis, each >= 1 */
+};
+
+struct ckpt_fragment {
+    struct ckpt_box   box;          /* in the coordinates of the whole tensor */
+    struct ckpt_file *file;         /* borrowed: stays open as long as its source */
+    uint64_t          offset;       /* of the box's first element, in bytes */
+    const int64_t    *stride;       /* elements between neighbours per axis, >= 0 each, as many
+                                       as the rank; NULL: contiguous row-major over the box */
+    bool              swapped;      /* elements lie big-endian */
+};
+
+/* A run of bytes that lies verbatim in a file. */
+struct ckpt_extent {
+    struct ckpt_file *file;
+    uint64_t          offset;
+};
+
+/*
+ * Prove that the fragments tile shape exactly once and lie inside their files (strides
+ * included).  shape is in the coordinates of the boxes: [numel] when they are flat.
+ * Returns 0; CKPT_EFORMAT with reason "overlap", "hole", "truncated" or "bounds".
+ * Cost: n log n for flat or one-axis cuts; volumes and pairwise checks otherwise.
+ */
+int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
+
+/*
+ * Read elements [start, start + count) of the tensor in row-major order into dst, gathering
+ * from as many fragments as they touch.  The fragments must have passed the check.  Allocates
+ * nothing larger than 64 KiB (strided runs are staged).  Any thread.
+ */
+int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
+                struct ckpt_err *err);
+
+/* True when elements [start, start + count) lie in one piece in one file, little-endian. */
+bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count);
+
+#endif

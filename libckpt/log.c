@@ -1,0 +1,34 @@
+/* log - see log.h. */
+#include "libckpt/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+static ckpt_log_fn *hook_fn;
+static void *hook_ctx;
+
+void ckpt_log_hook(ckpt_log_fn *fn, void *ctx)
+{
+    pthread_mutex_lock(&hook_lock);
+    hook_fn = fn;
+    hook_ctx = ctx;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+void ckpt_log(enum ckpt_log_level level, const char *fmt, ...)
+{
+    char raw[1024], line[1100];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    va_end(ap);
+    ckpt_escape(line, sizeof line, raw, strlen(raw));
+    pthread_mutex_lock(&hook_lock);
+    if (hook_fn)
+        hook_fn(hook_ctx, level, line);
+    pthread_mutex_unlock(&hook_lock);
+}

@@ -1,0 +1,20 @@
+/*
+ * log - one hook for diagnostics.  Libraries never print: they tell the hook, and a program
+ * that installed none hears nothing.
+ */
+#ifndef CKPT_LOG_H
+#define CKPT_LOG_H
+
+#include "libckpt/err.h"
+
+enum ckpt_log_level { CKPT_LOG_ERROR, CKPT_LOG_WARNING, CKPT_LOG_NOTE, CKPT_LOG_DEBUG };
+
+/* Called with one line, no newline.  May be called by any thread, one call at a time. */
+typedef void ckpt_log_fn(void *ctx, enum ckpt_log_level level, const char *line);
+
+/* Install the hook (NULL removes it).  Call before threads start; ctx is kept until replaced. */
+void ckpt_log_hook(ckpt_log_fn *fn, void *ctx);
+
+void ckpt_log(enum ckpt_log_level level, const char *fmt, ...) CKPT_PRINTF(2, 3);
+
+#endif

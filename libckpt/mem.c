@@ -1,0 +1,125 @@
+/* mem - see mem.h. */
+#include "libckpt/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/fault.h"
+
+#define ARENA_BLOCK 65536u      /* what small requests are cut from */
+
+struct ckpt_arena_block {
+    struct ckpt_arena_block *next;
+    size_t                   used, size;
+    _Alignas(16) unsigned char bytes[];
+};
+
+void *ckpt_alloc(size_t n, size_t size)
+{
+    return ckpt_fault(CKPT_FAULT_ALLOC) ? NULL : calloc(n ? n : 1, size ? size : 1);
+}
+
+void *ckpt_alloc_buffer(size_t bytes)
+{
+    size_t rounded = (bytes + 63) & ~(size_t)63;
+
+    if (rounded < bytes || ckpt_fault(CKPT_FAULT_ALLOC))
+        return NULL;
+    return aligned_alloc(64, rounded ? rounded : 64);
+}
+
+void *ckpt_grow(void *old, size_t n, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(n, size, &bytes) || ckpt_fault(CKPT_FAULT_ALLOC))
+        return NULL;
+    return realloc(old, bytes ? bytes : 1);
+}
+
+void ckpt_free(void *p) { free(p); }
+
+char *ckpt_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *copy = ckpt_alloc(n, 1);
+
+    return copy ? memcpy(copy, s, n) : NULL;
+}
+
+int ckpt_nomem(struct ckpt_err *err, size_t bytes)
+{
+    return ckpt_fail(err, CKPT_ENOMEM, "out of memory: %zu bytes were asked for", bytes);
+}
+
+void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
+{
+    struct ckpt_arena_block *b = a->head;
+    size_t bytes, block;
+    void *p;
+
+    if (__builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - ARENA_BLOCK)
+        return NULL;
+    bytes = bytes ? (bytes + 15) & ~(size_t)15 : 16;
+    if (a->limit && bytes > a->limit - (a->used < a->limit ? a->used : a->limit))
+        return NULL;
+    if (!b || b->size - b->used < bytes) {
+        block = bytes > ARENA_BLOCK / 4 ? bytes : ARENA_BLOCK;
+        b = ckpt_alloc(1, sizeof *b + block);
+        if (!b)
+            return NULL;
+        b->size = block;
+        /* A block of its own goes behind the head, so that the head's rest stays in use. */
+        if (a->head && block == bytes) {
+            b->next = a->head->next;
+            a->head->next = b;
+        } else {
+            b->next = a->head;
+            a->head = b;
+        }
+    }
+    p = b->bytes + b->used;
+    b->used += bytes;
+    a->used += bytes;
+    return p;
+}
+
+char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len)
+{
+    char *copy = len < SIZE_MAX ? ckpt_arena_alloc(a, len + 1, 1) : NULL;
+
+    return copy ? memcpy(copy, s, len) : NULL;
+}
+
+char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...)
+{
+    va_list ap;
+    char *s;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return NULL;
+    s = ckpt_arena_alloc(a, (size_t)n + 1, 1);
+    if (!s)
+        return NULL;
+    va_start(ap, fmt);
+    vsnprintf(s, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+void ckpt_arena_release(struct ckpt_arena *a)
+{
+    struct ckpt_arena_block *b, *next;
+
+    for (b = a->head; b; b = next) {
+        next = b->next;
+        ckpt_free(b);
+    }
+    memset(a, 0, sizeof *a);
+}

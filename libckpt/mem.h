@@ -1,0 +1,64 @@
+/*
+ * mem - the single door to malloc, checked size arithmetic, and arenas.
+ *
+ * Sizes that come from a file go through ckpt_add/ckpt_mul before they reach an allocation.
+ * Builds with -DCKPT_FAULTS can make the n-th request fail (see fault.h).
+ */
+#ifndef CKPT_MEM_H
+#define CKPT_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+/* *out = a + b, a * b.  False on overflow, *out is then untouched. */
+static inline bool ckpt_add(uint64_t *out, uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+/* n elements of size bytes, zeroed; NULL when refused or when the product overflows. */
+void *ckpt_alloc(size_t n, size_t size);
+/* As ckpt_alloc without zeroing, aligned to 64 bytes: for buffers that kernels or reads fill. */
+void *ckpt_alloc_buffer(size_t bytes);
+/* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
+void *ckpt_grow(void *old, size_t n, size_t size);
+/* NULL is accepted.  Frees what any of the calls above gave. */
+void ckpt_free(void *p);
+char *ckpt_strdup(const char *s);
+/* Fill err with CKPT_ENOMEM and the size that was asked for. */
+int ckpt_nomem(struct ckpt_err *err, size_t bytes);
+
+/*
+ * An arena: memory that dies together.  A zeroed struct is a valid empty arena.
+ * All requests are aligned to 16 bytes and zeroed.  One thread at a time.
+ */
+struct ckpt_arena {
+    struct ckpt_arena_block *head;
+    uint64_t used;             /* bytes handed out */
+    uint64_t limit;            /* refuse beyond this; 0 means none */
+};
+
+void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size);   /* NULL when refused */
+char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len);
+char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
+void ckpt_arena_release(struct ckpt_arena *a);
+
+#endif

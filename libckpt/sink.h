@@ -1,0 +1,53 @@
+/*
+ * sink - the write side: takes the tensors of a list, range by range, and writes a format.
+ *
+ * The list is complete before the first byte, so a format lays out its files at once and ranges
+ * may arrive in any order from any thread (unless it is a stream).
+ */
+#ifndef CKPT_SINK_H
+#define CKPT_SINK_H
+
+#include <jansson.h>
+
+#include "libckpt/commit.h"
+#include "libckpt/source.h"
+#include "libckpt/tensor.h"
+
+/* Where a range goes verbatim. */
+struct ckpt_place_out {
+    struct ckpt_out *out;
+    uint64_t         offset;                    /* bytes */
+};
+
+struct ckpt_sink_ops {
+    const char *format;
+    /* Write a checked, non-empty range of tensor i.  Any thread, unless stream. */
+    int (*write)(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                 struct ckpt_err *err);
+    /* Where the range goes, for copies inside the kernel; NULL or false when it cannot tell. */
+    bool (*locate)(void *self, size_t i, int64_t start, int64_t count,
+                   struct ckpt_place_out *out);
+    int (*commit)(void *self, struct ckpt_err *err);    /* takes self */
+    void (*abort)(void *self);                          /* takes self */
+};
+
+struct ckpt_sink;
+
+/* Takes self (aborted on failure); keeps tensors until commit or abort.  stream: ranges must
+ * come in order, tensor by tensor as the list has them. */
+int ckpt_sink_new(struct ckpt_sink **out, const struct ckpt_sink_ops *ops, void *self,
+                  const struct ckpt_tensors *tensors, bool stream, struct ckpt_err *err);
+const struct ckpt_tensors *ckpt_sink_tensors(const struct ckpt_sink *sink);
+bool ckpt_sink_is_stream(const struct ckpt_sink *sink);
+int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
+                    const void *src, struct ckpt_err *err);
+bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
+                      struct ckpt_place_out *out);
+/*
+ * Finish: every element of every tensor must have been written (counted; CKPT_ESTATE else).
+ * Takes sink.
+ */
+int ckpt_sink_commit(struct ckpt_sink *sink, struct ckpt_err *err);
+void ckpt_sink_abort(struct ckpt_sink *sink);           /* NULL accepted */
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * view - a source seen otherwise.  Each view takes the source beneath it (on failure too) and
+ * changes exactly one thing; extras and info pass through.
+ */
+#ifndef CKPT_VIEW_H
+#define CKPT_VIEW_H
+
+#include "libckpt/source.h"
+
+/* One rule of a cast: names that match glob become dtype.  The last matching rule wins. */
+struct ckpt_cast_rule {
+    const char     *glob;               /* fnmatch(3) without path rules; "*" for all */
+    enum ckpt_dtype dtype;
+};
+
+/* Only floating tensors are cast; integers and bools pass unless a rule names them exactly. */
+int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
+                   const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err);
+
+/* One renaming: a literal prefix `from` becomes `to`.  The first matching rule wins. */
+struct ckpt_rename_rule {
+    const char *from;
+    const char *to;
+};
+
+/* CKPT_EFORMAT "duplicate" when two tensors end up under one name. */
+int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
+                     const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err);
+
+/*
+ * keep[i] (index in src) in the order given.  Indices must be distinct.
+ */
+int ckpt_view_select(struct ckpt_source **out, struct ckpt_source *src, const size_t *keep,
+                     size_t n_keep, struct ckpt_err *err);
+
+/* As select, by globs: a name passes when some include (or none is given) and no exclude
+ * matches.  CKPT_ENOTFOUND when an include matches nothing. */
+int ckpt_view_filter(struct ckpt_source **out, struct ckpt_source *src,
+                     const char *const *include, size_t n_include, const char *const *exclude,
+                     size_t n_exclude, struct ckpt_err *err);
+
+/* Several sources as one list, in order.  Takes all.  Duplicate names are refused. */
+int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
+                   struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * cli - what every tool does the same way: program name, one-line errors, exit statuses,
+ * --version, a checked stdout, signals.
+ */
+#ifndef CKPT_CLI_H
+#define CKPT_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "libckpt/err.h"
+
+/* Settings every tool has; filled by the common option rows (opt.h). */
+struct cli {
+    const char *tool;           /* "ckpt-merge" */
+    bool        quiet;          /* -q: errors only */
+    int         verbose;        /* -v: notes, -vv: debug */
+    bool        json;           /* --json */
+    bool        nul;            /* -0: end artifact lines with NUL */
+    int         jobs;           /* -j N; 0: by CPUs */
+    bool        strict;         /* --strict: warnings are errors */
+    bool        follow;         /* --follow-symlinks */
+    unsigned long warnings;     /* counted; repeated in one closing line */
+};
+
+/* Install the log hook, SIGXFSZ and orderly-stop handling.  cli is kept for the program's life. */
+void cli_begin(struct cli *cli, const char *tool);
+/* Print "tool: text" and the hint to stderr; returns the exit status for err. */
+int cli_error(const struct cli *cli, const struct ckpt_err *err);
+/* One finished artifact on stdout: path alone, or with --json the object (stolen reference may be
+ * NULL: then {"path": path}).  Flushed at once; CKPT_EIO when stdout refuses. */
+int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_err *err);
+/* Close the program: flush and check stdout, closing warning line.  Gives the exit status. */
+int cli_end(struct cli *cli, int status);
+/* Set by SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2; a second signal has its default action. */
+extern volatile int cli_stop;
+
+/*
+ * Work items: the positional arguments, or lines of stdin when there are none or one is "-".
+ * Next item or NULL at the end; NUL-separated with -0.  The string is yours (ckpt_free).
+ */
+struct cli_items;
+int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err);
+int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
+void cli_items_close(struct cli_items *items);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * comm - the row of collectives among ranks.
+ *
+ * Counts are in ELEMENTS, the dtype beside them; buffers are the device's.  Every rank calls the
+ * same collectives in the same order.  Like devices, communicators are sticky: the first failure
+ * marks the handle, later calls do nothing, and comm_error tells it.  Reductions have a fixed
+ * order (rank 0 + rank 1 + ...), so a rerun with the same world gives the same bits.
+ */
+#ifndef CKPT_COMM_H
+#define CKPT_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/dtype.h"
+#include "libckpt/err.h"
+
+struct comm;
+
+enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
+
+struct comm_ops {
+    const char *name;                       /* "single", "mpi", "nccl" */
+    /* buf[count] <- reduction over ranks.  F32, F64, I64. */
+    void (*all_reduce)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
+                       enum comm_op op);
+    /* dst[world * count] <- src[count] of every rank, by rank; src may be dst's own part. */
+    void (*all_gather)(struct comm *c, void *dst, const void *src, int64_t count,
+                       enum ckpt_dtype t);
+    /* dst[count] <- sum over ranks of src[rank * count ...]; F32. */
+    void (*reduce_scatter)(struct comm *c, void *dst, const void *src, int64_t count,
+                           enum ckpt_dtype t);
+    void (*broadcast)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
+    void (*barrier)(struct comm *c);
+    void (*close)(struct comm *c);
+};
+
+/* The head of every communicator; backends put their own fields behind it. */
+struct comm {
+    const struct comm_ops *ops;
+    int                    rank, world_size, local_rank;
+    struct ckpt_err        err;             /* err.code != 0: broken */
+};
+
+/* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */
+void comm_all_reduce(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, enum comm_op op);
+void comm_all_gather(struct comm *c, void *dst, const void *src, int64_t count, enum ckpt_dtype t);
+void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t count,
+                         enum ckpt_dtype t);
+void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
+void comm_barrier(struct comm *c);
+/* 0, or the sticky failure copied to err. */
+int comm_error(const struct comm *c, struct ckpt_err *err);
+/*
+ * Agree: every rank passes its own record (code 0 when well); returns 0 when all are well, else
+ * on every rank the code and text of the lowest failing rank ("rank 2: ...").
+ */
+int comm_agree(struct comm *c, struct ckpt_err *err);
+void comm_close(struct comm *c);
+
+/*
+ * Chooser (comm_open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
+ * at run time), single otherwise.  CKPT_ECOMM when several ranks are announced and no plug-in
+ * can be opened.
+ */
+int comm_open(struct comm **out, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * model - embedding, blocks, head, loss: the order of a pass.
+ *
+ * A model owns its description and its planned activations, never weights: it asks for a unit's
+ * weights when it needs them and says when it is done, so that the same pass runs over resident
+ * weights (ZeRO-0) and over gathered ones (ZeRO-3).
+ */
+#ifndef CKPT_MODEL_H
+#define CKPT_MODEL_H
+
+#include "libckpt/err.h"
+#include "trainer/model/params.h"
+
+struct arch;
+struct device;
+struct model;
+
+/*
+ * Where weights come from and gradients go.  acquire/release bracket each use of a unit in
+ * program order (forward 0..L+1, backward L+1..0; a tied head uses unit 0 as well); pairs may
+ * nest.  grad gives the unit's gradient buffer [unit_numel] to add to; it is asked for before
+ * the first gradient of that unit in a backward pass, grad_done after the last.
+ */
+struct model_weights {
+    void        *ctx;
+    const void *(*acquire)(void *ctx, int unit);
+    void        (*release)(void *ctx, int unit);
+    void       *(*grad)(void *ctx, int unit);
+    void        (*grad_done)(void *ctx, int unit);
+};
+
+/*
+ * A batch: documents one after another without padding.  N = n_tokens rows.
+ * Attention is causal inside a document and never crosses documents.
+ */
+struct batch {
+    int64_t        n_tokens;        /* N */
+    int64_t        n_docs;
+    int64_t        n_rows;          /* supervised rows */
+    const int32_t *ids;             /* [N] */
+    const int32_t *positions;       /* [N] position inside the document */
+    const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
+    const int32_t *rows;            /* [n_rows] which rows carry a loss, increasing */
+    const int32_t *targets;         /* [n_rows] the id each must predict */
+};
+
+struct model_opts {
+    int64_t max_tokens;             /* N at most */
+    int64_t max_docs;
+    int64_t max_rows;               /* supervised rows at most */
+    bool    train;                  /* keep activations for backward */
+    bool    recompute;              /* keep only block inputs, recompute the rest */
+};
+
+int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,
+              struct device *dev, struct ckpt_err *err);
+void model_free(struct model *m);
+const struct params *model_params(const struct model *m);
+/* Bytes planned for activations and scratch. */
+uint64_t model_planned_bytes(const struct model *m);
+
+/*
+ * Forward, and the summed cross-entropy over the supervised rows (not divided).  nll, when not
+ * NULL, receives each row's own [n_rows].
+ */
+int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
+               double *loss_sum, float *nll, struct ckpt_err *err);
+/*
+ * Forward and backward: gradients of loss_sum * scale are added to the units' gradient buffers.
+ */
+int model_loss_grad(struct model *m, const struct model_weights *w, const struct batch *b,
+                    float scale, double *loss_sum, struct ckpt_err *err);
+/* Forward, logits f32 of given rows: logits[n][V]. */
+int model_logits(struct model *m, const struct model_weights *w, const struct batch *b,
+                 const int32_t *rows, int64_t n, float *logits, struct ckpt_err *err);
+
+/*
+ * Generation with a KV cache.  A session holds up to max_docs sequences of up to max_len tokens.
+ */
+struct decode;
+
+int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
+               struct ckpt_err *err);
+void decode_free(struct decode *d);
+/*
+ * Feed n_new[i] tokens to sequence i (ids concatenated; prompts first, then one each) and give
+ * the logits after the last token of every sequence that was fed: logits[n_docs][V].
+ */
+int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err);
+
+#endif
