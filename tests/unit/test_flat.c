@@ -1,0 +1,128 @@
+/* flat: every element of every parameter is owned exactly once, and survives the round trip. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "trainer/shard/flat.h"
+
+/* Units 0..2 of sizes that divide by no world. */
+static const struct { int unit; int64_t numel; } shapes[] = {
+    {0, 31 * 7}, {0, 5}, {1, 1}, {1, 23}, {1, 64}, {2, 2}, {2, 97},
+};
+#define N (sizeof shapes / sizeof shapes[0])
+
+static void make_params(struct params *p, struct param *item, int64_t *unit_numel)
+{
+    memset(p, 0, sizeof *p);
+    memset(unit_numel, 0, 3 * sizeof *unit_numel);
+    for (size_t i = 0; i < N; i++) {
+        item[i] = (struct param){.name = "p", .unit = shapes[i].unit, .numel = shapes[i].numel,
+                                 .offset = unit_numel[shapes[i].unit], .trainable = true};
+        unit_numel[shapes[i].unit] += shapes[i].numel;
+        p->numel += shapes[i].numel;
+    }
+    p->item = item;
+    p->n = N;
+    p->n_unit = 3;
+    p->unit_numel = unit_numel;
+}
+
+static void test_stage_3_owns_each_element_once(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+    struct param item[N];
+    int64_t unit_numel[3];
+    struct params p;
+
+    (void)state;
+    make_params(&p, item, unit_numel);
+    for (size_t k = 0; k < 4; k++)
+        for (size_t i = 0; i < N; i++) {
+            int64_t next = 0;
+
+            for (int r = 0; r < worlds[k]; r++) {
+                struct ckpt_err err = {0};
+                struct flat f;
+                struct flat_piece piece;
+
+                assert_int_equal(flat_init(&f, &p, 3, r, worlds[k], &err), 0);
+                piece = flat_piece(&f, i, r);
+                if (piece.count > 0) {
+                    assert_int_equal(piece.start, next);
+                    assert_int_equal(piece.at, f.base[i]);
+                    next += piece.count;
+                }
+                assert_true(piece.count <= flat_part(&f, i));
+                flat_release(&f);
+            }
+            assert_int_equal(next, p.item[i].numel);
+        }
+}
+
+static void test_spread_then_assemble_gives_the_same_unit(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+    struct param item[N];
+    int64_t unit_numel[3];
+    struct params p;
+
+    (void)state;
+    make_params(&p, item, unit_numel);
+    for (size_t k = 0; k < 4; k++)
+        for (int unit = 0; unit < 3; unit++) {
+            struct ckpt_err err = {0};
+            struct flat f;
+            size_t n = (size_t)unit_numel[unit], parts_n;
+            float *whole = malloc(n * sizeof *whole), *again = calloc(n, sizeof *again), *parts;
+            double padding = 0;
+
+            assert_int_equal(flat_init(&f, &p, 3, 0, worlds[k], &err), 0);
+            parts_n = (size_t)flat_unit_part(&f, unit) * (size_t)worlds[k];
+            parts = malloc(parts_n * sizeof *parts);
+            memset(parts, 0xff, parts_n * sizeof *parts);
+            for (size_t i = 0; i < n; i++)
+                whole[i] = (float)(i + 1);
+            flat_spread(&f, unit, parts, whole);
+            for (size_t i = 0; i < parts_n; i++)
+                padding += (double)parts[i];
+            assert_true(padding == (double)n * (double)(n + 1) / 2);    /* the rest is zero */
+            flat_assemble(&f, unit, again, parts);
+            assert_memory_equal(whole, again, n * sizeof *whole);
+            flat_release(&f);
+            free(whole);
+            free(again);
+            free(parts);
+        }
+}
+
+static void test_stage_0_holds_units_whole(void **state)
+{
+    struct ckpt_err err = {0};
+    struct param item[N];
+    int64_t unit_numel[3];
+    struct params p;
+    struct flat f;
+
+    (void)state;
+    make_params(&p, item, unit_numel);
+    assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
+    assert_int_equal(f.numel, p.numel);
+    for (size_t i = 0; i < N; i++)      /* a unit's layout is the arrays' own */
+        assert_int_equal(f.base[i], flat_unit_base(&f, p.item[i].unit) + p.item[i].offset);
+    flat_release(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stage_3_owns_each_element_once),
+        cmocka_unit_test(test_spread_then_assemble_gives_the_same_unit),
+        cmocka_unit_test(test_stage_0_holds_units_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* comm - see comm.h.  The checked wrappers; what holds for every backend stands here. */
+#include "trainer/comm/comm.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+
+/* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
+static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t)
+{
+    if (c->err.code)
+        return false;
+    if (count < 0 || (t != CKPT_F32 && t != CKPT_F64 && t != CKPT_I64 && t != CKPT_I32 &&
+                      t != CKPT_U8)) {
+        ckpt_fail(&c->err, CKPT_ESTATE, "%s: %lld elements of %s", what, (long long)count,
+                  ckpt_dtype_name(t));
+        return false;
+    }
+    return count > 0;
+}
+
+void comm_all_reduce(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, enum comm_op op)
+{
+    if (wanted(c, "all_reduce", count, t) && c->world_size > 1)
+        c->ops->all_reduce(c, buf, count, t, op);
+}
+
+void comm_all_gather(struct comm *c, void *dst, const void *src, int64_t count, enum ckpt_dtype t)
+{
+    if (!wanted(c, "all_gather", count, t))
+        return;
+    if (c->world_size > 1)
+        c->ops->all_gather(c, dst, src, count, t);
+    else if (dst != src)
+        memcpy(dst, src, (size_t)count * ckpt_dtype_size(t));
+}
+
+void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t count,
+                         enum ckpt_dtype t)
+{
+    if (!wanted(c, "reduce_scatter", count, t))
+        return;
+    if (c->world_size > 1)
+        c->ops->reduce_scatter(c, dst, src, count, t);
+    else if (dst != src)
+        memcpy(dst, src, (size_t)count * ckpt_dtype_size(t));
+}
+
+void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root)
+{
+    if (wanted(c, "broadcast", count, t) && c->world_size > 1)
+        c->ops->broadcast(c, buf, count, t, root);
+}
+
+void comm_barrier(struct comm *c)
+{
+    if (!c->err.code && c->world_size > 1)
+        c->ops->barrier(c);
+}
+
+int comm_error(const struct comm *c, struct ckpt_err *err)
+{
+    if (c->err.code)
+        *err = c->err;
+    return c->err.code;
+}
+
+/* Put "rank N: " in front, unless a rank is named there already. */
+static void name_rank(struct ckpt_err *err, int rank)
+{
+    if (strncmp(err->text, "rank ", 5) != 0)
+        ckpt_err_in(err, "rank %d", rank);
+}
+
+int comm_agree(struct comm *c, struct ckpt_err *err)
+{
+    int64_t first = err->code ? c->rank : c->world_size;    /* lowest failing rank */
+    struct ckpt_err told = *err;
+
+    if (c->world_size == 1)
+        return err->code;
+    comm_all_reduce(c, &first, 1, CKPT_I64, COMM_MIN);
+    if (comm_error(c, &told) == 0 && first == c->world_size)
+        return 0;
+    if (c->err.code == 0) {
+        name_rank(&told, c->rank);
+        comm_broadcast(c, &told, (int64_t)sizeof told, CKPT_U8, (int)first);
+    }
+    if (comm_error(c, &told) && err->code)
+        return err->code;               /* our own cause says more than a broken peer */
+    *err = told;
+    return err->code;
+}
+
+void comm_close(struct comm *c)
+{
+    if (!c)
+        return;
+    c->ops->close(c);
+    ckpt_free(c);
+}

@@ -1,0 +1,40 @@
+/* optim - see optim.h. */
+#include "trainer/optim.h"
+
+#include <math.h>
+
+/* One past the last parameter of the run that begins at i: same decay, neighbours in memory. */
+static size_t run_end(const struct params *p, size_t i)
+{
+    size_t end = i + 1;
+
+    while (end < p->n && p->item[end].trainable == p->item[i].trainable &&
+           p->item[end].decay == p->item[i].decay)
+        end++;
+    return end;
+}
+
+void optim_step(struct zero *z, struct device *dev, const struct optim_opts *opts, double lr,
+                int64_t step, double grad_norm)
+{
+    const struct flat *f = zero_flat(z);
+    const struct zero_state *s = zero_state(z);
+    struct adamw a = {
+        .lr = (float)lr, .beta1 = (float)opts->beta1, .beta2 = (float)opts->beta2,
+        .eps = (float)opts->eps, .grad_scale = 1.0f, .step = step,
+    };
+
+    if (opts->max_grad_norm > 0)
+        a.grad_scale = (float)fmin(opts->max_grad_norm / (grad_norm + 1e-6), 1.0);
+    for (size_t i = 0, end; i < f->params->n; i = end) {
+        int64_t at = f->base[i];
+
+        end = run_end(f->params, i);
+        if (!f->params->item[i].trainable)
+            continue;
+        a.weight_decay = f->params->item[i].decay ? (float)opts->weight_decay : 0.0f;
+        dev->ops->adamw(dev, s->master + at, s->exp_avg + at, s->exp_avg_sq + at, s->grad + at,
+                        f->base[end] - at, &a);
+    }
+    zero_changed(z);
+}

@@ -1,0 +1,23 @@
+/*
+ * optim - AdamW over the part of the parameters that this rank owns, as torch.optim.AdamW with
+ * HF Trainer's two groups: weight decay for all but biases and norms.
+ */
+#ifndef CKPT_OPTIM_H
+#define CKPT_OPTIM_H
+
+#include "trainer/shard/zero.h"
+
+struct optim_opts {
+    double beta1, beta2, eps;
+    double weight_decay;
+    double max_grad_norm;       /* clip the whole gradient to this norm; 0: never */
+};
+
+/*
+ * One update.  grad_norm is the norm over all ranks before clipping; step counts from 1.
+ * Clipping as torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), at most 1.
+ */
+void optim_step(struct zero *z, struct device *dev, const struct optim_opts *opts, double lr,
+                int64_t step, double grad_norm);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * flat - how a model's parameters lie in one rank's flat arrays.
+ *
+ * A rank's arrays (master weights, gradients, moments) hold, in the order of the parameter list,
+ * the part of every parameter that the rank owns: all of it (stage 0), or DeepSpeed's stage-3
+ * part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
+ * of a unit are neighbours in the list, so a unit's part is one run of the arrays: what is
+ * gathered and reduced at once.  Padding elements are kept zero.  The arithmetic of a part is
+ * DeepSpeed's (formats/weights/deepspeed_layout), so that files and memory agree.
+ */
+#ifndef CKPT_FLAT_H
+#define CKPT_FLAT_H
+
+#include "trainer/model/params.h"
+
+struct flat {
+    const struct params *params;        /* borrowed */
+    int                  stage;         /* 0 or 3 */
+    int                  rank, world_size;
+    int64_t             *base;          /* [n + 1] where parameter i's part begins, elements */
+    int64_t              numel;         /* of the rank's arrays */
+};
+
+/* A run of a parameter's elements that a rank owns. */
+struct flat_piece {
+    int64_t start;                      /* first element of the parameter */
+    int64_t count;                      /* 0 when all of the part is padding */
+    int64_t at;                         /* in the rank's arrays */
+};
+
+int flat_init(struct flat *f, const struct params *params, int stage, int rank, int world_size,
+              struct ckpt_err *err);
+void flat_release(struct flat *f);
+/* Elements of parameter i's part, padding included. */
+int64_t flat_part(const struct flat *f, size_t i);
+/* What a rank (this one or another) owns of parameter i. */
+struct flat_piece flat_piece(const struct flat *f, size_t i, int rank);
+/* First and one past the last parameter of a unit. */
+void flat_unit(const struct flat *f, int unit, size_t *first, size_t *end);
+/* Where a unit's part begins in the rank's arrays, and its elements. */
+int64_t flat_unit_base(const struct flat *f, int unit);
+int64_t flat_unit_part(const struct flat *f, int unit);
+
+/*
+ * Between gathered parts and whole parameters: parts is [world_size][unit part], whole is
+ * [unit_numel] in the unit's layout.  Spreading fills padding with zeros.
+ */
+void flat_assemble(const struct flat *f, int unit, float *whole, float *parts);
+void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
+
+#endif

@@ -1,0 +1,278 @@
+/* zero - see zero.h. */
+#include "trainer/shard/zero.h"
+
+#include "libckpt/mem.h"
+
+#define N_SLOTS 3               /* slot 0 is unit 0's: a tied head keeps it while others pass */
+
+/* Room for one gathered unit. */
+struct slot {
+    float *whole;               /* [capacity] */
+    int    unit;                /* -1: nothing in it */
+    int    users;
+};
+
+struct zero {
+    struct flat          flat;
+    struct zero_state    state;
+    struct device       *dev;
+    struct comm         *comm;
+    struct model_weights door;
+    bool                 sharded;       /* stage 3 and more than one rank */
+    struct slot          weight[N_SLOTS];
+    struct slot          grad[N_SLOTS];
+    float               *parts;         /* [world_size][largest unit part]: gather and spread */
+    float               *reduced;       /* [largest unit part] */
+};
+
+/* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
+static struct slot *slot_for(struct slot *slot, int unit)
+{
+    int from = unit == 0 ? 0 : 1, to = unit == 0 ? 1 : N_SLOTS;
+
+    for (int i = from; i < to; i++)
+        if (slot[i].unit == unit)
+            return &slot[i];
+    for (int i = from; i < to; i++)
+        if (slot[i].users == 0) {
+            slot[i].unit = -1;
+            return &slot[i];
+        }
+    return NULL;
+}
+
+static const void *acquire(void *ctx, int unit)
+{
+    struct zero *z = ctx;
+    int64_t base = flat_unit_base(&z->flat, unit);
+    struct slot *s;
+
+    if (!z->sharded)
+        return z->state.master + base;
+    s = slot_for(z->weight, unit);
+    if (!s) {
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
+        return z->weight[1].whole;
+    }
+    if (s->unit != unit) {
+        comm_all_gather(z->comm, z->parts, z->state.master + base,
+                        flat_unit_part(&z->flat, unit), CKPT_F32);
+        flat_assemble(&z->flat, unit, s->whole, z->parts);
+        s->unit = unit;
+    }
+    s->users++;
+    return s->whole;
+}
+
+static void release(void *ctx, int unit)
+{
+    struct zero *z = ctx;
+
+    for (int i = 0; z->sharded && i < N_SLOTS; i++)
+        if (z->weight[i].unit == unit && z->weight[i].users > 0) {
+            z->weight[i].users--;
+            return;
+        }
+}
+
+static void *grad_of(void *ctx, int unit)
+{
+    struct zero *z = ctx;
+    struct slot *s;
+
+    if (!z->sharded)
+        return z->state.grad + flat_unit_base(&z->flat, unit);
+    s = slot_for(z->grad, unit);
+    if (!s) {
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
+        return z->grad[1].whole;
+    }
+    if (s->unit != unit) {
+        z->dev->ops->zero(z->dev, s->whole,
+                          (size_t)z->flat.params->unit_numel[unit] * sizeof(float));
+        s->unit = unit;
+        s->users = 1;
+    }
+    return s->whole;
+}
+
+static void grad_done(void *ctx, int unit)
+{
+    struct zero *z = ctx;
+    struct slot *s = z->sharded ? slot_for(z->grad, unit) : NULL;
+    int64_t part;
+    float *own;
+
+    if (!s || s->unit != unit)
+        return;
+    part = flat_unit_part(&z->flat, unit);
+    flat_spread(&z->flat, unit, z->parts, s->whole);
+    comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
+    own = z->state.grad + flat_unit_base(&z->flat, unit);
+    for (int64_t i = 0; i < part; i++)
+        own[i] += z->reduced[i];
+    s->unit = -1;
+    s->users = 0;
+}
+
+/* Elements of the largest unit from `from` on: whole, or one rank's part. */
+static int64_t largest(const struct flat *f, int from, bool part)
+{
+    int64_t most = 0;
+
+    for (int u = from; u < f->params->n_unit; u++) {
+        int64_t n = part ? flat_unit_part(f, u) : f->params->unit_numel[u];
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Elements of all buffers beyond the rank's own arrays. */
+static int64_t gathered_numel(const struct flat *f, bool train)
+{
+    int64_t slots = f->params->unit_numel[0] + (N_SLOTS - 1) * largest(f, 1, false);
+
+    return slots * (train ? 2 : 1) + largest(f, 0, true) * (f->world_size + 1);
+}
+
+/* n floats on the device; *ok turns false when they are refused. */
+static float *floats(struct zero *z, int64_t n, bool *ok)
+{
+    float *p = *ok ? z->dev->ops->alloc(z->dev, (size_t)n * sizeof(float)) : NULL;
+
+    *ok = p != NULL;
+    return p;
+}
+
+static bool allocate(struct zero *z, bool train)
+{
+    const struct flat *f = &z->flat;
+    bool ok = true;
+
+    z->state.master = floats(z, f->numel, &ok);
+    if (train) {
+        z->state.grad = floats(z, f->numel, &ok);
+        z->state.exp_avg = floats(z, f->numel, &ok);
+        z->state.exp_avg_sq = floats(z, f->numel, &ok);
+    }
+    for (int i = 0; i < N_SLOTS; i++) {
+        int64_t n = i == 0 ? f->params->unit_numel[0] : largest(f, 1, false);
+
+        z->weight[i].unit = z->grad[i].unit = -1;
+        if (z->sharded)
+            z->weight[i].whole = floats(z, n, &ok);
+        if (z->sharded && train)
+            z->grad[i].whole = floats(z, n, &ok);
+    }
+    if (z->sharded) {
+        z->parts = floats(z, largest(f, 0, true) * f->world_size, &ok);
+        z->reduced = floats(z, largest(f, 0, true), &ok);
+    }
+    return ok;
+}
+
+int zero_new(struct zero **out, const struct params *params, int stage, bool train,
+             struct device *dev, struct comm *comm, struct ckpt_err *err)
+{
+    struct zero *z = ckpt_alloc(1, sizeof *z);
+
+    *out = NULL;
+    if (!z)
+        return ckpt_nomem(err, sizeof *z);
+    z->dev = dev;
+    z->comm = comm;
+    z->sharded = stage == 3 && comm->world_size > 1;
+    z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
+                                     .grad = grad_of, .grad_done = grad_done};
+    if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
+        goto fail;
+    if (!allocate(z, train)) {
+        ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size));
+        goto fail;
+    }
+    *out = z;
+    return 0;
+fail:
+    zero_free(z);
+    return err->code;
+}
+
+void zero_free(struct zero *z)
+{
+    if (!z)
+        return;
+    z->dev->ops->free(z->dev, z->state.master);
+    z->dev->ops->free(z->dev, z->state.grad);
+    z->dev->ops->free(z->dev, z->state.exp_avg);
+    z->dev->ops->free(z->dev, z->state.exp_avg_sq);
+    for (int i = 0; i < N_SLOTS; i++) {
+        z->dev->ops->free(z->dev, z->weight[i].whole);
+        z->dev->ops->free(z->dev, z->grad[i].whole);
+    }
+    z->dev->ops->free(z->dev, z->parts);
+    z->dev->ops->free(z->dev, z->reduced);
+    flat_release(&z->flat);
+    ckpt_free(z);
+}
+
+const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
+const struct zero_state *zero_state(const struct zero *z) { return &z->state; }
+const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
+
+uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size)
+{
+    struct ckpt_err err = {0};
+    struct flat f;
+    int64_t n;
+
+    if (flat_init(&f, params, stage, 0, world_size, &err))
+        return 0;
+    n = f.numel * (train ? 4 : 1);
+    if (stage == 3 && world_size > 1)
+        n += gathered_numel(&f, train);
+    flat_release(&f);
+    return (uint64_t)n * sizeof(float);
+}
+
+void zero_changed(struct zero *z)
+{
+    for (int i = 0; i < N_SLOTS; i++) {
+        z->weight[i].unit = z->grad[i].unit = -1;
+        z->weight[i].users = z->grad[i].users = 0;
+    }
+}
+
+void zero_begin(struct zero *z)
+{
+    zero_changed(z);
+    z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.numel * sizeof(float));
+}
+
+void zero_reduce(struct zero *z)
+{
+    if (z->flat.stage == 0)
+        comm_all_reduce(z->comm, z->state.grad, z->flat.numel, CKPT_F32, COMM_SUM);
+}
+
+double zero_grad_sum_squares(struct zero *z)
+{
+    double sum = 0;
+
+    z->dev->ops->sum_squares(z->dev, &sum, z->state.grad, z->flat.numel);
+    if (z->flat.stage == 3)
+        comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
+    return sum;
+}
+
+int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
+{
+    zero_changed(z);
+    for (size_t i = 0; i < z->flat.params->n; i++) {
+        struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
+
+        if (p.count > 0 && fn(ctx, i, p.start, p.count, z->state.master + p.at, err))
+            return ckpt_err_in(err, "%s", z->flat.params->item[i].name);
+    }
+    return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * zero - who owns, gathers and reduces what, and when: ZeRO stages 0 and 3.
+ *
+ * Stage 0: every rank holds all weights; gradients are summed over ranks once a step.
+ * Stage 3: every rank holds its part of weights, gradients and moments (flat.h); a unit's
+ * weights are gathered when the pass asks for them and given up when it is done, its gradients
+ * are reduced to their owners as soon as the pass has finished them.  Beyond the parts a rank
+ * holds unit 0 and two more units, whatever the depth of the model.
+ */
+#ifndef CKPT_ZERO_H
+#define CKPT_ZERO_H
+
+#include "trainer/comm/comm.h"
+#include "trainer/model/model.h"
+#include "trainer/ops/ops.h"
+#include "trainer/shard/flat.h"
+
+struct zero;
+
+/* Arrays of this rank, each [flat->numel] f32. */
+struct zero_state {
+    float *master;          /* the true weights */
+    float *grad;            /* of the step in work */
+    float *exp_avg;         /* AdamW's moments */
+    float *exp_avg_sq;
+};
+
+/* dev, comm and params outlive it.  train false: weights only, no gradients or moments. */
+int zero_new(struct zero **out, const struct params *params, int stage, bool train,
+             struct device *dev, struct comm *comm, struct ckpt_err *err);
+void zero_free(struct zero *z);
+const struct flat *zero_flat(const struct zero *z);
+const struct zero_state *zero_state(const struct zero *z);
+/* The door through which a pass sees weights. */
+const struct model_weights *zero_weights(struct zero *z);
+/* Bytes a rank holds for states and for gathered units. */
+uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size);
+
+/* Gradients to zero: begin a step. */
+void zero_begin(struct zero *z);
+/* All backward passes of the step are done: every owner's gradients are complete after it. */
+void zero_reduce(struct zero *z);
+/* Square of the norm of the whole gradient, the same on every rank. */
+double zero_grad_sum_squares(struct zero *z);
+/* The weights were changed in place: what was gathered is stale. */
+void zero_changed(struct zero *z);
+
+/*
+ * Fill this rank's weights: fn gives elements [start, start + count) of parameter i.  Stops at
+ * the first failure.
+ */
+typedef int zero_fill_fn(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                         struct ckpt_err *err);
+int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err);
+
+#endif
