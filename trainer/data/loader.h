@@ -1,0 +1,65 @@
+/*
+ * loader - optimizer steps of data for this rank, prepared ahead by a thread.
+ *
+ * A position is a step number counted from the start of the run: step s lies in epoch
+ * s / steps_per_epoch.  Data of a step depends on the options and its number alone, so
+ * loader_seek makes a resumed run see what the uninterrupted one would have seen.
+ * Memory is allocated when the loader opens and does not grow.
+ *
+ * Without packing a micro-batch is micro_batch samples (HF's per_device_train_batch_size), one
+ * document each.  With packing it is as many whole samples as fit into max_tokens; bins are then
+ * what shuffle's rules cut and hand to ranks, one bin a micro-batch.  An epoch has then as many
+ * steps as its bins need, which may differ from epoch to epoch; a seek walks the epochs.
+ */
+#ifndef CKPT_LOADER_H
+#define CKPT_LOADER_H
+
+#include "trainer/data/pack.h"
+#include "trainer/data/shuffle.h"
+
+struct loader_opts {
+    int64_t           micro_batch;      /* samples; without packing */
+    bool              packing;
+    int64_t           max_tokens;       /* tokens of a micro-batch; with packing */
+    int64_t           grad_accum;
+    uint64_t          seed;
+    bool              shuffle;
+    enum shuffle_tail tail;
+    int               rank, world_size;
+    int               prefetch;         /* steps kept ready; 0: 2 */
+};
+
+/* What this rank computes in one step.  Borrowed until the next call of loader_next. */
+struct loader_step {
+    int64_t              step;          /* position: 0, 1, ... */
+    int64_t              epoch;
+    int64_t              step_of_epoch, steps_of_epoch;
+    int64_t              n_micro;       /* <= grad_accum; equal on all ranks */
+    const struct batch **micro;         /* [n_micro] */
+    int64_t              n_targets;     /* supervised rows of the step on this rank */
+    int64_t              n_tokens;      /* of the step on this rank */
+    int64_t              n_samples;     /* likewise, completions included */
+};
+
+struct loader;
+
+/* keeps source until closed.  With packing the source is scanned (CKPT_ESTATE is not given:
+ * the scan is made when it has not been). */
+int loader_open(struct loader **out, struct data_source *source, const struct loader_opts *opts,
+                struct ckpt_err *err);
+void loader_close(struct loader *l);
+/* Largest micro-batch that can come, for model_opts: tokens, documents, supervised rows. */
+int64_t loader_max_tokens(const struct loader *l);
+int64_t loader_max_docs(const struct loader *l);
+int64_t loader_max_rows(const struct loader *l);
+/* Steps of the first epoch (of every epoch without packing). */
+int64_t loader_steps_per_epoch(const struct loader *l);
+/* Steps of the first n_epochs epochs together: what max_steps is for num_train_epochs. */
+int loader_steps_of(struct loader *l, int64_t n_epochs, int64_t *steps, struct ckpt_err *err);
+/* Continue at step; what was prepared is dropped. */
+int loader_seek(struct loader *l, int64_t step, struct ckpt_err *err);
+/* The next step, waiting for it when it is not ready; never ends.  A record that cannot be read
+ * fails here with file and record. */
+int loader_next(struct loader *l, const struct loader_step **out, struct ckpt_err *err);
+
+#endif

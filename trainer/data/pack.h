@@ -1,0 +1,48 @@
+/*
+ * pack - samples -> batch (trainer/model/model.h): documents one after another, no padding.
+ *
+ * The label of token i + 1 is the target of row i, inside a document only: a document's first
+ * label is never used and its last row has no target.  Rows without a target are not listed.
+ */
+#ifndef CKPT_PACK_H
+#define CKPT_PACK_H
+
+#include "trainer/data/stream.h"
+#include "trainer/model/model.h"
+
+/* Memory of one batch, made once. */
+struct pack {
+    struct batch batch;         /* pointers into the arrays below */
+    int32_t     *ids, *positions, *doc_start, *rows, *targets;
+    int64_t      max_tokens, max_docs;
+};
+
+int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_err *err);
+void pack_release(struct pack *p);
+void pack_clear(struct pack *p);
+/* Add a document; supervised false leaves its labels out.  CKPT_ESTATE when it does not fit. */
+int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckpt_err *err);
+
+/*
+ * Which samples share a micro-batch: first-fit decreasing over windows of the order.
+ * Within a window samples are taken longest first (equal lengths in order) and put into the
+ * first bin with room; bins come out in the order of their earliest sample, so that the
+ * epoch's order still decides what is seen when.
+ */
+struct pack_plan {
+    int64_t *item;              /* [n] samples, bin after bin; inside a bin in the order's order */
+    int64_t *bin;               /* [n_bin + 1] first of each bin in item, then n */
+    int64_t  n, n_bin, largest; /* largest: samples of the fullest bin */
+};
+
+#define PACK_WINDOW 8192        /* samples; wide enough to fill bins, small next to an epoch */
+
+/*
+ * order[n] are indices into length; longer samples than max_tokens are CKPT_ELIMIT.
+ * Fills a zeroed plan, or one filled before with the same n.
+ */
+int pack_plan_make(struct pack_plan *plan, const int64_t *order, int64_t n,
+                   const int32_t *length, int64_t max_tokens, struct ckpt_err *err);
+void pack_plan_release(struct pack_plan *plan);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * shuffle - which samples which rank sees when: a pure function of (n, seed, epoch, world,
+ * micro-batch), so that a position is a number and nothing is replayed on resume.
+ *
+ * Order of an epoch: torch.randperm(n) of a generator seeded with seed + epoch, as HF Trainer
+ * does through accelerate's SeedableRandomSampler.  The order is cut into batches of micro_batch
+ * entries; batch j belongs to rank j mod world.  What an incomplete tail becomes is said by
+ * enum shuffle_tail.  An optimizer step is grad_accum micro-batches of every rank; the last step
+ * of an epoch may have fewer.  So step s covers the entries [s, s + 1) * micro_batch * world *
+ * grad_accum of the order: with that product unchanged a run may resume on another number of
+ * ranks at the same position.
+ */
+#ifndef CKPT_SHUFFLE_H
+#define CKPT_SHUFFLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+enum shuffle_tail {
+    /* HF Trainer's: completed from the start of the epoch's order.  With one rank nothing is
+     * completed: the last micro-batch is short. */
+    SHUFFLE_WRAP,
+    SHUFFLE_DROP,       /* left out */
+    /* Completed as WRAP, but the entries that were added are told (shuffle_slice.real): for
+     * evaluation, where every sample counts once and every rank does the same passes. */
+    SHUFFLE_MASK
+};
+
+struct shuffle_opts {
+    int64_t           n;                /* items, >= 1 */
+    uint64_t          seed;
+    bool              shuffle;          /* false: order 0..n-1 in every epoch */
+    enum shuffle_tail tail;
+    int64_t           micro_batch;      /* items of one rank's micro-batch, >= 1 */
+    int64_t           grad_accum;       /* micro-batches of a step, >= 1 */
+    int               rank, world_size;
+};
+
+struct shuffle;
+
+/* CKPT_ECONFIG when a number is out of range or when SHUFFLE_DROP leaves nothing. */
+int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ckpt_err *err);
+void shuffle_free(struct shuffle *s);
+int64_t shuffle_micros(const struct shuffle *s);        /* micro-batches a rank does an epoch */
+int64_t shuffle_steps(const struct shuffle *s);         /* steps of an epoch, rounded up */
+
+/* One rank's micro-batch: entries [first, first + n) of the epoch's order, taken cyclically. */
+struct shuffle_slice {
+    int64_t first, n;
+    int64_t real;               /* of n, how many are no completion (see SHUFFLE_MASK) */
+};
+void shuffle_slice(const struct shuffle *s, int64_t i_micro, struct shuffle_slice *out);
+/* Micro-batches [*first, *first + return) of the epoch form step i_step of it. */
+int64_t shuffle_step(const struct shuffle *s, int64_t i_step, int64_t *first);
+
+/*
+ * The order of an epoch, [n]; borrowed until another epoch is asked for.  Cheap when the epoch
+ * is the one asked for last.  One thread.
+ */
+const int64_t *shuffle_order(struct shuffle *s, int64_t epoch);
+
+#endif

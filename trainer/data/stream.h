@@ -1,0 +1,91 @@
+/*
+ * stream - records -> samples: ids and labels.
+ *
+ * How a record becomes a sample follows from its fields (those of the first record decide for
+ * the whole set, unless templates are given):
+ *
+ *   input_ids [attention_mask] [labels]     taken as they are; labels default to input_ids
+ *   prompt, completion                      loss on the completion
+ *   instruction, [input], output            loss on the output
+ *   text                                    loss on everything
+ *
+ * Text is tokenised once, prompt and completion together; tokens that end inside the prompt
+ * carry no loss.  eos is appended, then the sample is cut at max_seq_length from the right.
+ */
+#ifndef CKPT_STREAM_H
+#define CKPT_STREAM_H
+
+#include "formats/records/record.h"
+#include "formats/tokens/tokenizer.h"
+
+#define SAMPLE_NO_LABEL (-100)
+
+/* A zeroed struct is an empty sample; buffers grow and are used again. */
+struct sample {
+    int32_t *ids;
+    int32_t *labels;            /* as HF's: label[i] belongs to ids[i], not shifted; -100 none */
+    int64_t  n, cap;
+    int64_t  lead, given;       /* input_ids rows: masked tokens left out in front, and the
+                                   row's own length; else 0 and n */
+};
+
+void sample_release(struct sample *s);
+/* Labels that are targets: label[i] != -100 for i >= 1. */
+int64_t sample_targets(const struct sample *s);
+
+enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT };
+enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
+
+struct data_opts {
+    const char   *prompt_template;      /* NULL: by the fields */
+    const char   *completion_template;
+    const char   *text_field;           /* NULL: "text" */
+    int64_t       max_seq_length;       /* >= 1 */
+    bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
+    bool          no_eos;
+    enum data_bad bad;                  /* what a record that cannot be used does */
+    size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
+    const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
+};
+
+struct data_source;
+
+/*
+ * keeps records and tok until closed; tok may be NULL when rows carry input_ids.
+ * CKPT_EFORMAT when the set is empty or the first record has no known fields (they are named).
+ */
+int data_source_open(struct data_source **out, struct records *records,
+                     const struct tokenizer *tok, const struct data_opts *opts,
+                     struct ckpt_err *err);
+void data_source_close(struct data_source *d);
+enum data_kind data_source_kind(const struct data_source *d);
+int64_t data_source_max_length(const struct data_source *d);   /* max_seq_length */
+/* Samples; after a scan with DATA_BAD_SKIP the usable ones only. */
+int64_t data_source_count(const struct data_source *d);
+/* Sample i, 0 <= i < count.  Any thread. */
+int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
+                       struct ckpt_err *err);
+/* Prompt and completion of sample i as text (a DATA_TEXT record is all prompt), yours:
+ * ckpt_free.  CKPT_EUNSUPPORTED for DATA_IDS. */
+int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
+                     struct ckpt_err *err);
+
+/* What a pass over all records finds. */
+struct data_stats {
+    int64_t n_samples, n_skipped, n_truncated, n_tokens, n_targets;
+    int64_t longest;
+    int64_t n_no_target;        /* samples without a supervised token */
+    char    first_bad[256];     /* why the first record was skipped, or "" */
+};
+/*
+ * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics.
+ * Done at open for DATA_BAD_SKIP.  stats may be NULL.
+ */
+int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err);
+/* Tokens of each sample, [count], after a scan; NULL before. */
+const int32_t *data_source_lengths(const struct data_source *d);
+/* 16 bytes that tell data sets and their settings apart: kept in checkpoints. */
+int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
+                            struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * template - "{field}" text made from a record.
+ *
+ * Grammar: text with "{" path [ "|" filter ]... "}"; "{{" and "}}" are literal braces.
+ * path = name { "." name | "[" integer "]" | "[*]" }, a negative integer counts from the end, a
+ * name may be quoted as ['odd name'].  Filters: trim, lower, json, default:"text".  "{?path}...{/path}" is kept only when
+ * the field is there and not empty.  Numbers print shortest, booleans true and false; "[*]"
+ * joins a list with ", ".
+ */
+#ifndef CKPT_TEMPLATE_H
+#define CKPT_TEMPLATE_H
+
+#include <jansson.h>
+
+#include "libckpt/buf.h"
+
+struct template;
+
+/* "alpaca" names the prompt of the Stanford Alpaca data.  CKPT_ECONFIG says where it breaks. */
+int template_parse(struct template **out, const char *text, struct ckpt_err *err);
+void template_free(struct template *t);
+/* Append to out.  CKPT_EFORMAT when a field is absent or null, naming the fields there are. */
+int template_render(const struct template *t, struct ckpt_buf *out, const json_t *record,
+                    struct ckpt_err *err);
+
+#endif
