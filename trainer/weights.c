@@ -1,0 +1,170 @@
+/* weights - see weights.h. */
+#include "trainer/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+#include "libckpt/mem.h"
+
+#define STAGE_BYTES ((size_t)1 << 20)
+
+/* The parameter a tensor belongs to, or SIZE_MAX: name without suffix, prefix optional. */
+static size_t param_of(const struct params *params, const char *name, const char *suffix)
+{
+    char bare[CKPT_MAX_NAME + 1];
+    size_t n = strlen(name), k = strlen(suffix);
+
+    if (n <= k || n - k >= sizeof bare || strcmp(name + n - k, suffix) != 0)
+        return SIZE_MAX;
+    memcpy(bare, name, n - k);
+    bare[n - k] = '\0';
+    return params_find(params, bare);
+}
+
+static int check_shape(const struct param *p, const struct ckpt_tensor *t, struct ckpt_err *err)
+{
+    char found[128], wanted[128];
+
+    if (ckpt_shape_equal(&p->shape, &t->shape))
+        return 0;
+    return ckpt_fail_as(err, CKPT_EMISMATCH, "shape", "tensor %s: shape %s, the model wants %s",
+                        t->name, ckpt_shape_text(found, sizeof found, &t->shape),
+                        ckpt_shape_text(wanted, sizeof wanted, &p->shape));
+}
+
+int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
+                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err)
+{
+    const char *odd = NULL;
+    size_t n_odd = 0, n_missing = 0;
+
+    for (size_t i = 0; i < params->n; i++)
+        index[i] = SIZE_MAX;
+    for (size_t t = 0; t < ckpt_source_count(src); t++) {
+        const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+        size_t i = param_of(params, tensor->name, suffix);
+
+        if (i != SIZE_MAX && index[i] != SIZE_MAX)
+            return ckpt_fail_as(err, CKPT_EMISMATCH, "duplicate", "tensors %s and %s: both are %s",
+                                ckpt_source_tensor(src, index[i])->name, tensor->name,
+                                params->item[i].name);
+        if (i != SIZE_MAX) {
+            if (check_shape(&params->item[i], tensor, err))
+                return err->code;
+            index[i] = t;
+        } else if (exact && tensor->kind == CKPT_WEIGHT && tensor->alias_of == t &&
+                   !(tied && strcmp(tensor->name, tied) == 0)) {
+            odd = n_odd++ ? odd : tensor->name;
+        }
+    }
+    if (n_odd)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
+                            "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
+    for (size_t i = params->n; i-- > 0;)
+        if (index[i] == SIZE_MAX) {
+            odd = params->item[i].name;
+            n_missing++;
+        }
+    if (n_missing)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
+                            "tensor %s%s: absent (%zu such of %zu)", odd, suffix, n_missing,
+                            params->n);
+    return 0;
+}
+
+/* Elements [start, start + count) of tensor t as f32. */
+static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start, int64_t count,
+                    void *stage, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_source_tensor(src, t)->dtype;
+    int64_t step = (int64_t)(STAGE_BYTES / (ckpt_dtype_size(dtype) ? ckpt_dtype_size(dtype) : 1));
+
+    if (dtype == CKPT_F32)
+        return ckpt_source_read(src, t, start, count, dst, err);
+    if (!ckpt_convert_can(CKPT_F32, dtype))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be a weight",
+                         ckpt_source_tensor(src, t)->name, ckpt_dtype_name(dtype));
+    for (int64_t at = 0; at < count; at += step) {
+        int64_t n = count - at < step ? count - at : step;
+
+        if (ckpt_source_read(src, t, start + at, n, stage, err))
+            return err->code;
+        ckpt_convert(dst + at, CKPT_F32, stage, dtype, (size_t)n);
+    }
+    return 0;
+}
+
+int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
+                 const size_t *index, struct ckpt_err *err)
+{
+    void *stage = ckpt_alloc_buffer(STAGE_BYTES);
+    int rc = 0;
+
+    if (!stage)
+        return ckpt_nomem(err, STAGE_BYTES);
+    for (size_t i = 0; rc == 0 && i < flat->params->n; i++) {
+        struct flat_piece p = flat_piece(flat, i, flat->rank);
+
+        if (p.count > 0)
+            rc = read_f32(array + p.at, src, index[i], p.start, p.count, stage, err);
+    }
+    ckpt_free(stage);
+    return rc;
+}
+
+int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                 struct ckpt_err *err)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const struct param *p = &params->item[i];
+
+        if (ckpt_tensors_add(out, NULL, p->name, strlen(p->name), dtype, &p->shape, NULL, 0, false,
+                             err))
+            return err->code;
+    }
+    return 0;
+}
+
+/* Write one whole parameter in the sink's dtype. */
+static int write_param(struct ckpt_sink *sink, size_t i, const float *from, int64_t numel,
+                       void *stage, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_sink_tensors(sink)->item[i].dtype;
+    int64_t step = (int64_t)(STAGE_BYTES / ckpt_dtype_size(dtype));
+
+    for (int64_t at = 0; at < numel; at += step) {
+        int64_t n = numel - at < step ? numel - at : step;
+
+        ckpt_convert(stage, dtype, from + at, CKPT_F32, (size_t)n);
+        if (ckpt_sink_write(sink, i, at, n, stage, err))
+            return err->code;
+    }
+    return 0;
+}
+
+int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                   struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(z);
+    const struct model_weights *door = zero_weights(z);
+    void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    int rc = 0;
+
+    if (sink && !stage)
+        rc = ckpt_nomem(err, STAGE_BYTES);
+    for (int unit = 0; unit < flat->params->n_unit; unit++) {
+        const float *whole = door->acquire(door->ctx, unit);
+        size_t first, end;
+
+        flat_unit(flat, unit, &first, &end);
+        for (size_t i = first; sink && rc == 0 && i < end; i++)
+            rc = write_param(sink, i, whole + flat->params->item[i].offset,
+                             flat->params->item[i].numel, stage, err);
+        door->release(door->ctx, unit);
+    }
+    ckpt_free(stage);
+    if (rc == 0)
+        rc = comm_error(comm, err);
+    return rc;
+}

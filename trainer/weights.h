@@ -1,0 +1,38 @@
+/*
+ * weights - tensors between a checkpoint and the ranks' memory, both ways, sliced by rank.
+ */
+#ifndef CKPT_WEIGHTS_H
+#define CKPT_WEIGHTS_H
+
+#include "libckpt/sink.h"
+#include "libckpt/source.h"
+#include "trainer/shard/zero.h"
+
+/*
+ * Which tensor of a source holds each parameter: index[n_params].  suffix is put behind the
+ * parameter's name ("" for weights, "|exp_avg" for a moment).  With exact set, tensors of kind
+ * WEIGHT that belong to no parameter are errors, except names tied to one (`tied`, may be NULL).
+ * CKPT_EMISMATCH names the first missing or unexpected tensor, or both shapes, and counts the
+ * rest.
+ */
+int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
+                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err);
+
+/*
+ * Fill one of this rank's arrays (zero_state's master or a moment) from the matched tensors,
+ * converted to f32.  Reads only what the rank owns, through at most 1 MiB of staging.
+ */
+int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
+                 const size_t *index, struct ckpt_err *err);
+
+/*
+ * Gather the model unit by unit and write it on rank 0 as tensors named as torch names them.
+ * Collective: every rank calls; sink is NULL but on rank 0, whose list is weights_list's.
+ */
+int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                   struct ckpt_err *err);
+/* The list of all parameters in dtype, in the model's order. */
+int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                 struct ckpt_err *err);
+
+#endif
