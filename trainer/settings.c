@@ -1,0 +1,60 @@
+/* settings - see settings.h. */
+#include "trainer/settings.h"
+
+#include <string.h>
+
+#include "trainer/schedule.h"
+
+void settings_default(struct settings *s)
+{
+    *s = (struct settings){
+        .max_seq_length = 512,
+        .output_dir = "output",
+        .num_train_epochs = 3.0,
+        .per_device_train_batch_size = 8,
+        .per_device_eval_batch_size = 8,
+        .gradient_accumulation_steps = 1,
+        .learning_rate = 5e-5,
+        .lr_scheduler_type = "linear",
+        .adam_beta1 = 0.9,
+        .adam_beta2 = 0.999,
+        .adam_epsilon = 1e-8,
+        .max_grad_norm = 1.0,
+        .seed = 42,
+        .logging_steps = 10,
+        .save_steps = 500,
+    };
+}
+
+static int clash(struct ckpt_err *err, const char *what)
+{
+    return ckpt_fail(err, CKPT_ECONFIG, "%s", what);
+}
+
+int settings_check(const struct settings *s, struct ckpt_err *err)
+{
+    enum schedule_kind kind;
+
+    if (!s->model == !s->init && !s->resume_from_checkpoint)
+        return clash(err, s->model ? "--model and --init exclude each other"
+                                   : "what to train is missing: --model DIR or --init CONFIG");
+    if (s->init && !s->tokenizer)
+        return clash(err, "--init needs --tokenizer DIR: a fresh model has none of its own");
+    if (s->n_train == 0)
+        return clash(err, "training data is missing: --train-file PATH");
+    if (s->zero_stage != 0 && s->zero_stage != 3)
+        return ckpt_fail(err, CKPT_ECONFIG, "--zero-stage is %lld, 0 or 3 wanted",
+                         (long long)s->zero_stage);
+    if (!schedule_parse(&kind, s->lr_scheduler_type))
+        return ckpt_fail(err, CKPT_ECONFIG, "--lr-scheduler-type is %s, one of %s wanted",
+                         s->lr_scheduler_type, schedule_names());
+    if (s->min_lr > 0 && kind != SCHEDULE_COSINE_WITH_MIN_LR && kind != SCHEDULE_POLYNOMIAL)
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
+                         s->lr_scheduler_type);
+    if (s->eval_steps > 0 && s->n_eval == 0)
+        return clash(err, "--eval-steps needs --eval-file PATH");
+    if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
+        return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");
+    return 0;
+}

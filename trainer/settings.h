@@ -1,0 +1,63 @@
+/*
+ * settings - what a training run is told.  Names and defaults are those of HF's
+ * TrainingArguments where one exists; a tool's option rows point into this struct.
+ */
+#ifndef CKPT_SETTINGS_H
+#define CKPT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct settings {
+    /* model */
+    const char  *model;                 /* directory or checkpoint to start from, or NULL */
+    const char  *init;                  /* config.json (or its directory): fresh weights */
+    const char  *tokenizer;             /* directory; NULL: beside the model */
+    /* data */
+    const char *const *train;           /* files or directories */
+    size_t       n_train;
+    const char *const *eval;
+    size_t       n_eval;
+    const char  *prompt_template;       /* "{field}" text, or NULL */
+    const char  *completion_template;
+    bool         train_on_prompt;       /* loss on the prompt too */
+    int64_t      max_seq_length;
+    bool         packing;               /* fill micro-batches with whole documents */
+    int64_t      skip_bad_rows;         /* at most so many */
+    int64_t      max_eval_samples;      /* 0: all */
+    /* loop */
+    const char  *output_dir;
+    double       num_train_epochs;
+    int64_t      max_steps;             /* > 0 wins over epochs */
+    int64_t      per_device_train_batch_size;
+    int64_t      per_device_eval_batch_size;
+    int64_t      gradient_accumulation_steps;
+    double       learning_rate, min_lr;
+    const char  *lr_scheduler_type;
+    int64_t      warmup_steps;
+    double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */
+    double       weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm;
+    uint64_t     seed;
+    bool         gradient_checkpointing;
+    int64_t      logging_steps;
+    int64_t      eval_steps;            /* 0: at the end only */
+    int64_t      save_steps;            /* 0: at the end only */
+    int64_t      save_total_limit;      /* 0: keep all */
+    const char  *resume_from_checkpoint;/* path, or "latest": the newest in output_dir */
+    /* ranks */
+    int64_t      zero_stage;            /* 0 or 3 */
+    bool         stage3_gather_16bit_weights_on_model_save;
+    int64_t      threads;               /* per rank; 0: by CPUs */
+    bool         dry_run;
+};
+
+void settings_default(struct settings *s);
+/*
+ * What no single option can check: CKPT_ECONFIG names the options that clash or are missing.
+ */
+int settings_check(const struct settings *s, struct ckpt_err *err);
+
+#endif
