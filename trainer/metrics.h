@@ -1,0 +1,34 @@
+/*
+ * metrics - one human line a step through the log hook, one JSON object a step in metrics.jsonl.
+ *
+ * metrics.jsonl lies in the output directory and is appended to; a resumed run goes on in it.
+ */
+#ifndef CKPT_METRICS_H
+#define CKPT_METRICS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct metrics;
+
+/* speak: only rank 0 writes; the others' calls do nothing. */
+int metrics_open(struct metrics **out, const char *output_dir, bool speak, struct ckpt_err *err);
+void metrics_close(struct metrics *m);
+
+struct metrics_step {
+    int64_t step, max_steps;
+    double  epoch, loss, grad_norm, learning_rate;
+    int64_t tokens;             /* since the last line */
+    double  seconds;            /* since the last line */
+};
+
+/* Print the line, append the object; *row gets HF's log_history row (a new reference). */
+int metrics_step(struct metrics *m, const struct metrics_step *s, json_t **row,
+                 struct ckpt_err *err);
+/* Any other row: evaluation, summary.  Borrows row; line is what a person reads. */
+int metrics_row(struct metrics *m, const json_t *row, const char *line, struct ckpt_err *err);
+
+#endif

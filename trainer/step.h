@@ -1,0 +1,30 @@
+/*
+ * step - one optimizer step: micro-batches forward and backward, reduce, clip, update.
+ *
+ * The loss is the mean over the supervised tokens of all micro-batches of all ranks (one sum
+ * divided by one count, not a mean of means), as transformers 5.17's Trainer has it.
+ */
+#ifndef CKPT_STEP_H
+#define CKPT_STEP_H
+
+#include "trainer/data/loader.h"
+#include "trainer/optim.h"
+
+struct step_result {
+    double  loss;               /* before the update */
+    double  grad_norm;          /* before clipping */
+    int64_t n_targets;          /* supervised tokens, all ranks */
+    int64_t n_tokens;           /* all tokens, all ranks */
+    double  epoch;              /* epochs done after this step, with their fraction */
+};
+
+/*
+ * Collective: takes the loader's next step.  number counts from 1.  A record that one rank cannot
+ * read is told on all.  CKPT_ENO (reason "non-finite") on every rank when loss or
+ * gradient norm is not finite: the weights are then as before the step.
+ */
+int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
+             struct comm *comm, struct loader *loader, const struct optim_opts *opts, double lr,
+             int64_t number, struct ckpt_err *err);
+
+#endif
