@@ -45,10 +45,12 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
                                 .grad_norm = norm, .n_targets = count[0], .n_tokens = count[1],
                                 .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
                                                                    (double)data->steps_of_epoch};
-    if (!isfinite(out->loss) || !isfinite(norm))
+    if (!isfinite(out->loss) || !isfinite(norm)) {
+        comm->agreed = true;            /* loss and norm are the same on every rank */
         return ckpt_fail_as(err, CKPT_ENO, "non-finite",
                             "step %lld: loss is %g, gradient norm is %g: stopped before the update",
                             (long long)number, out->loss, norm);
+    }
     optim_step(zero, dev, opts, lr, number, norm);
     return broken(dev, comm, err);
 }

@@ -89,6 +89,7 @@ int comm_agree(struct comm *c, struct ckpt_err *err)
     }
     if (comm_error(c, &told) && err->code)
         return err->code;               /* our own cause says more than a broken peer */
+    c->agreed = c->err.code == 0;
     *err = told;
     return err->code;
 }

@@ -9,6 +9,7 @@
 #ifndef CKPT_COMM_H
 #define CKPT_COMM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,7 @@ struct comm {
     const struct comm_ops *ops;
     int                    rank, world_size, local_rank;
     struct ckpt_err        err;             /* err.code != 0: broken */
+    bool                   agreed;          /* all ranks know that they leave */
 };
 
 /* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */

@@ -1,0 +1,308 @@
+/* checkpoint - see checkpoint.h. */
+#include "trainer/checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "formats/weights/deepspeed_out.h"
+#include "formats/weights/trainer_files.h"
+#include "libckpt/digest_of.h"
+#include "libckpt/json.h"
+#include "trainer/manifest.h"
+#include "trainer/model/config.h"
+#include "trainer/run_files.h"
+#include "trainer/weights.h"
+
+#define N_GROUPS 2              /* with weight decay, and without */
+
+/* Parameters in the optimizer's order: group 0's first, then group 1's. */
+static size_t *optimizer_order(struct ckpt_arena *a, const struct params *p)
+{
+    size_t *order = ckpt_arena_alloc(a, p->n, sizeof *order), n = 0;
+
+    for (int group = 0; order && group < N_GROUPS; group++)
+        for (size_t i = 0; i < p->n; i++)
+            if (p->item[i].trainable && p->item[i].decay == (group == 0))
+                order[n++] = i;
+    return order;
+}
+
+static struct adamw_group group_options(const struct checkpoint *c, int group)
+{
+    const struct settings *s = c->settings;
+
+    return (struct adamw_group){
+        .lr = schedule_lr(c->schedule, c->state->global_step), .initial_lr = s->learning_rate,
+        .beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
+        .weight_decay = group == 0 ? s->weight_decay : 0.0,
+    };
+}
+
+/* This rank's shards, in DeepSpeed's files. */
+static int save_deepspeed(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                          const char *tag, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(s->zero);
+    const struct zero_state *z = zero_state(s->zero);
+    const struct params *p = flat->params;
+    struct ckpt_arena a = {0};
+    size_t *order = optimizer_order(&a, p);
+    struct ds_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
+    const float **ptr = ckpt_arena_alloc(&a, 3 * p->n, sizeof *ptr);
+    struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
+    const char *tied = arch_tied_name(s->arch);
+    struct ds_alias alias = {.name = tied, .kept = p->item[0].name};
+    json_t *config = json_pack(
+        "{s:I,s:I,s:f,s:{s:i}}", "train_micro_batch_size_per_gpu",
+        (json_int_t)c->settings->per_device_train_batch_size, "gradient_accumulation_steps",
+        (json_int_t)c->settings->gradient_accumulation_steps, "gradient_clipping",
+        c->settings->max_grad_norm, "zero_optimization", "stage", 3);
+    int rc;
+
+    if (!order || !param || !ptr || !config) {
+        rc = ckpt_nomem(err, (size_t)a.used);
+        goto out;
+    }
+    for (size_t k = 0; k < p->n; k++) {
+        const struct param *q = &p->item[order[k]];
+        int64_t at = flat->base[order[k]];
+
+        param[k] = (struct ds_param){.name = q->name, .shape = q->shape,
+                                     .group = q->decay ? 0 : 1, .trainable = true};
+        ptr[k] = z->master + at;
+        ptr[p->n + k] = z->exp_avg + at;
+        ptr[2 * p->n + k] = z->exp_avg_sq + at;
+    }
+    rc = ds_write_rank(dir, tag, &(struct ds_rank_state){
+        .stage = 3, .rank = flat->rank, .world_size = flat->world_size,
+        .param = param, .n_param = p->n, .alias = &alias, .n_alias = tied ? 1 : 0,
+        .group = group, .n_group = N_GROUPS, .model_dtype = CKPT_F32,
+        .master = ptr, .exp_avg = ptr + p->n, .exp_avg_sq = ptr + 2 * p->n,
+        .optimizer_step = c->state->global_step, .global_steps = c->state->global_step,
+        .global_samples = c->state->global_step * c->settings->per_device_train_batch_size *
+                          c->settings->gradient_accumulation_steps * flat->world_size,
+        .ds_config = config}, err);
+out:
+    json_decref(config);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* Whole moments of a stage-0 rank, as torch's optimizer keeps them. */
+static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                          struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(s->zero);
+    const struct zero_state *z = zero_state(s->zero);
+    const struct params *p = flat->params;
+    struct ckpt_arena a = {0};
+    size_t *order = optimizer_order(&a, p);
+    struct adamw_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
+    struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
+    struct ckpt_out *out;
+    int rc;
+
+    if (!order || !param) {
+        rc = ckpt_nomem(err, (size_t)a.used);
+        goto out;
+    }
+    for (size_t k = 0; k < p->n; k++) {
+        int64_t at = flat->base[order[k]];
+
+        param[k] = (struct adamw_param){.shape = p->item[order[k]].shape,
+                                        .group = p->item[order[k]].decay ? 0 : 1,
+                                        .exp_avg = z->exp_avg + at,
+                                        .exp_avg_sq = z->exp_avg_sq + at};
+    }
+    rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
+    if (rc == 0)
+        rc = optimizer_file_write(out, param, p->n, group, N_GROUPS, c->state->global_step, err);
+out:
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* model.safetensors; collective when weights are sharded. */
+static int save_model(struct session *s, const char *staging, struct ckpt_err *err)
+{
+    struct ckpt_tensors list = {0};
+    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_sink *sink = NULL;
+    char path[4200];
+    int rc = 0;
+
+    if (s->comm->rank == 0) {
+        snprintf(path, sizeof path, "%s/model.safetensors", staging);
+        rc = weights_list(&list, zero_flat(s->zero)->params, CKPT_F32, err);
+        if (rc == 0)
+            rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
+    }
+    if (comm_agree(s->comm, err) == 0)
+        rc = weights_gather(s->zero, s->comm, sink, err);
+    else
+        rc = err->code;
+    if (sink && rc == 0)
+        rc = ckpt_sink_commit(sink, err);
+    else
+        ckpt_sink_abort(sink);
+    ckpt_tensors_release(&list);
+    return rc;
+}
+
+static int save_rng(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                    struct ckpt_err *err)
+{
+    struct rng_streams streams;
+    struct ckpt_out *out;
+    char name[64];
+
+    if (s->comm->world_size > 1)
+        snprintf(name, sizeof name, "rng_state_%d.pth", s->comm->rank);
+    else
+        snprintf(name, sizeof name, "rng_state.pth");
+    rng_streams_seed(&streams, c->settings->seed);
+    if (ckpt_outdir_file(&out, dir, name, err))
+        return err->code;
+    return rng_file_write(out, &streams, err);
+}
+
+static int put_json(struct ckpt_outdir *dir, const char *name, json_t *value, bool sort,
+                    struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc = value ? 0 : ckpt_nomem(err, 64);
+
+    ckpt_buf_init(&b, (size_t)1 << 28);
+    if (rc == 0)
+        rc = ckpt_json_write(&b, value, 2, sort, err);
+    ckpt_buf_put_u8(&b, '\n');
+    if (rc == 0 && !ckpt_buf_ok(&b))
+        rc = ckpt_nomem(err, b.len);
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, name, b.data, b.len, err);
+    ckpt_buf_release(&b);
+    json_decref(value);
+    return rc;
+}
+
+static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
+                          struct ckpt_err *err)
+{
+    double base[N_GROUPS], last[N_GROUPS];
+    struct ckpt_out *out;
+
+    for (int g = 0; g < N_GROUPS; g++) {
+        base[g] = c->settings->learning_rate;
+        last[g] = schedule_lr(c->schedule, c->state->global_step);
+    }
+    if (ckpt_outdir_file(&out, dir, "scheduler.pt", err))
+        return err->code;
+    return scheduler_file_write(out, &(struct scheduler_state){
+        .base_lr = base, .last_lr = last, .n_group = N_GROUPS,
+        .last_epoch = c->state->global_step}, err);
+}
+
+/* What rank 0 alone writes. */
+static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                       struct ckpt_err *err)
+{
+    int rc = put_json(dir, "config.json", arch_config(s->arch), false, err);
+
+    if (rc == 0 && s->tokenizer_dir)
+        rc = copy_tokenizer(dir, s->tokenizer_dir, err);
+    if (rc == 0)
+        rc = save_scheduler(c, dir, err);
+    if (rc == 0)
+        rc = save_training_args(c->settings, dir, err);
+    if (rc == 0)
+        rc = put_json(dir, "trainer_state.json", run_state_json(c->state), true, err);
+    return rc;
+}
+
+/* MANIFEST.json over all that was written, then the one rename that makes it a checkpoint. */
+static int publish(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                   struct ckpt_err *err)
+{
+    char data[33], *text = NULL;
+    json_t *facts;
+    int rc;
+
+    ckpt_hex(data, c->data, sizeof c->data);
+    facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
+                      (json_int_t)c->state->global_step, "data_position",
+                      (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,
+                      "world_size", s->comm->world_size, "zero_stage",
+                      (json_int_t)c->settings->zero_stage, "data", data);
+    rc = facts ? manifest_make(&text, ckpt_outdir_staging(dir), facts, err)
+               : ckpt_nomem(err, sizeof *facts);
+    json_decref(facts);
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, MANIFEST_NAME, text, strlen(text), err);
+    ckpt_free(text);
+    if (rc) {
+        ckpt_outdir_abort(dir);
+        return rc;
+    }
+    return ckpt_outdir_commit(dir, err);
+}
+
+/* Everything this rank writes before the vote. */
+static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                      const char *tag, struct ckpt_err *err)
+{
+    int rc = save_rng(s, c, dir, err);
+
+    if (rc == 0 && c->settings->zero_stage == 3)
+        rc = save_deepspeed(s, c, dir, tag, err);
+    if (rc == 0 && s->comm->rank == 0 && c->settings->zero_stage == 0)
+        rc = save_optimizer(s, c, dir, err);
+    if (rc == 0 && s->comm->rank == 0)
+        rc = save_common(s, c, dir, err);
+    return rc;
+}
+
+int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
+                    struct ckpt_err *err)
+{
+    struct ckpt_outdir *dir = NULL;
+    char staging[4096] = "", tag[64];
+
+    snprintf(tag, sizeof tag, "global_step%lld", (long long)c->state->global_step);
+    snprintf(path, 4096, "%s/checkpoint-%lld", c->settings->output_dir,
+             (long long)c->state->global_step);
+    if (s->comm->rank == 0 && ckpt_outdir_create(&dir, path, err) == 0)
+        snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
+    if (comm_agree(s->comm, err))
+        goto fail;
+    comm_broadcast(s->comm, staging, sizeof staging, CKPT_U8, 0);
+    if (s->comm->rank != 0)
+        ckpt_outdir_join(&dir, staging, err);
+    if (comm_agree(s->comm, err))
+        goto fail;
+    if (save_parts(s, c, dir, tag, err))
+        ckpt_err_in(err, "%s", path);
+    if (comm_agree(s->comm, err))
+        goto fail;
+    if (c->settings->zero_stage == 0 || c->settings->stage3_gather_16bit_weights_on_model_save)
+        save_model(s, staging, err);
+    if (comm_agree(s->comm, err))
+        goto fail;
+    if (s->comm->rank != 0) {
+        ckpt_outdir_abort(dir);         /* a joined directory is only let go */
+        dir = NULL;
+    } else {
+        if (c->settings->zero_stage == 3)
+            ds_write_latest(dir, tag, err);
+        if (err->code == 0)
+            publish(s, c, dir, err);
+        else
+            ckpt_outdir_abort(dir);
+        dir = NULL;
+    }
+    if (comm_agree(s->comm, err) == 0)
+        return 0;
+fail:
+    ckpt_outdir_abort(dir);
+    return err->code;
+}

@@ -1,0 +1,31 @@
+/*
+ * checkpoint - a run's whole state to and from disk: checkpoint-<step>/ as HF Trainer names it.
+ *
+ * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`.  Stage 0: model.safetensors
+ * and optimizer.pt.  Both: config.json, tokenizer files, trainer_state.json, scheduler.pt,
+ * rng_state files, training_args.bin and MANIFEST.json with the digests of all others.
+ * A checkpoint is built aside and renamed whole; what stands under its name is complete.
+ */
+#ifndef CKPT_CHECKPOINT_H
+#define CKPT_CHECKPOINT_H
+
+#include "trainer/run_state.h"
+#include "trainer/schedule.h"
+#include "trainer/session.h"
+#include "trainer/settings.h"
+
+/* What a save needs beside the session. */
+struct checkpoint {
+    const struct settings  *settings;
+    const struct schedule  *schedule;
+    const struct run_state *state;
+    unsigned char           data[16];   /* fingerprint of the training data */
+};
+
+/*
+ * Save as output_dir/checkpoint-<global_step>.  Collective.  path gets the final name on every
+ * rank.  On failure nothing stands under that name.
+ */
+int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
+                    struct ckpt_err *err);
+#endif

@@ -1,0 +1,374 @@
+/* run - see run.h. */
+#include "trainer/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "trainer/data/loader.h"
+#include "trainer/evaluate.h"
+#include "trainer/metrics.h"
+#include "trainer/resume.h"
+#include "trainer/step.h"
+
+/* One data set, from files to batches. */
+struct data {
+    struct records     *records;
+    struct data_source *source;
+    struct loader      *loader;
+};
+
+struct run {
+    const struct settings *s;
+    const struct run_io   *io;
+    struct session         session;
+    struct data            train, eval;
+    struct schedule        schedule;
+    struct run_state       state;
+    struct checkpoint      checkpoint;
+    struct metrics        *metrics;
+    char                   saved[4096]; /* newest checkpoint of this run */
+    int64_t                saved_step;
+    double                 started;
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void data_close(struct data *d)
+{
+    loader_close(d->loader);
+    data_source_close(d->source);
+    records_close(d->records);
+}
+
+static int data_open(struct data *d, struct run *r, const char *const *path, size_t n, bool train,
+                     struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    struct data_opts opts = {
+        .prompt_template = s->prompt_template, .completion_template = s->completion_template,
+        .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
+        .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP, .stop = r->io->stop,
+    };
+    struct loader_opts lo = {
+        .micro_batch = train ? s->per_device_train_batch_size : s->per_device_eval_batch_size,
+        .packing = train && s->packing,
+        .max_tokens = s->per_device_train_batch_size * s->max_seq_length,
+        .grad_accum = train ? s->gradient_accumulation_steps : 1,
+        .seed = s->seed, .shuffle = train, .tail = train ? SHUFFLE_WRAP : SHUFFLE_MASK,
+        .rank = r->session.comm->rank, .world_size = r->session.comm->world_size,
+    };
+    struct data_stats stats;
+
+    if (records_open(&d->records, path, n, err) ||
+        data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err))
+        return err->code;
+    if (opts.bad == DATA_BAD_SKIP) {
+        if (data_source_scan(d->source, &stats, err))
+            return err->code;
+        if (stats.n_skipped > s->skip_bad_rows)
+            return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, --skip-bad-rows allows %lld: %s",
+                             (long long)stats.n_skipped, (long long)s->skip_bad_rows,
+                             stats.first_bad);
+        if (stats.n_skipped)
+            ckpt_log(CKPT_LOG_WARNING, "%lld bad rows skipped; the first: %s",
+                     (long long)stats.n_skipped, stats.first_bad);
+    }
+    return loader_open(&d->loader, d->source, &lo, err);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Batches decide how much the model must hold. */
+static int plan(struct run *r, struct ckpt_err *err)
+{
+    struct loader *t = r->train.loader, *e = r->eval.loader;
+    struct model_opts opts = {
+        .max_tokens = larger(loader_max_tokens(t), e ? loader_max_tokens(e) : 0),
+        .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
+        .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
+        .train = true, .recompute = r->s->gradient_checkpointing,
+    };
+
+    return session_plan(&r->session, &opts, (int)r->s->zero_stage, err);
+}
+
+/* How many steps the run has, and the learning rate along them. */
+static int set_schedule(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    int64_t per_epoch = loader_steps_per_epoch(r->train.loader), total = s->max_steps;
+
+    if (total <= 0) {
+        double whole = floor(s->num_train_epochs);
+
+        if (loader_steps_of(r->train.loader, (int64_t)whole, &total, err))
+            return err->code;
+        total += (int64_t)ceil((s->num_train_epochs - whole) * (double)per_epoch);
+    }
+    if (total < 1)
+        return ckpt_fail(err, CKPT_ECONFIG, "nothing to do: %g epochs of %lld steps",
+                         s->num_train_epochs, (long long)per_epoch);
+    r->state.max_steps = total;
+    r->state.num_train_epochs = (total + per_epoch - 1) / per_epoch;
+    r->schedule = (struct schedule){
+        .lr = s->learning_rate, .min_lr = s->min_lr, .num_cycles = 0.5, .power = 1.0,
+        .warmup_steps = s->warmup_steps > 0 ? s->warmup_steps
+                                            : (int64_t)ceil(s->warmup_ratio * (double)total),
+        .total_steps = total,
+    };
+    schedule_parse(&r->schedule.kind, s->lr_scheduler_type);
+    if (r->schedule.kind == SCHEDULE_COSINE_WITH_RESTARTS)
+        r->schedule.num_cycles = 1.0;
+    return 0;
+}
+
+/* Where weights come from: an earlier checkpoint of the run, a model, or nothing. */
+static int start_weights(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    char path[4096];
+
+    if (s->resume_from_checkpoint) {
+        if (strcmp(s->resume_from_checkpoint, "latest") == 0) {
+            if (resume_latest(path, s->output_dir, err))
+                return err->code;
+        } else {
+            snprintf(path, sizeof path, "%s", s->resume_from_checkpoint);
+        }
+        if (resume_load(&r->session, path, &r->checkpoint, &r->state, err))
+            return err->code;
+        r->saved_step = r->state.global_step;
+        ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", path,
+                 (long long)r->state.global_step);
+        return loader_seek(r->train.loader, r->state.global_step, err);
+    }
+    if (s->init)
+        return session_init_weights(&r->session, s->seed, err);
+    return session_load(&r->session, s->model, NULL, err);
+}
+
+static int evaluate(struct run *r, struct ckpt_err *err)
+{
+    struct evaluate_result e;
+    char line[256];
+    json_t *row;
+    int rc;
+
+    if (evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
+                     r->eval.loader, err))
+        return err->code;
+    row = json_pack("{s:f,s:f,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss", e.loss,
+                    "eval_runtime", e.seconds, "eval_samples_per_second",
+                    (double)e.n_samples / fmax(e.seconds, 1e-9), "step",
+                    (json_int_t)r->state.global_step);
+    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %.5f, perplexity %.3f over %lld tokens",
+             (long long)r->state.global_step, (long long)r->state.max_steps, e.loss, exp(e.loss),
+             (long long)e.n_targets);
+    rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
+    if (rc == 0)
+        rc = run_state_log(&r->state, json_incref(row), err);
+    json_decref(row);
+    if (rc == 0 && !(e.loss >= r->state.best_metric)) {
+        r->state.best_metric = e.loss;
+        r->state.best_global_step = r->state.global_step;
+    }
+    return rc;
+}
+
+static int save(struct run *r, struct ckpt_err *err)
+{
+    double start = now();
+
+    if (r->state.best_global_step == r->state.global_step)
+        snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
+                 "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
+    if (checkpoint_save(r->saved, &r->session, &r->checkpoint, err))
+        return err->code;
+    r->saved_step = r->state.global_step;
+    if (r->session.comm->rank == 0) {
+        ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld saved %s in %.2f s",
+                 (long long)r->state.global_step, (long long)r->state.max_steps, r->saved,
+                 now() - start);
+        if (r->s->save_total_limit > 0)
+            resume_prune(r->s->output_dir, r->s->save_total_limit,
+                         r->state.best_model_checkpoint, err);
+        if (err->code == 0 && r->io->artifact)
+            r->io->artifact(r->io->ctx, r->saved, err);
+    }
+    return comm_agree(r->session.comm, err);
+}
+
+/* Whether any rank has been told to stop: all leave at the same step. */
+static bool stop_wanted(struct run *r)
+{
+    int64_t stop = r->io->stop && *r->io->stop;
+
+    comm_all_reduce(r->session.comm, &stop, 1, CKPT_I64, COMM_MAX);
+    return stop != 0;
+}
+
+/* Sums since the last log line. */
+struct window {
+    double  loss, start;
+    int64_t steps, tokens;
+};
+
+static int log_step(struct run *r, const struct step_result *res, double lr, struct window *w,
+                    struct ckpt_err *err)
+{
+    struct metrics_step m = {
+        .step = r->state.global_step, .max_steps = r->state.max_steps, .epoch = r->state.epoch,
+        .loss = w->loss / (double)w->steps, .grad_norm = res->grad_norm, .learning_rate = lr,
+        .tokens = w->tokens, .seconds = now() - w->start,
+    };
+    json_t *row;
+
+    if (metrics_step(r->metrics, &m, &row, err) || run_state_log(&r->state, row, err))
+        return err->code;
+    *w = (struct window){.start = now()};
+    return 0;
+}
+
+static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+static int loop(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    struct optim_opts opts = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2,
+                              .eps = s->adam_epsilon, .weight_decay = s->weight_decay,
+                              .max_grad_norm = s->max_grad_norm};
+    struct window w = {.start = now()};
+
+    while (r->state.global_step < r->state.max_steps) {
+        double lr = schedule_lr(&r->schedule, r->state.global_step);
+        struct step_result res;
+
+        if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
+                     r->train.loader, &opts, lr, r->state.global_step + 1, err))
+            return err->code;
+        r->state.global_step++;
+        r->state.epoch = res.epoch;
+        r->state.num_input_tokens_seen += res.n_tokens;
+        w.loss += res.loss;
+        w.tokens += res.n_tokens;
+        w.steps++;
+        if (due(s->logging_steps, r->state.global_step) ||
+            r->state.global_step == r->state.max_steps)
+            if (log_step(r, &res, lr, &w, err))
+                return err->code;
+        if (due(s->eval_steps, r->state.global_step) && evaluate(r, err))
+            return err->code;
+        if (due(s->save_steps, r->state.global_step) && save(r, err))
+            return err->code;
+        if (stop_wanted(r)) {
+            if (r->saved_step != r->state.global_step && save(r, err))
+                return err->code;
+            r->session.comm->agreed = true;
+            return ckpt_fail(err, CKPT_ESTOPPED, "stopped at step %lld, saved: go on with "
+                             "--resume-from-checkpoint latest", (long long)r->state.global_step);
+        }
+    }
+    return 0;
+}
+
+/* The Trainer's closing row, a last evaluation and a last checkpoint. */
+static int finish(struct run *r, struct ckpt_err *err)
+{
+    double seconds = now() - r->started;
+    char line[256];
+    json_t *row;
+    int rc = 0;
+
+    if (r->eval.loader && !due(r->s->eval_steps, r->state.global_step))
+        rc = evaluate(r, err);
+    row = json_pack("{s:f,s:I,s:f,s:f}", "epoch", r->state.epoch, "step",
+                    (json_int_t)r->state.global_step, "train_runtime", seconds,
+                    "train_steps_per_second", (double)r->state.max_steps / fmax(seconds, 1e-9));
+    snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)r->state.global_step,
+             seconds);
+    if (rc == 0)
+        rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
+    if (rc == 0)
+        rc = run_state_log(&r->state, json_incref(row), err);
+    json_decref(row);
+    if (rc == 0 && r->saved_step != r->state.global_step)
+        rc = save(r, err);
+    return rc;
+}
+
+static int make_output_dir(const char *path, struct ckpt_err *err)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return 0;
+    return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+}
+
+/* Everything before the first step. */
+static int prepare(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    const char *model = s->init ? s->init : s->model ? s->model : s->resume_from_checkpoint;
+    char path[4096];
+
+    if (s->resume_from_checkpoint && !s->init && !s->model &&
+        strcmp(model, "latest") == 0) {
+        if (resume_latest(path, s->output_dir, err))
+            return err->code;
+        model = path;
+    }
+    if (session_open(&r->session, model, s->tokenizer, (int)s->threads, err))
+        return err->code;
+    if (data_open(&r->train, r, s->train, s->n_train, true, err) == 0 && s->n_eval)
+        data_open(&r->eval, r, s->eval, s->n_eval, false, err);
+    if (comm_agree(r->session.comm, err) || plan(r, err) || set_schedule(r, err))
+        return err->code;
+    r->state.logging_steps = s->logging_steps;
+    r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
+    r->state.save_steps = s->save_steps;
+    r->state.train_batch_size = s->per_device_train_batch_size;
+    r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
+                                        .state = &r->state};
+    if (data_source_fingerprint(r->train.source, r->checkpoint.data, err))
+        return err->code;
+    return s->dry_run ? 0 : start_weights(r, err);
+}
+
+int run_train(const struct settings *s, const struct run_io *io, struct ckpt_err *err)
+{
+    struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1};
+    bool speak;
+
+    if (run_state_init(&r.state, err) || prepare(&r, err))
+        goto out;
+    speak = r.session.comm->rank == 0;
+    if (speak)
+        session_describe(&r.session, r.state.max_steps);
+    if (s->dry_run)
+        goto out;
+    if (speak)
+        make_output_dir(s->output_dir, err);
+    if (comm_agree(r.session.comm, err))
+        goto out;
+    metrics_open(&r.metrics, s->output_dir, speak, err);
+    if (comm_agree(r.session.comm, err) == 0 && loop(&r, err) == 0)
+        finish(&r, err);
+out:
+    metrics_close(r.metrics);
+    data_close(&r.train);
+    data_close(&r.eval);
+    run_state_release(&r.state);
+    session_close(&r.session, err);
+    return err->code;
+}

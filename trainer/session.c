@@ -1,0 +1,129 @@
+/* session - see session.h. */
+#include "trainer/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "trainer/model/config.h"
+#include "trainer/model/init.h"
+#include "trainer/weights.h"
+
+/* The directory of a model: path itself, or what lies above a config.json. */
+static int open_model_dir(struct ckpt_dir **out, const char *path, struct ckpt_err *err)
+{
+    static const char file[] = "config.json";
+    size_t n = strlen(path), k = sizeof file - 1;
+    char dir[4096];
+
+    if (n >= k && strcmp(path + n - k, file) == 0 && (n == k || path[n - k - 1] == '/')) {
+        snprintf(dir, sizeof dir, "%.*s", (int)(n - k), n == k ? "./" : path);
+        if (n == k)
+            snprintf(dir, sizeof dir, ".");
+        path = dir;
+    }
+    return ckpt_dir_open(out, path, CKPT_FOLLOW, err);
+}
+
+static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                      int threads, struct ckpt_err *err)
+{
+    if (device_open_cpu(&s->dev, threads, err) || open_model_dir(&s->model_dir, model_dir, err) ||
+        arch_read(&s->arch, s->model_dir, err))
+        return err->code;
+    if (tokenizer_dir) {
+        if (ckpt_dir_open(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW, err))
+            return err->code;
+    } else if (ckpt_dir_has(s->model_dir, "tokenizer.json")) {
+        if (open_model_dir(&s->tokenizer_dir, model_dir, err))
+            return err->code;
+    }
+    return s->tokenizer_dir ? tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) : 0;
+}
+
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
+                 struct ckpt_err *err)
+{
+    memset(s, 0, sizeof *s);
+    if (comm_open(&s->comm, err))
+        return err->code;
+    /* Ranks on one host share its CPUs. */
+    if (threads == 0 && s->comm->world_size > 1)
+        threads = 1;
+    open_parts(s, model_dir, tokenizer_dir, threads, err);
+    return comm_agree(s->comm, err);
+}
+
+int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
+                 struct ckpt_err *err)
+{
+    if (model_new(&s->model, s->arch, opts, s->dev, err) == 0)
+        zero_new(&s->zero, model_params(s->model), zero_stage, opts->train, s->dev, s->comm, err);
+    return comm_agree(s->comm, err);
+}
+
+int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(s->zero);
+    struct ckpt_open_opts opts = {.tag = tag, .follow = true};
+    size_t *index = ckpt_alloc(flat->params->n, sizeof *index);
+    struct ckpt_source *src = NULL;
+    int rc = index ? ckpt_open(&src, path, &opts, err)
+                   : ckpt_nomem(err, flat->params->n * sizeof *index);
+
+    if (rc == 0)
+        rc = weights_match(index, flat->params, src, "", arch_tied_name(s->arch), true, err);
+    if (rc == 0)
+        rc = weights_read(zero_state(s->zero)->master, flat, src, index, err);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    zero_changed(s->zero);
+    ckpt_source_close(src);
+    ckpt_free(index);
+    return comm_agree(s->comm, err);
+}
+
+int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
+{
+    struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed};
+
+    zero_fill(s->zero, init_fill, &init, err);
+    return comm_agree(s->comm, err);
+}
+
+void session_describe(const struct session *s, int64_t max_steps)
+{
+    const struct params *p = model_params(s->model);
+    const struct flat *f = zero_flat(s->zero);
+    double mib = 1.0 / (1 << 20), shard = (double)f->numel * sizeof(float) * mib;
+    double held = (double)zero_bytes(p, f->stage, true, f->world_size) * mib;
+    double act = (double)model_planned_bytes(s->model) * mib;
+
+    ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
+             p->n_unit - 2);
+    ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each", f->world_size,
+             s->comm->ops->name, f->stage, s->dev->threads);
+    ckpt_log(CKPT_LOG_NOTE,
+             "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
+             "activations %.1f: %.1f MiB", shard, shard, 2 * shard, held - 4 * shard, act,
+             held + act);
+    ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
+}
+
+void session_close(struct session *s, const struct ckpt_err *err)
+{
+    /* A rank that fails alone must not leave its peers waiting for it in a collective. */
+    if (err->code && s->comm && !s->comm->agreed && !s->comm->err.code)
+        s->comm->err = *err;
+    model_free(s->model);
+    zero_free(s->zero);
+    tokenizer_close(s->tokenizer);
+    arch_free(s->arch);
+    ckpt_dir_close(s->tokenizer_dir);
+    ckpt_dir_close(s->model_dir);
+    device_close(s->dev);
+    comm_close(s->comm);
+    memset(s, 0, sizeof *s);
+}

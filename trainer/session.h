@@ -1,0 +1,48 @@
+/*
+ * session - a model, a device and peers, opened together and closed together.
+ */
+#ifndef CKPT_SESSION_H
+#define CKPT_SESSION_H
+
+#include <jansson.h>
+
+#include "formats/tokens/tokenizer.h"
+#include "trainer/comm/comm.h"
+#include "trainer/model/model.h"
+#include "trainer/ops/ops.h"
+#include "trainer/shard/zero.h"
+
+struct arch;
+
+struct session {
+    struct comm      *comm;
+    struct device    *dev;
+    struct ckpt_dir  *model_dir;        /* where config.json lies */
+    struct ckpt_dir  *tokenizer_dir;    /* may be the same place; NULL when there is none */
+    struct arch      *arch;
+    struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
+    struct model     *model;            /* once session_plan has been called */
+    struct zero      *zero;             /* likewise */
+};
+
+/*
+ * Ranks, device and description.  model_dir is a directory with config.json (or config.json
+ * itself); tokenizer_dir NULL: beside it, if there.  threads per rank, 0: by CPUs.
+ */
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
+                 struct ckpt_err *err);
+/* Plan activations and allocate weights (stage 0 or 3; with gradients and moments to train). */
+int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
+                 struct ckpt_err *err);
+/* Weights from a checkpoint (any format, dtype); every parameter must be there, nothing else. */
+int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
+/* Fresh weights, the same whatever the number of ranks. */
+int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err);
+/* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
+void session_describe(const struct session *s, int64_t max_steps);
+/*
+ * Close.  err is the run's outcome: when it failed on this rank alone, the peers are ended too.
+ */
+void session_close(struct session *s, const struct ckpt_err *err);
+
+#endif
