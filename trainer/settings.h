@@ -27,7 +27,6 @@ struct settings {
     int64_t      max_seq_length;
     bool         packing;               /* fill micro-batches with whole documents */
     int64_t      skip_bad_rows;         /* at most so many */
-    int64_t      max_eval_samples;      /* 0: all */
     /* loop */
     const char  *output_dir;
     double       num_train_epochs;

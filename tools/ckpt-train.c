@@ -1,0 +1,192 @@
+/* ckpt-train - fine-tune a model over shards of ranks: options -> settings -> run. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/mem.h"
+#include "tools/cli.h"
+#include "tools/opt.h"
+#include "trainer/run.h"
+
+struct want {
+    struct settings s;
+    struct opt_list train, eval;
+    int64_t         seed;
+    int64_t         nproc;
+};
+
+#define ROWS 64
+
+/* The options of the tool, their places in w.  Returns how many. */
+static size_t rows(struct opt *row, struct want *w)
+{
+    struct settings *s = &w->s;
+    const struct opt all[] = {
+        {0, "model-options", NULL, OPT_GROUP, NULL, "Model", NULL, 0, 0, true},
+        {'m', "model", "PATH", OPT_PATH, &s->model,
+         "model directory or checkpoint to start from", NULL, 0, 0, false},
+        {0, "init", "PATH", OPT_PATH, &s->init,
+         "start from fresh weights for this config.json", NULL, 0, 0, false},
+        {0, "tokenizer", "DIR", OPT_PATH, &s->tokenizer,
+         "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
+        {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
+        {'t', "train-file", "PATH", OPT_LIST, &w->train,
+         "training data: JSONL or text file, or a directory of them; may be repeated", NULL, 0, 0,
+         false},
+        {0, "eval-file", "PATH", OPT_LIST, &w->eval, "held-out data; may be repeated", NULL, 0, 0,
+         false},
+        {0, "prompt-template", "TEXT", OPT_STR, &s->prompt_template,
+         "prompt made of {field}s of a record", NULL, 0, 0, false},
+        {0, "completion-template", "TEXT", OPT_STR, &s->completion_template,
+         "completion made of {field}s of a record", NULL, 0, 0, false},
+        {0, "train-on-prompt", NULL, OPT_FLAG, &s->train_on_prompt,
+         "take the loss on prompts too", NULL, 0, 0, false},
+        {0, "max-seq-length", "N", OPT_INT, &s->max_seq_length,
+         "cut samples to this many tokens", NULL, 1, 1 << 20, false},
+        {0, "packing", NULL, OPT_FLAG, &s->packing,
+         "fill micro-batches with whole documents, isolated from each other", NULL, 0, 0, false},
+        {0, "skip-bad-rows", "N", OPT_INT, &s->skip_bad_rows,
+         "skip up to this many rows that cannot be used, and count them", NULL, 0, 1e15, false},
+        {0, "loop-options", NULL, OPT_GROUP, NULL, "Training", NULL, 0, 0, true},
+        {'o', "output-dir", "DIR", OPT_PATH, &s->output_dir,
+         "where checkpoints and metrics.jsonl go", NULL, 0, 0, false},
+        {0, "num-train-epochs", "X", OPT_REAL, &s->num_train_epochs,
+         "how often the data is gone through", NULL, 0, 1e9, false},
+        {0, "max-steps", "N", OPT_INT, &s->max_steps,
+         "optimizer steps of the run; wins over epochs", NULL, 0, 1e15, false},
+        {0, "per-device-train-batch-size", "N", OPT_INT, &s->per_device_train_batch_size,
+         "samples of a micro-batch on one rank", NULL, 1, 1 << 20, false},
+        {0, "per-device-eval-batch-size", "N", OPT_INT, &s->per_device_eval_batch_size,
+         "the same for evaluation", NULL, 1, 1 << 20, false},
+        {0, "gradient-accumulation-steps", "N", OPT_INT, &s->gradient_accumulation_steps,
+         "micro-batches of an optimizer step", NULL, 1, 1 << 20, false},
+        {0, "learning-rate", "X", OPT_REAL, &s->learning_rate, "peak learning rate", NULL, 0, 1e3,
+         false},
+        {0, "min-lr", "X", OPT_REAL, &s->min_lr,
+         "where cosine_with_min_lr and polynomial end", NULL, 0, 1e3, false},
+        {0, "lr-scheduler-type", "NAME", OPT_CHOICE, &s->lr_scheduler_type,
+         "how the learning rate goes",
+         "constant constant_with_warmup linear cosine cosine_with_min_lr cosine_with_restarts "
+         "polynomial inverse_sqrt", 0, 0, false},
+        {0, "warmup-steps", "N", OPT_INT, &s->warmup_steps, "steps of linear warmup", NULL, 0,
+         1e15, false},
+        {0, "warmup-ratio", "X", OPT_REAL, &s->warmup_ratio,
+         "warmup as a part of all steps, when --warmup-steps is 0", NULL, 0, 1, false},
+        {0, "weight-decay", "X", OPT_REAL, &s->weight_decay,
+         "decoupled weight decay, not for biases and norms", NULL, 0, 1e3, false},
+        {0, "adam-beta1", "X", OPT_REAL, &s->adam_beta1, "AdamW's beta1", NULL, 0, 1, false},
+        {0, "adam-beta2", "X", OPT_REAL, &s->adam_beta2, "AdamW's beta2", NULL, 0, 1, false},
+        {0, "adam-epsilon", "X", OPT_REAL, &s->adam_epsilon, "AdamW's epsilon", NULL, 0, 1,
+         false},
+        {0, "max-grad-norm", "X", OPT_REAL, &s->max_grad_norm,
+         "clip the gradient to this norm; 0: never", NULL, 0, 1e9, false},
+        {0, "seed", "N", OPT_INT, &w->seed, "of fresh weights and of the data order", NULL, 0,
+         4294967295.0, false},
+        {0, "gradient-checkpointing", NULL, OPT_FLAG, &s->gradient_checkpointing,
+         "keep only block inputs and compute the rest again: less memory, a third slower", NULL,
+         0, 0, false},
+        {0, "logging-steps", "N", OPT_INT, &s->logging_steps, "steps between two lines", NULL, 1,
+         1e15, false},
+        {0, "eval-steps", "N", OPT_INT, &s->eval_steps,
+         "steps between two evaluations; 0: at the end only", NULL, 0, 1e15, false},
+        {0, "save-steps", "N", OPT_INT, &s->save_steps,
+         "steps between two checkpoints; 0: at the end only", NULL, 0, 1e15, false},
+        {0, "save-total-limit", "N", OPT_INT, &s->save_total_limit,
+         "keep only the newest N checkpoints and the best; 0: all", NULL, 0, 1e9, false},
+        {0, "resume-from-checkpoint", "PATH", OPT_PATH, &s->resume_from_checkpoint,
+         "go on from this checkpoint, or from the newest good one: latest", NULL, 0, 0, false},
+        {0, "rank-options", NULL, OPT_GROUP, NULL, "Ranks", NULL, 0, 0, true},
+        {0, "nproc", "N", OPT_INT, &w->nproc,
+         "start N ranks on this host (through mpirun)", NULL, 0, 4096, false},
+        {0, "zero-stage", "N", OPT_INT, &s->zero_stage,
+         "0: every rank holds all; 3: weights, gradients and optimizer are sharded", NULL, 0, 3,
+         false},
+        {0, "stage3-gather-16bit-weights-on-model-save", NULL, OPT_FLAG,
+         &s->stage3_gather_16bit_weights_on_model_save,
+         "write model.safetensors beside the shards too", NULL, 0, 0, false},
+        {0, "threads", "N", OPT_INT, &s->threads,
+         "threads of a rank; 0: all CPUs, or one with several ranks", NULL, 0, 4096, false},
+        {0, "dry-run", NULL, OPT_FLAG, &s->dry_run,
+         "plan memory and steps, train nothing, write nothing", NULL, 0, 0, false},
+    };
+
+    memcpy(row, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+static int artifact(void *ctx, const char *path, struct ckpt_err *err)
+{
+    return cli_artifact(ctx, path, NULL, err);
+}
+
+/*
+ * Become mpirun of ourselves with n ranks.  Comes back only on failure.  The child sees
+ * CKPT_LAUNCHED, so that --nproc in its own arguments does not start ranks again.
+ */
+static int launch(int64_t n, int argc, char **argv, struct ckpt_err *err)
+{
+    static const char *const before[] = {"mpirun", "--oversubscribe", "--bind-to", "none",
+                                         "--quiet", "-np"};
+    const size_t k = sizeof before / sizeof before[0];
+    const char **args = ckpt_alloc((size_t)argc + k + 3, sizeof *args);
+    char count[32], self[4096];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    if (!args || len <= 0)
+        return ckpt_nomem(err, (size_t)argc * sizeof *args);
+    self[len] = '\0';
+    snprintf(count, sizeof count, "%lld", (long long)n);
+    memcpy(args, before, sizeof before);
+    args[k] = count;
+    args[k + 1] = self;
+    memcpy(args + k + 2, argv + 1, (size_t)argc * sizeof *argv);    /* the NULL too */
+    setenv("CKPT_LAUNCHED", "1", 1);
+    if (geteuid() == 0) {               /* Open MPI refuses root without both */
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);  /* CMA fails in containers */
+    execvp(args[0], (char *const *)args);
+    ckpt_fail_errno(err, CKPT_EDEVICE, errno, "mpirun");
+    ckpt_free(args);
+    return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    struct want w = {.seed = 42};
+    struct opt row[ROWS];
+    struct opt_spec spec = {
+        .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
+        .summary = "fine-tune a model, or train a fresh one, over one or several ranks",
+        .row = row, .run_file = true,
+    };
+    struct run_io io = {.ctx = &cli, .artifact = artifact, .stop = &cli_stop};
+    struct ckpt_err err = {0};
+    char **rest;
+    int n_rest, rc;
+
+    cli_begin(&cli, "ckpt-train");
+    settings_default(&w.s);
+    spec.n = rows(row, &w);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    if (rc == 1)
+        return cli_end(&cli, 0);
+    if (rc == 0 && n_rest > 0)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "%s: no positional argument is taken", rest[0]);
+    w.s.train = w.train.item;
+    w.s.n_train = w.train.n;
+    w.s.eval = w.eval.item;
+    w.s.n_eval = w.eval.n;
+    w.s.seed = (uint64_t)w.seed;
+    if (rc == 0)
+        rc = settings_check(&w.s, &err);
+    if (rc == 0 && w.nproc > 1 && !getenv("CKPT_LAUNCHED"))
+        rc = launch(w.nproc, argc, argv, &err);
+    if (rc == 0)
+        rc = run_train(&w.s, &io, &err);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+}
