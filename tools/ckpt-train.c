@@ -188,5 +188,7 @@ int main(int argc, char **argv)
         rc = launch(w.nproc, argc, argv, &err);
     if (rc == 0)
         rc = run_train(&w.s, &io, &err);
+    if (rc && io.told_elsewhere)
+        return cli_end(&cli, ckpt_exit_status(rc));
     return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
 }

@@ -25,7 +25,7 @@ struct data {
 
 struct run {
     const struct settings *s;
-    const struct run_io   *io;
+    struct run_io         *io;
     struct session         session;
     struct data            train, eval;
     struct schedule        schedule;
@@ -345,7 +345,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
     return s->dry_run ? 0 : start_weights(r, err);
 }
 
-int run_train(const struct settings *s, const struct run_io *io, struct ckpt_err *err)
+int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
     struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1};
     bool speak;
@@ -369,6 +369,8 @@ out:
     data_close(&r.train);
     data_close(&r.eval);
     run_state_release(&r.state);
+    io->told_elsewhere = err->code && r.session.comm && r.session.comm->agreed &&
+                         r.session.comm->rank != 0;
     session_close(&r.session, err);
     return err->code;
 }

@@ -13,9 +13,11 @@ struct run_io {
     int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
     const volatile int *stop;
+    /* Set by run_train: the failure is every rank's and rank 0 tells it. */
+    bool told_elsewhere;
 };
 
 /* Collective when started by a launcher.  settings have passed settings_check. */
-int run_train(const struct settings *s, const struct run_io *io, struct ckpt_err *err);
+int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err);
 
 #endif

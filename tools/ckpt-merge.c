@@ -1,0 +1,118 @@
+/* ckpt-merge - any checkpoint into any other: options -> items -> merge. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/merge/merge.h"
+
+#define ROWS 20
+
+static size_t rows(struct opt *row, struct merge_want *w, const char **output)
+{
+    const struct opt all[] = {
+        {'o', "output", "PATH", OPT_PATH, output,
+         "directory or file to write (default: INPUT-merged); - is stdout", NULL, 0, 0, false},
+        {0, "to", "FORMAT", OPT_CHOICE, &w->to,
+         "format to write (default: by the output's name, else hf)", "hf safetensors torch", 0, 0,
+         false},
+        {0, "dtype", "[GLOB=]DTYPE", OPT_LIST, &w->dtype,
+         "cast floating tensors (whose name matches GLOB); the last match wins", NULL, 0, 0,
+         false},
+        {0, "max-shard-size", "SIZE", OPT_SIZE, &w->max_shard_size,
+         "largest file of a directory (default: 5GB)", NULL, 0, 0, false},
+        {0, "adapter", "DIR", OPT_LIST, &w->adapter, "fold this LoRA adapter into the input", NULL,
+         0, 0, false},
+        {0, "base", "PATH", OPT_PATH, &w->base, "base model of an input that is an adapter", NULL,
+         0, 0, false},
+        {0, "tag", "NAME", OPT_STR, &w->tag,
+         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
+        {0, "include", "GLOB", OPT_LIST, &w->include, "take only tensors that match", NULL, 0, 0,
+         false},
+        {0, "exclude", "GLOB", OPT_LIST, &w->exclude, "leave out tensors that match", NULL, 0, 0,
+         false},
+        {0, "rename", "FROM=TO", OPT_LIST, &w->rename, "replace a prefix of names", NULL, 0, 0,
+         false},
+        {0, "optimizer", "WHAT", OPT_CHOICE, &w->optimizer, "optimizer state", "keep drop", 0, 0,
+         false},
+        {0, "tied", "WHAT", OPT_CHOICE, &w->tied,
+         "names tied to another tensor: drop writes the tensor once", "keep drop", 0, 0, false},
+        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace an output file that exists", NULL,
+         0, 0, false},
+        {0, "verify", NULL, OPT_FLAG, &w->verify, "read the output back and compare", NULL, 0, 0,
+         false},
+        {0, "dry-run", NULL, OPT_FLAG, &w->dry_run, "print what would be written", NULL, 0, 0,
+         false},
+    };
+
+    memcpy(row, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+/* Where one of several items goes: OUTPUT/<last part>, or beside it as <item>-merged. */
+static char *output_for(struct ckpt_arena *a, const char *output, const char *item, bool many)
+{
+    size_t n = strlen(item);
+    const char *last;
+
+    while (n > 1 && item[n - 1] == '/')
+        n--;
+    if (!output)
+        return ckpt_arena_printf(a, "%.*s-merged", (int)n, item);
+    if (!many)
+        return ckpt_arena_printf(a, "%s", output);
+    for (last = item + n; last > item && last[-1] != '/'; last--)
+        ;
+    return ckpt_arena_printf(a, "%s/%.*s", output, (int)(item + n - last), last);
+}
+
+static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
+                int n_rest, struct ckpt_err *err)
+{
+    bool many = n_rest != 1 || strcmp(rest[0], "-") == 0;
+    struct cli_items *items = NULL;
+    char *item = NULL;
+    int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+
+    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        struct ckpt_arena a = {0};
+        char *to = output_for(&a, output, item, many && !(output && strcmp(output, "-") == 0));
+
+        rc = to ? merge_run(w, cli, item, to, err) : ckpt_nomem(err, strlen(item));
+        if (rc)
+            ckpt_err_in(err, "%s", item);
+        else if (!w->dry_run && strcmp(to, "-") != 0)
+            rc = cli_artifact(cli, to, NULL, err);
+        ckpt_arena_release(&a);
+        ckpt_free(item);
+        item = NULL;
+    }
+    cli_items_close(items);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    struct merge_want w = {.optimizer = "drop", .tied = "drop"};
+    const char *output = NULL;
+    struct opt row[ROWS];
+    struct opt_spec spec = {
+        .synopsis = "[-o OUT] [option ...] [INPUT ...]",
+        .summary = "turn checkpoints of any kind into a model directory or one file", .row = row,
+        .run_file = true,
+    };
+    struct ckpt_err err = {0};
+    char **rest;
+    int n_rest, rc;
+
+    cli_begin(&cli, "ckpt-merge");
+    spec.n = rows(row, &w, &output);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    if (rc == 1)
+        return cli_end(&cli, 0);
+    if (rc == 0 && output && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO) && !w.dry_run)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "-o -: stdout is a terminal, a checkpoint is binary");
+    if (rc == 0)
+        rc = work(&w, &cli, output, rest, n_rest, &err);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+}

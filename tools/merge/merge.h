@@ -1,0 +1,35 @@
+/*
+ * merge - one checkpoint into another: which views lie between source and sink, in what order.
+ *
+ * source -> adapter (LoRA) -> filter -> rename -> tied names dropped -> cast -> sink
+ */
+#ifndef CKPT_MERGE_H
+#define CKPT_MERGE_H
+
+#include "libckpt/ckpt.h"
+#include "tools/cli.h"
+#include "tools/opt.h"
+
+/* What ckpt-merge is told. */
+struct merge_want {
+    const char     *to;                 /* "hf", "safetensors", "torch" */
+    struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
+    uint64_t        max_shard_size;
+    struct opt_list adapter;            /* adapters to fold into the input */
+    const char     *base;               /* for an input that is an adapter */
+    const char     *tag;
+    struct opt_list include, exclude;
+    struct opt_list rename;             /* "from=to" prefixes */
+    const char     *optimizer;          /* "keep", "drop" */
+    const char     *tied;               /* "keep", "drop" */
+    bool            verify, dry_run, overwrite;
+};
+
+/*
+ * Merge input into output (a directory, or a file when it ends in .safetensors, .pt or .bin; "-"
+ * is stdout).  With dry_run prints the plan to stdout instead.
+ */
+int merge_run(const struct merge_want *w, struct cli *cli, const char *input, const char *output,
+              struct ckpt_err *err);
+
+#endif
