@@ -16,8 +16,8 @@ PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libya
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
 
-PC_CKPT  := jansson libcrypto zlib libxxhash libutf8proc libpcre2-8
-PC_TOOLS := yaml-0.1 libcurl libgit2
+PC_CKPT  := jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2
+PC_TOOLS := yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
 HARDEN   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection \

@@ -1,0 +1,126 @@
+/* ckpt-push - publish checkpoints: options -> plan -> one commit or one folder. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli.h"
+#include "tools/opt.h"
+#include "tools/out.h"
+#include "tools/push/send.h"
+
+#define ROWS 16
+
+struct want {
+    struct send_want   send;
+    struct push_filter filter;
+    bool               dry_run;
+};
+
+static size_t rows(struct opt *row, struct want *w)
+{
+    const struct opt all[] = {
+        {0, "path-in-repo", "DIR", OPT_STR, &w->filter.path_in_repo,
+         "folder in the destination (default: its root)", NULL, 0, 0, false},
+        {'b', "branch", "NAME", OPT_STR, &w->send.branch,
+         "branch to commit to (default: the one HEAD names)", NULL, 0, 0, false},
+        {'m', "message", "TEXT", OPT_STR, &w->send.message, "message of the commit", NULL, 0, 0,
+         false},
+        {0, "author", "NAME <MAIL>", OPT_STR, &w->send.author, "author of the commit", NULL, 0, 0,
+         false},
+        {0, "create", NULL, OPT_FLAG, &w->send.create,
+         "make a bare repository when the destination does not exist", NULL, 0, 0, false},
+        {0, "include", "GLOB", OPT_LIST, &w->filter.include,
+         "send files that a default leaves out", NULL, 0, 0, false},
+        {0, "exclude", "GLOB", OPT_LIST, &w->filter.exclude, "do not send files that match", NULL,
+         0, 0, false},
+        {0, "delete", "GLOB", OPT_LIST, &w->send.remove,
+         "in the same commit remove published files that match and are not sent", NULL, 0, 0,
+         false},
+        {0, "dry-run", NULL, OPT_FLAG, &w->dry_run, "print what would be sent", NULL, 0, 0,
+         false},
+    };
+
+    memcpy(row, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+static int print_plan(const struct push_plan *p, const struct cli *cli, const char *dest,
+                      struct ckpt_err *err)
+{
+    static const struct out_column columns[] = {
+        {"path", "path", OUT_LEFT}, {"how", "how", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
+    };
+    struct out *o;
+
+    if (out_new(&o, cli->json, err))
+        return err->code;
+    out_str(o, "source", "source", p->source);
+    out_str(o, "destination", "destination", dest);
+    out_int(o, "files", "files", (int64_t)p->n);
+    out_bytes(o, "bytes", "bytes", p->bytes);
+    out_table(o, "plan", columns, 3);
+    for (size_t i = 0; i < p->n; i++) {
+        out_cell_str(o, p->file[i].to);
+        out_cell_str(o, p->file[i].lfs ? "lfs" : "whole");
+        out_cell_bytes(o, p->file[i].size);
+    }
+    out_table_end(o);
+    return out_end(o, err);
+}
+
+static int push_one(const struct want *w, struct cli *cli, const char *dest, const char *item,
+                    struct ckpt_err *err)
+{
+    const char *kind, *path;
+    struct push_plan p;
+    char url[4352];
+    int rc = send_kind(&kind, &path, dest, err);
+
+    if (rc)
+        return rc;
+    rc = push_plan_make(&p, item, &w->filter, err);
+    if (rc == 0 && w->dry_run)
+        rc = print_plan(&p, cli, dest, err);
+    else if (rc == 0 && strcmp(kind, "git") == 0)
+        rc = send_git(url, sizeof url, &p, dest, path, &w->send, cli, err);
+    else if (rc == 0)
+        rc = send_folder(url, sizeof url, &p, path, &w->send, cli, err);
+    if (rc == 0 && !w->dry_run)
+        rc = cli_artifact(cli, url, NULL, err);
+    push_plan_release(&p);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    struct want w = {.send = {.author = "ckpt-push <ckpt-push@localhost>"}};
+    struct opt row[ROWS];
+    struct opt_spec spec = {
+        .synopsis = "[option ...] DESTINATION [PATH ...]",
+        .summary = "publish checkpoints to a git repository with LFS, or to a folder", .row = row,
+        .run_file = true,
+    };
+    struct cli_items *items = NULL;
+    struct ckpt_err err = {0};
+    char **rest, *item = NULL;
+    int n_rest, rc;
+
+    cli_begin(&cli, "ckpt-push");
+    spec.n = rows(row, &w);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    if (rc == 1)
+        return cli_end(&cli, 0);
+    w.send.follow = w.filter.follow = cli.follow;
+    if (rc == 0 && n_rest < 1)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "where to publish is missing: ckpt-push DESTINATION "
+                       "[PATH ...]");
+    if (rc == 0)
+        rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
+    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
+        rc = push_one(&w, &cli, rest[0], item, &err);
+        ckpt_free(item);
+        item = NULL;
+    }
+    cli_items_close(items);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+}

@@ -1,0 +1,177 @@
+/* plan - see plan.h. */
+#include "tools/push/plan.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/log.h"
+#include "libckpt/remote/lfs.h"
+
+#define MAX_DEPTH 8
+
+static bool matches(const struct opt_list *l, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (fnmatch(l->item[i], path, 0) == 0 || fnmatch(l->item[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* What is not published unless it is asked for. */
+static const char *const private_names[] = {"training_args.bin"};
+
+static bool wanted(struct push_plan *p, const struct push_filter *f, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool named = matches(&f->include, path);
+
+    if (matches(&f->exclude, path))
+        return false;
+    for (size_t i = 0; i < sizeof private_names / sizeof private_names[0]; i++)
+        if (strcmp(name, private_names[i]) == 0 && !named) {
+            ckpt_log(CKPT_LOG_NOTE, "%s: left out (may hold private paths); --include %s sends it",
+                     path, name);
+            p->n_left_out++;
+            return false;
+        }
+    return true;
+}
+
+static int add_file(struct push_plan *p, const struct push_filter *f, const char *rel,
+                    uint64_t size, size_t *cap, struct ckpt_err *err)
+{
+    struct push_file *file;
+
+    if (p->n == *cap) {
+        size_t grown = *cap ? 2 * *cap : 64;
+        struct push_file *more = ckpt_arena_alloc(&p->arena, grown, sizeof *more);
+
+        if (!more)
+            return ckpt_nomem(err, grown * sizeof *more);
+        if (p->n)
+            memcpy(more, p->file, p->n * sizeof *more);
+        p->file = more;
+        *cap = grown;
+    }
+    file = &p->file[p->n++];
+    file->from = ckpt_arena_printf(&p->arena, "%s", rel);
+    file->to = f->path_in_repo && *f->path_in_repo
+                   ? ckpt_arena_printf(&p->arena, "%s/%s", f->path_in_repo, rel)
+                   : file->from;
+    file->size = size;
+    file->lfs = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
+    p->bytes += size;
+    return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
+}
+
+/* One directory of the walk; sub-directories are put on the stack. */
+static int walk_dir(struct push_plan *p, const struct push_filter *f, const char *prefix,
+                    int depth, char **stack, int *depths, size_t *n_stack, size_t *cap,
+                    struct ckpt_err *err)
+{
+    struct ckpt_dir *sub = NULL, *dir = p->dir;
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    int rc = *prefix ? ckpt_dir_open_at(&sub, p->dir, prefix, err) : 0;
+
+    if (sub)
+        dir = sub;
+    if (rc == 0)
+        rc = ckpt_dir_list(dir, &p->arena, &entry, &n, err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        char *rel = ckpt_arena_printf(&p->arena, "%s%s%s", prefix, *prefix ? "/" : "",
+                                      entry[i].name);
+
+        if (!rel) {
+            rc = ckpt_nomem(err, 64);
+        } else if (entry[i].name[0] == '.') {
+            continue;
+        } else if (entry[i].is_dir) {
+            if (depth + 1 >= MAX_DEPTH || *n_stack >= 4096)
+                rc = ckpt_fail(err, CKPT_ELIMIT, "%s: deeper than %d levels", rel, MAX_DEPTH);
+            else {
+                depths[*n_stack] = depth + 1;
+                stack[(*n_stack)++] = rel;
+            }
+        } else if (!entry[i].is_file) {
+            ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
+            p->n_left_out++;
+        } else if (wanted(p, f, rel)) {
+            rc = add_file(p, f, rel, entry[i].size, cap, err);
+        }
+    }
+    ckpt_dir_close(sub);
+    return rc;
+}
+
+/* What readers trust to be complete comes last. */
+static bool is_index(const char *path)
+{
+    return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
+           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    const struct push_file *x = a, *y = b;
+    int ix = is_index(x->to), iy = is_index(y->to);
+
+    return ix != iy ? ix - iy : strcmp(x->to, y->to);
+}
+
+int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
+                   struct ckpt_err *err)
+{
+    char **stack = NULL;
+    int *depths = NULL, rc = 0;
+    size_t n_stack = 0, cap = 0;
+    struct stat st;
+
+    memset(p, 0, sizeof *p);
+    p->source = source;
+    if (f->path_in_repo && *f->path_in_repo && !ckpt_relpath_is_clean(f->path_in_repo))
+        return ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
+                         f->path_in_repo);
+    if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
+        const char *slash = strrchr(source, '/');
+
+        return add_file(p, f, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+    }
+    stack = ckpt_alloc(4096, sizeof *stack);
+    depths = ckpt_alloc(4096, sizeof *depths);
+    if (!stack || !depths)
+        rc = ckpt_nomem(err, 4096 * sizeof *stack);
+    if (rc == 0)
+        rc = ckpt_dir_open(&p->dir, source, f->follow ? CKPT_FOLLOW : 0, err);
+    if (rc == 0)
+        rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, &cap, err);
+    while (rc == 0 && n_stack > 0) {
+        n_stack--;
+        rc = walk_dir(p, f, stack[n_stack], depths[n_stack], stack, depths, &n_stack, &cap, err);
+    }
+    if (rc == 0 && p->n == 0)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
+    if (rc == 0)
+        qsort(p->file, p->n, sizeof *p->file, by_path);
+    ckpt_free(stack);
+    ckpt_free(depths);
+    return rc;
+}
+
+void push_plan_release(struct push_plan *p)
+{
+    ckpt_dir_close(p->dir);
+    ckpt_arena_release(&p->arena);
+    memset(p, 0, sizeof *p);
+}
+
+int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
+                   struct ckpt_err *err)
+{
+    return p->dir ? ckpt_file_open_at(out, p->dir, p->file[i].from, err)
+                  : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+}

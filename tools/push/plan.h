@@ -1,0 +1,48 @@
+/*
+ * plan - what of a checkpoint is published: which files, under which paths, how.
+ *
+ * Left out by default: hidden files, staging leftovers, and training_args.bin (it may hold paths
+ * and tokens of the machine it was made on).  --include names bring back what a default left
+ * out.
+ */
+#ifndef CKPT_PLAN_H
+#define CKPT_PLAN_H
+
+#include "libckpt/digest_of.h"
+#include "libckpt/file.h"
+#include "tools/opt.h"
+
+struct push_file {
+    const char *from;                   /* path below the source */
+    const char *to;                     /* path in the destination */
+    uint64_t    size;
+    bool        lfs;                    /* goes by pointer */
+    char        oid[CKPT_SHA256_HEX];   /* filled while sending */
+};
+
+struct push_plan {
+    struct ckpt_arena arena;
+    struct ckpt_dir  *dir;              /* the source; NULL when it is one file */
+    const char       *source;           /* as given */
+    struct push_file *file;             /* sorted by `to`; index files and config last */
+    size_t            n;
+    uint64_t          bytes;
+    size_t            n_left_out;
+};
+
+struct push_filter {
+    struct opt_list include;            /* sent although a default leaves them out */
+    struct opt_list exclude;
+    const char     *path_in_repo;       /* folder in the destination, or NULL */
+    bool            follow;
+};
+
+/* Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty. */
+int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
+                   struct ckpt_err *err);
+void push_plan_release(struct push_plan *p);
+/* Open the i-th file. */
+int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
+                   struct ckpt_err *err);
+
+#endif
