@@ -29,6 +29,8 @@ static size_t rows(struct opt *row, struct want *w)
          "model directory or checkpoint to start from", NULL, 0, 0, false},
         {0, "init", "PATH", OPT_PATH, &s->init,
          "start from fresh weights for this config.json", NULL, 0, 0, false},
+        {0, "init-only", NULL, OPT_FLAG, &s->init_only,
+         "write the fresh model to --output-dir and end", NULL, 0, 0, false},
         {0, "tokenizer", "DIR", OPT_PATH, &s->tokenizer,
          "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},

@@ -262,6 +262,27 @@ static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt
     return rc;
 }
 
+int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *err)
+{
+    struct ckpt_outdir *dir = NULL;
+    char staging[4096] = "";
+
+    if (s->comm->rank == 0 && ckpt_outdir_create(&dir, path, err) == 0) {
+        snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
+        if (put_json(dir, "config.json", arch_config(s->arch), false, err) == 0 &&
+            s->tokenizer_dir)
+            copy_tokenizer(dir, s->tokenizer_dir, err);
+    }
+    if (comm_agree(s->comm, err) == 0)
+        save_model(s, staging, err);
+    if (comm_agree(s->comm, err) == 0 && dir) {
+        ckpt_outdir_commit(dir, err);
+        dir = NULL;
+    }
+    ckpt_outdir_abort(dir);
+    return comm_agree(s->comm, err);
+}
+
 int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
                     struct ckpt_err *err)
 {

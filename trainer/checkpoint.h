@@ -28,4 +28,10 @@ struct checkpoint {
  */
 int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
                     struct ckpt_err *err);
+/*
+ * Write a bare model directory at path, which must not exist: model.safetensors, config.json,
+ * tokenizer files.  Collective.
+ */
+int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *err);
+
 #endif

@@ -345,12 +345,28 @@ static int prepare(struct run *r, struct ckpt_err *err)
     return s->dry_run ? 0 : start_weights(r, err);
 }
 
+/* A fresh model as a directory, to start from or to compare with. */
+static int init_only(struct run *r, struct ckpt_err *err)
+{
+    const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1};
+
+    if (session_open(&r->session, r->s->init, r->s->tokenizer, (int)r->s->threads, err) ||
+        session_plan(&r->session, &small, (int)r->s->zero_stage, err) ||
+        session_init_weights(&r->session, r->s->seed, err) ||
+        checkpoint_save_bare(r->s->output_dir, &r->session, err))
+        return err->code;
+    if (r->session.comm->rank == 0 && r->io->artifact)
+        r->io->artifact(r->io->ctx, r->s->output_dir, err);
+    return comm_agree(r->session.comm, err);
+}
+
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
     struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1};
     bool speak;
 
-    if (run_state_init(&r.state, err) || prepare(&r, err))
+    if (run_state_init(&r.state, err) || (s->init_only ? init_only(&r, err) : prepare(&r, err)) ||
+        s->init_only)
         goto out;
     speak = r.session.comm->rank == 0;
     if (speak)

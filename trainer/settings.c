@@ -40,6 +40,8 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
                                    : "what to train is missing: --model DIR or --init CONFIG");
     if (s->init && !s->tokenizer)
         return clash(err, "--init needs --tokenizer DIR: a fresh model has none of its own");
+    if (s->init_only)
+        return s->init ? 0 : clash(err, "--init-only needs --init CONFIG");
     if (s->n_train == 0)
         return clash(err, "training data is missing: --train-file PATH");
     if (s->zero_stage != 0 && s->zero_stage != 3)

@@ -15,6 +15,7 @@ struct settings {
     /* model */
     const char  *model;                 /* directory or checkpoint to start from, or NULL */
     const char  *init;                  /* config.json (or its directory): fresh weights */
+    bool         init_only;             /* write the fresh model to output_dir and end */
     const char  *tokenizer;             /* directory; NULL: beside the model */
     /* data */
     const char *const *train;           /* files or directories */
