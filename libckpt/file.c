@@ -1,0 +1,225 @@
+/* file - see file.h.  Directories are in dir.c. */
+#include "libckpt/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/fault.h"
+#include "libckpt/file_at.h"
+
+struct ckpt_file {
+    char                *name;
+    uint64_t             size;
+    int                  fd;        /* -1: memory */
+    bool                 borrowed;  /* fd belongs to another file */
+    uint64_t             base;      /* offset of byte 0 in fd */
+    const unsigned char *bytes;     /* memory */
+    dev_t                dev;
+    ino_t                ino;
+};
+
+static int make(struct ckpt_file **out, const char *name, int fd, struct ckpt_err *err)
+{
+    struct ckpt_file *f = ckpt_alloc(1, sizeof *f);
+    char *copy = ckpt_strdup(name);
+
+    *out = NULL;
+    if (!f || !copy) {
+        ckpt_free(f);
+        ckpt_free(copy);
+        if (fd >= 0)
+            close(fd);
+        return ckpt_nomem(err, sizeof *f + strlen(name));
+    }
+    f->name = copy;
+    f->fd = fd;
+    *out = f;
+    return 0;
+}
+
+/* What a path that is no regular file is instead. */
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a fifo" : S_ISLNK(mode)
+           ? "a symbolic link" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+int file_take_fd(struct ckpt_file **out, int fd, const char *name, struct ckpt_err *err)
+{
+    struct stat st;
+
+    *out = NULL;
+    if (fstat(fd, &st)) {
+        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", name);
+        close(fd);
+        return err->code;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        return ckpt_fail_as(err, CKPT_ENOTFOUND, "not-regular", "%s: is %s, a regular file wanted",
+                            name, kind_of(st.st_mode));
+    }
+    if (make(out, name, fd, err))
+        return err->code;
+    (*out)->size = (uint64_t)st.st_size;
+    (*out)->dev = st.st_dev;
+    (*out)->ino = st.st_ino;
+    return 0;
+}
+
+int file_open_failed(struct ckpt_err *err, const char *name, int errnum)
+{
+    switch (errnum) {
+    case ENOENT:
+    case ENOTDIR:
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such file or directory", name);
+    case ELOOP:
+    case EXDEV:
+        ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: a symbolic link leads there", name);
+        return ckpt_err_hint(err, "--follow-symlinks allows it");
+    case EACCES:
+    case EPERM:
+        return ckpt_fail_errno(err, CKPT_EREFUSED, errnum, "%s", name);
+    case ENOMEM:
+    case ENFILE:
+    case EMFILE:
+        return ckpt_fail_errno(err, CKPT_ENOMEM, errnum, "%s", name);
+    case ENXIO:
+        return ckpt_fail_as(err, CKPT_ENOTFOUND, "not-regular",
+                            "%s: is a socket or a fifo, a regular file wanted", name);
+    default:
+        return ckpt_fail_errno(err, CKPT_EIO, errnum, "%s", name);
+    }
+}
+
+int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
+                   struct ckpt_err *err)
+{
+    int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    int fd = ckpt_fault(CKPT_FAULT_OPEN)
+                 ? (errno = EIO, -1)
+                 : open(path, how | (flags & CKPT_FOLLOW ? 0 : O_NOFOLLOW));
+
+    *out = NULL;
+    return fd < 0 ? file_open_failed(err, path, errno) : file_take_fd(out, fd, path, err);
+}
+
+int ckpt_file_memory(struct ckpt_file **out, const void *bytes, size_t size, const char *name,
+                     struct ckpt_err *err)
+{
+    if (make(out, name, -1, err))
+        return err->code;
+    (*out)->bytes = bytes;
+    (*out)->size = size;
+    return 0;
+}
+
+int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t offset,
+                     uint64_t size, const char *name, struct ckpt_err *err)
+{
+    *out = NULL;
+    if (offset > file->size || size > file->size - offset)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%s: %llu bytes at offset %llu wanted, the file has %llu", name,
+                            (unsigned long long)size, (unsigned long long)offset,
+                            (unsigned long long)file->size);
+    if (make(out, name, -1, err))
+        return err->code;
+    (*out)->fd = file->fd;
+    (*out)->borrowed = true;
+    (*out)->base = file->base + offset;
+    (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
+    (*out)->size = size;
+    (*out)->dev = file->dev;
+    (*out)->ino = file->ino;
+    return 0;
+}
+
+void ckpt_file_close(struct ckpt_file *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0 && !file->borrowed)
+        close(file->fd);
+    ckpt_free(file->name);
+    ckpt_free(file);
+}
+
+const char *ckpt_file_name(const struct ckpt_file *file) { return file->name; }
+uint64_t ckpt_file_size(const struct ckpt_file *file) { return file->size; }
+
+int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base)
+{
+    *base = file->base;
+    return file->fd;
+}
+
+int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
+                      struct ckpt_err *err)
+{
+    unsigned char *to = dst;
+
+    if (offset > file->size || n > file->size - offset)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%s: %zu bytes at offset %llu wanted, the file has %llu", file->name, n,
+                            (unsigned long long)offset, (unsigned long long)file->size);
+    if (file->fd < 0) {
+        if (n > 0)
+            memcpy(to, file->bytes + offset, n);
+        return 0;
+    }
+    while (n > 0) {
+        ssize_t got = ckpt_fault(CKPT_FAULT_READ)
+                          ? (errno = EIO, -1)
+                          : pread(file->fd, to, n, (off_t)(file->base + offset));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ckpt_fail_errno(err, CKPT_EIO, errno, "%s: read at %llu", file->name,
+                                   (unsigned long long)offset);
+        if (got == 0)
+            return ckpt_fail_as(err, CKPT_EIO, "truncated",
+                                "%s: ended at %llu while it was read, it had %llu bytes",
+                                file->name, (unsigned long long)offset,
+                                (unsigned long long)file->size);
+        to += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return 0;
+}
+
+int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t limit,
+                    char **out, size_t *len, struct ckpt_err *err)
+{
+    char *bytes;
+
+    *out = NULL;
+    *len = 0;
+    if (file->size > limit)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: %llu bytes, %llu at most", file->name,
+                         (unsigned long long)file->size, (unsigned long long)limit);
+    bytes = ckpt_arena_alloc(arena, (size_t)file->size + 1, 1);
+    if (!bytes)
+        return ckpt_nomem(err, (size_t)file->size + 1);
+    if (ckpt_file_read_at(file, bytes, (size_t)file->size, 0, err))
+        return err->code;
+    *out = bytes;
+    *len = (size_t)file->size;
+    return 0;
+}
+
+void ckpt_file_sequential(const struct ckpt_file *file)
+{
+    if (file->fd >= 0)
+        posix_fadvise(file->fd, (off_t)file->base, (off_t)file->size, POSIX_FADV_SEQUENTIAL);
+}
+
+bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b)
+{
+    return a->fd >= 0 && b->fd >= 0 && a->dev == b->dev && a->ino == b->ino;
+}

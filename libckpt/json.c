@@ -1,0 +1,214 @@
+/* json - see json.h.  Writing is in json_write.c. */
+#include "libckpt/json.h"
+
+#include <string.h>
+
+/* Nesting of a text, strings skipped; stops counting at limit + 1. */
+static size_t depth_of(const char *text, size_t len, size_t limit)
+{
+    size_t depth = 0, most = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < len && most <= limit; i++) {
+        char c = text[i];
+
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+            most = depth > most ? depth : most;
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return most;
+}
+
+/* A bare NaN, Infinity or -Infinity at s, or 0. */
+static size_t python_word(const char *s, size_t left)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = strlen(words[i]);
+
+        if (left >= n && memcmp(s, words[i], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* Put quotes around Python's words outside of strings. */
+static void quote_python(struct ckpt_buf *out, const char *text, size_t len)
+{
+    bool in_string = false;
+    size_t from = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        size_t n;
+
+        if (in_string) {
+            if (text[i] == '\\')
+                i++;
+            else if (text[i] == '"')
+                in_string = false;
+        } else if (text[i] == '"') {
+            in_string = true;
+        } else if ((n = python_word(text + i, len - i)) > 0) {
+            ckpt_buf_put(out, text + from, i - from);
+            ckpt_buf_put_u8(out, '"');
+            ckpt_buf_put(out, text + i, n);
+            ckpt_buf_put_u8(out, '"');
+            from = i + n;
+            i = from - 1;
+        }
+    }
+    ckpt_buf_put(out, text + from, len - from);
+}
+
+int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
+                    struct ckpt_err *err)
+{
+    struct ckpt_buf quoted;
+    json_error_t why;
+
+    *out = NULL;
+    if (!ckpt_utf8_valid(text, len))
+        return ckpt_fail(err, CKPT_EFORMAT, "json: the text is not strict UTF-8");
+    if (depth_of(text, len, CKPT_JSON_MAX_DEPTH) > CKPT_JSON_MAX_DEPTH)
+        return ckpt_fail(err, CKPT_ELIMIT, "json: nested deeper than %d levels",
+                         CKPT_JSON_MAX_DEPTH);
+    ckpt_buf_init(&quoted, SIZE_MAX);
+    if (flags & CKPT_JSON_PYTHON) {
+        quote_python(&quoted, text, len);
+        if (!ckpt_buf_ok(&quoted)) {
+            ckpt_buf_release(&quoted);
+            return ckpt_nomem(err, len);
+        }
+        text = (const char *)quoted.data;
+        len = quoted.len;
+    }
+    *out = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, &why);
+    ckpt_buf_release(&quoted);
+    if (*out)
+        return 0;
+    if (json_error_code(&why) == json_error_out_of_memory)
+        return ckpt_nomem(err, len);
+    return ckpt_fail_as(err, CKPT_EFORMAT,
+                        json_error_code(&why) == json_error_duplicate_key ? "duplicate"
+                                                                          : "malformed",
+                        "json: line %d, column %d: %s", why.line, why.column, why.text);
+}
+
+int ckpt_json_read(json_t **out, struct ckpt_file *file, uint64_t limit, unsigned flags,
+                   struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    char *text;
+    size_t len;
+    int rc;
+
+    *out = NULL;
+    rc = ckpt_file_slurp(file, &arena, limit, &text, &len, err);
+    if (rc == 0 && ckpt_json_parse(out, text, len, flags, err))
+        rc = ckpt_err_in(err, "%s", ckpt_file_name(file));
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+static const char *type_name(json_type t)
+{
+    static const char *const names[] = {"an object", "a list",  "a string", "an integer",
+                                        "a number",  "true",    "false",    "null"};
+
+    return names[t];
+}
+
+int ckpt_json_get(json_t **out, const json_t *obj, const char *key, json_type type,
+                  struct ckpt_err *err)
+{
+    *out = json_object_get(obj, key);
+    if (!*out)
+        return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is absent, %s wanted", key, type_name(type));
+    if (json_typeof(*out) != type)
+        return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is %s, %s wanted", key,
+                         type_name(json_typeof(*out)), type_name(type));
+    return 0;
+}
+
+int ckpt_json_str(const char **out, const json_t *obj, const char *key, struct ckpt_err *err)
+{
+    json_t *v;
+
+    if (ckpt_json_get(&v, obj, key, JSON_STRING, err))
+        return err->code;
+    *out = json_string_value(v);
+    return 0;
+}
+
+int ckpt_json_int(int64_t *out, const json_t *obj, const char *key, struct ckpt_err *err)
+{
+    json_t *v;
+
+    if (ckpt_json_get(&v, obj, key, JSON_INTEGER, err))
+        return err->code;
+    *out = json_integer_value(v);
+    return 0;
+}
+
+/* Absent, or null. */
+static bool unsaid(const json_t *obj, const char *key)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    return !v || json_is_null(v);
+}
+
+int ckpt_json_int_or(int64_t *out, const json_t *obj, const char *key, int64_t fallback,
+                     struct ckpt_err *err)
+{
+    *out = fallback;
+    return unsaid(obj, key) ? 0 : ckpt_json_int(out, obj, key, err);
+}
+
+int ckpt_json_num_or(double *out, const json_t *obj, const char *key, double fallback,
+                     struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    *out = fallback;
+    if (unsaid(obj, key))
+        return 0;
+    if (!json_is_number(v))
+        return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is %s, a number wanted", key,
+                         type_name(json_typeof(v)));
+    *out = json_number_value(v);
+    return 0;
+}
+
+int ckpt_json_bool_or(bool *out, const json_t *obj, const char *key, bool fallback,
+                      struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    *out = fallback;
+    if (unsaid(obj, key))
+        return 0;
+    if (!json_is_boolean(v))
+        return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is %s, true or false wanted", key,
+                         type_name(json_typeof(v)));
+    *out = json_is_true(v);
+    return 0;
+}
+
+int ckpt_json_str_or(const char **out, const json_t *obj, const char *key, const char *fallback,
+                     struct ckpt_err *err)
+{
+    *out = fallback;
+    return unsaid(obj, key) ? 0 : ckpt_json_str(out, obj, key, err);
+}
