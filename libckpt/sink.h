@@ -43,6 +43,8 @@ int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t cou
                     const void *src, struct ckpt_err *err);
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                       struct ckpt_place_out *out);
+/* A located range was put there by the caller: count it. */
+void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
 /*
  * Finish: every element of every tensor must have been written (counted; CKPT_ESTATE else).
  * Takes sink.
