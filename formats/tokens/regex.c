@@ -1,0 +1,248 @@
+/* regex - see regex.h.  Dialects: Oniguruma doc/RE, pcre2pattern(3) 10.42. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "formats/tokens/regex.h"
+
+#include <pcre2.h>
+#include <string.h>
+
+#include "libckpt/buf.h"
+#include "libckpt/mem.h"
+
+#define SPACES "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
+               "\\x{202f}\\x{205f}\\x{3000}"
+
+struct regex {
+    pcre2_code          *code;
+    pcre2_match_context *context;
+};
+
+struct regex_run {
+    pcre2_match_data *data;
+};
+
+/* Reading a pattern while it is carried over. */
+struct carry {
+    const char     *s;
+    size_t          n, i;
+    struct ckpt_buf out;
+};
+
+static int refuse(const struct carry *c, const char *what, struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern \"%.*s\": %s at byte %zu is not read here",
+                     (int)(c->n > 200 ? 200 : c->n), c->s, what, c->i);
+}
+
+/* One escape; c->i is at the backslash. */
+static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
+{
+    char e = c->i + 1 < c->n ? c->s[c->i + 1] : '\0';
+
+    switch (e) {
+    case '\0':
+        return refuse(c, "a lone backslash", err);
+    case 's':
+        ckpt_buf_put_str(&c->out, in_class ? SPACES : "[" SPACES "]");
+        break;
+    case 'S':
+        /* In a class PCRE2's own, and the one character on which it disagrees. */
+        ckpt_buf_put_str(&c->out, in_class ? "\\S\\x{180e}" : "[^" SPACES "]");
+        break;
+    case 'h': case 'H': case 'G': case 'K': case 'R': case 'X': case 'C': case 'Q':
+        return refuse(c, "this escape", err);
+    default:
+        ckpt_buf_put(&c->out, c->s + c->i, 2);
+    }
+    c->i += 2;
+    return 0;
+}
+
+/* One class; c->i is behind its "[".  Nested classes are unions: their brackets are dropped. */
+static int carry_class(struct carry *c, struct ckpt_err *err)
+{
+    size_t depth = 1;
+    bool first = true;
+
+    ckpt_buf_put_str(&c->out, "[");
+    if (c->i < c->n && c->s[c->i] == '^')
+        ckpt_buf_put(&c->out, &c->s[c->i++], 1);
+    while (depth > 0) {
+        if (c->i >= c->n)
+            return refuse(c, "a class without end", err);
+        if (c->s[c->i] == '\\') {
+            if (carry_escape(c, true, err))
+                return err->code;
+        } else if (c->s[c->i] == '[' && c->i + 1 < c->n && c->s[c->i + 1] == ':') {
+            return refuse(c, "a POSIX class", err);
+        } else if (c->s[c->i] == '[') {
+            if (c->i + 1 < c->n && c->s[c->i + 1] == '^')
+                return refuse(c, "a negated class inside a class", err);
+            depth++;
+            c->i++;
+        } else if (c->s[c->i] == ']' && !first) {
+            depth--;
+            c->i++;
+        } else if (c->s[c->i] == '&' && c->i + 1 < c->n && c->s[c->i + 1] == '&') {
+            return refuse(c, "an intersection of classes", err);
+        } else {
+            if (c->s[c->i] == ']')
+                ckpt_buf_put_str(&c->out, "\\");
+            ckpt_buf_put(&c->out, &c->s[c->i++], 1);
+        }
+        first = false;
+    }
+    ckpt_buf_put_str(&c->out, "]");
+    return 0;
+}
+
+/* Options in "(?imx-imx": m means "dot takes newlines" in Ruby and cannot be passed on. */
+static bool has_m_option(const struct carry *c)
+{
+    size_t i = c->i + 2;
+
+    while (i < c->n && (strchr("ix-", c->s[i]) && c->s[i]))
+        i++;
+    return i < c->n && c->s[i] == 'm';
+}
+
+static int carry_over(struct carry *c, struct ckpt_err *err)
+{
+    while (c->i < c->n) {
+        if (c->s[c->i] == '\\') {
+            if (carry_escape(c, false, err))
+                return err->code;
+        } else if (c->s[c->i] == '[') {
+            c->i++;
+            if (carry_class(c, err))
+                return err->code;
+        } else if (c->s[c->i] == '(' && c->i + 1 < c->n && c->s[c->i + 1] == '*') {
+            /* PCRE2 verbs could lift the limits. */
+            return refuse(c, "a verb", err);
+        } else if (c->s[c->i] == '(' && c->i + 1 < c->n && c->s[c->i + 1] == '?' &&
+                   has_m_option(c)) {
+            return refuse(c, "the option (?m)", err);
+        } else {
+            ckpt_buf_put(&c->out, &c->s[c->i++], 1);
+        }
+    }
+    return ckpt_buf_ok(&c->out) ? 0 : ckpt_nomem(err, c->n);
+}
+
+static int compile(struct regex *re, const char *pattern, size_t len, uint32_t options,
+                   struct ckpt_err *err)
+{
+    PCRE2_UCHAR why[120];
+    PCRE2_SIZE at;
+    int code;
+
+    re->code = pcre2_compile((PCRE2_SPTR)pattern, len, options, &code, &at, NULL);
+    if (!re->code) {
+        pcre2_get_error_message(code, why, sizeof why);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern \"%.*s\": %s (at byte %zu)",
+                         (int)(len > 200 ? 200 : len), pattern, (const char *)why, (size_t)at);
+    }
+    /* Without the JIT (a hardened kernel may refuse it) the interpreter gives the same matches. */
+    pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE);
+    re->context = pcre2_match_context_create(NULL);
+    if (!re->context)
+        return ckpt_nomem(err, sizeof *re);
+    pcre2_set_match_limit(re->context, REGEX_MATCH_LIMIT);
+    return 0;
+}
+
+int regex_new(struct regex **out, const char *pattern, size_t len, bool literal,
+              struct ckpt_err *err)
+{
+    struct carry c = {.s = pattern, .n = len};
+    struct regex *re = NULL;
+    int rc;
+
+    *out = NULL;
+    ckpt_buf_init(&c.out, 64 * REGEX_MAX_PATTERN);
+    if (len == 0 || len > REGEX_MAX_PATTERN) {
+        rc = ckpt_fail(err, CKPT_ELIMIT, "a pattern of %zu bytes; it must have 1 to %d", len,
+                       REGEX_MAX_PATTERN);
+        goto out;
+    }
+    re = ckpt_alloc(1, sizeof *re);
+    if (!re) {
+        rc = ckpt_nomem(err, sizeof *re);
+        goto out;
+    }
+    if (literal) {
+        rc = compile(re, pattern, len, PCRE2_LITERAL | PCRE2_UTF | PCRE2_NO_UTF_CHECK, err);
+    } else {
+        rc = carry_over(&c, err);
+        if (rc == 0)
+            rc = compile(re, (const char *)c.out.data, c.out.len,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, err);
+    }
+    if (rc == 0) {
+        *out = re;
+        re = NULL;
+    }
+out:
+    regex_free(re);
+    ckpt_buf_release(&c.out);
+    return rc;
+}
+
+void regex_free(struct regex *re)
+{
+    if (!re)
+        return;
+    pcre2_code_free(re->code);
+    pcre2_match_context_free(re->context);
+    ckpt_free(re);
+}
+
+int regex_run_new(struct regex_run **out, const struct regex *re, struct ckpt_err *err)
+{
+    struct regex_run *run = ckpt_alloc(1, sizeof *run);
+
+    *out = NULL;
+    if (run)
+        run->data = pcre2_match_data_create_from_pattern(re->code, NULL);
+    if (!run || !run->data) {
+        ckpt_free(run);
+        return ckpt_nomem(err, sizeof *run);
+    }
+    *out = run;
+    return 0;
+}
+
+void regex_run_free(struct regex_run *run)
+{
+    if (!run)
+        return;
+    pcre2_match_data_free(run->data);
+    ckpt_free(run);
+}
+
+int regex_find(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
+               size_t from, bool *found, size_t *start, size_t *end, struct ckpt_err *err)
+{
+    PCRE2_UCHAR why[120];
+    PCRE2_SIZE *at;
+    int rc;
+
+    /* The text was checked at the border. */
+    rc = pcre2_match(re->code, s, len, from, PCRE2_NO_UTF_CHECK, run->data, re->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(re->code, s, len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, run->data,
+                         re->context);
+    *found = rc >= 0;
+    if (rc >= 0) {
+        at = pcre2_get_ovector_pointer(run->data);
+        *start = at[0];
+        *end = at[1];
+        return 0;
+    }
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return ckpt_nomem(err, len);
+    pcre2_get_error_message(rc, why, sizeof why);
+    return ckpt_fail(err, CKPT_ELIMIT, "matching a pattern from byte %zu of %zu: %s", from, len,
+                     (const char *)why);
+}
