@@ -16,22 +16,7 @@
 #define CKPT_STREAM_H
 
 #include "formats/records/record.h"
-#include "formats/tokens/tokenizer.h"
-
-#define SAMPLE_NO_LABEL (-100)
-
-/* A zeroed struct is an empty sample; buffers grow and are used again. */
-struct sample {
-    int32_t *ids;
-    int32_t *labels;            /* as HF's: label[i] belongs to ids[i], not shifted; -100 none */
-    int64_t  n, cap;
-    int64_t  lead, given;       /* input_ids rows: masked tokens left out in front, and the
-                                   row's own length; else 0 and n */
-};
-
-void sample_release(struct sample *s);
-/* Labels that are targets: label[i] != -100 for i >= 1. */
-int64_t sample_targets(const struct sample *s);
+#include "trainer/data/sample.h"
 
 enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };

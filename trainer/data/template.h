@@ -3,9 +3,9 @@
  *
  * Grammar: text with "{" path [ "|" filter ]... "}"; "{{" and "}}" are literal braces.
  * path = name { "." name | "[" integer "]" | "[*]" }, a negative integer counts from the end, a
- * name may be quoted as ['odd name'].  Filters: trim, lower, json, default:"text".  "{?path}...{/path}" is kept only when
- * the field is there and not empty.  Numbers print shortest, booleans true and false; "[*]"
- * joins a list with ", ".
+ * name may be quoted as ['odd name'].  Filters: trim, lower (ASCII letters), json,
+ * default:"text".  "{?path}...{/path}" is kept only when the field is there and not empty.
+ * Numbers print shortest, booleans true and false; "[*]" joins a list with ", ".
  */
 #ifndef CKPT_TEMPLATE_H
 #define CKPT_TEMPLATE_H

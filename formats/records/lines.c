@@ -1,0 +1,160 @@
+/* lines - see lines.h. */
+#include "formats/records/lines.h"
+
+#include <string.h>
+
+#define SCAN_BYTES ((size_t)1 << 20)
+
+struct lines {
+    struct ckpt_file *file;
+    uint64_t         *start;        /* [n] offset of each line's first byte */
+    int64_t           n;
+    size_t            cap;
+};
+
+/* Where the scan stands. */
+struct scan {
+    struct lines *l;
+    uint64_t      begin;            /* of the line being read */
+    bool          skip_blank, blank;
+};
+
+static bool is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static int end_line(struct scan *s, uint64_t next, struct ckpt_err *err)
+{
+    struct lines *l = s->l;
+
+    if (!s->skip_blank || !s->blank) {
+        if ((size_t)l->n == l->cap) {
+            size_t cap = l->cap ? 2 * l->cap : 1024;
+            void *p = ckpt_grow(l->start, cap, sizeof *l->start);
+
+            if (!p)
+                return ckpt_nomem(err, cap * sizeof *l->start);
+            l->start = p;
+            l->cap = cap;
+        }
+        l->start[l->n++] = s->begin;
+    }
+    s->begin = next;
+    s->blank = true;
+    return 0;
+}
+
+/* n bytes that lie at offset. */
+static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t offset,
+                      struct ckpt_err *err)
+{
+    size_t i = 0;
+
+    while (i < n) {
+        const unsigned char *eol = memchr(b + i, '\n', n - i);
+        size_t end = eol ? (size_t)(eol - b) : n;
+
+        /* Stops at the line's first visible byte, so each byte is looked at once or twice. */
+        for (; s->blank && i < end; i++)
+            s->blank = is_blank(b[i]);
+        if (eol && end_line(s, offset + end + 1, err))
+            return err->code;
+        i = end + (eol != NULL);
+    }
+    return 0;
+}
+
+int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank, struct ckpt_err *err)
+{
+    struct lines *l = ckpt_alloc(1, sizeof *l);
+    unsigned char *block = ckpt_alloc_buffer(SCAN_BYTES);
+    uint64_t size = ckpt_file_size(file);
+    struct scan s = {.l = l, .skip_blank = skip_blank, .blank = true};
+    int rc = 0;
+
+    *out = NULL;
+    if (!l || !block) {
+        ckpt_file_close(file);
+        rc = ckpt_nomem(err, SCAN_BYTES);
+        goto out;
+    }
+    l->file = file;
+    ckpt_file_sequential(file);
+    for (uint64_t at = 0; rc == 0 && at < size; at += SCAN_BYTES) {
+        size_t n = size - at < SCAN_BYTES ? (size_t)(size - at) : SCAN_BYTES, bom = 0;
+
+        rc = ckpt_file_read_at(file, block, n, at, err);
+        if (rc == 0 && at == 0 && n >= 3 && memcmp(block, "\xef\xbb\xbf", 3) == 0)
+            s.begin = bom = 3;
+        if (rc == 0)
+            rc = scan_block(&s, block + bom, n - bom, at + bom, err);
+    }
+    if (rc == 0 && s.begin < size)
+        rc = end_line(&s, size, err);
+    if (rc == 0) {
+        *out = l;
+        l = NULL;
+    }
+out:
+    lines_close(l);
+    ckpt_free(block);
+    return rc;
+}
+
+void lines_close(struct lines *l)
+{
+    if (!l)
+        return;
+    ckpt_file_close(l->file);
+    ckpt_free(l->start);
+    ckpt_free(l);
+}
+
+int64_t lines_count(const struct lines *l) { return l->n; }
+
+int lines_get(const struct lines *l, int64_t i, struct ckpt_buf *buf, struct ckpt_err *err)
+{
+    uint64_t begin = l->start[i], next = i + 1 < l->n ? l->start[i + 1] : ckpt_file_size(l->file);
+    unsigned char *eol;
+    size_t n;
+
+    if (next - begin > LINES_MAX_LINE)
+        return ckpt_fail(err, CKPT_ELIMIT, "a line of %llu bytes; the limit is %llu",
+                         (unsigned long long)(next - begin), (unsigned long long)LINES_MAX_LINE);
+    n = (size_t)(next - begin);
+    if (n > buf->cap) {
+        void *p = ckpt_grow(buf->data, n + 1, 1);
+
+        if (!p)
+            return ckpt_nomem(err, n + 1);
+        buf->data = p;
+        buf->cap = n + 1;
+    }
+    buf->len = 0;
+    if (n > 0 && ckpt_file_read_at(l->file, buf->data, n, begin, err))
+        return err->code;
+    /* Lines that were skipped may follow. */
+    eol = n > 0 ? memchr(buf->data, '\n', n) : NULL;
+    n = eol ? (size_t)(eol - buf->data) : n;
+    if (n > 0 && buf->data[n - 1] == '\r')
+        n--;
+    buf->len = n;
+    return 0;
+}
+
+int64_t lines_number(const struct lines *l, int64_t i)
+{
+    struct ckpt_err ignored = {0};
+    unsigned char block[4096];
+    int64_t number = 1;
+
+    for (uint64_t at = 0, n; at < l->start[i]; at += n) {
+        n = l->start[i] - at < sizeof block ? l->start[i] - at : sizeof block;
+        if (ckpt_file_read_at(l->file, block, (size_t)n, at, &ignored))
+            return 0;
+        for (uint64_t k = 0; k < n; k++)
+            number += block[k] == '\n';
+    }
+    return number;
+}

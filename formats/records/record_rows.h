@@ -1,0 +1,9 @@
+/* record_rows - the kinds of record files, for record_open's table. */
+#ifndef CKPT_RECORD_ROWS_H
+#define CKPT_RECORD_ROWS_H
+
+#include "formats/records/record.h"
+
+extern const struct record_ops record_jsonl, record_text;
+
+#endif

@@ -1,0 +1,179 @@
+/* sample - see sample.h. */
+#include "trainer/data/sample.h"
+
+#include <string.h>
+
+#include "libckpt/mem.h"
+
+void sample_release(struct sample *s)
+{
+    ckpt_free(s->ids);
+    ckpt_free(s->labels);
+    memset(s, 0, sizeof *s);
+}
+
+int64_t sample_targets(const struct sample *s)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 1; i < s->n; i++)
+        n += s->labels[i] != SAMPLE_NO_LABEL;
+    return n;
+}
+
+static int sample_reserve(struct sample *s, int64_t n, struct ckpt_err *err)
+{
+    int64_t cap = s->cap < 64 ? 64 : s->cap;
+    void *p;
+
+    if (n <= s->cap)
+        return 0;
+    while (cap < n)
+        cap *= 2;
+    if (!(p = ckpt_grow(s->ids, (size_t)cap, sizeof *s->ids)))
+        return ckpt_nomem(err, (size_t)cap * sizeof *s->ids);
+    s->ids = p;
+    if (!(p = ckpt_grow(s->labels, (size_t)cap, sizeof *s->labels)))
+        return ckpt_nomem(err, (size_t)cap * sizeof *s->labels);
+    s->labels = p;
+    s->cap = cap;
+    return 0;
+}
+
+/* Member key of a DATA_IDS record: a list of n integers in low..INT32_MAX (n < 0: of any
+ * length).  NULL when absent or null and not needed. */
+static int int_list(const json_t **out, const json_t *record, const char *key, bool needed,
+                    int64_t n, int64_t low, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(record, key);
+
+    *out = NULL;
+    if ((!v || json_is_null(v)) && !needed)
+        return 0;
+    if (!json_is_array(v))
+        return ckpt_fail(err, CKPT_EFORMAT, "field \"%s\" is not a list of numbers", key);
+    if (n >= 0 && json_array_size(v) != (size_t)n)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s has %zu numbers, input_ids %lld", key,
+                         json_array_size(v), (long long)n);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *item = json_array_get(v, i);
+
+        if (!json_is_integer(item) || json_integer_value(item) < low ||
+            json_integer_value(item) > INT32_MAX)
+            return ckpt_fail(err, CKPT_EFORMAT, "%s[%zu] is not a whole number of %lld or more",
+                             key, i, (long long)low);
+    }
+    *out = v;
+    return 0;
+}
+
+static int64_t int_at(const json_t *list, int64_t i)
+{
+    return json_integer_value(json_array_get(list, (size_t)i));
+}
+
+/*
+ * The tokens that the mask leaves in are [*first, *end).  A hole cannot be told from padding
+ * once padding is gone, and a label under the mask would be trained on a masked token: refused.
+ */
+static int masked_span(const json_t *mask, const json_t *labels, int64_t n, int64_t *first,
+                       int64_t *end, struct ckpt_err *err)
+{
+    *first = 0;
+    *end = n;
+    if (!mask)
+        return 0;
+    while (*first < n && int_at(mask, *first) == 0)
+        ++*first;
+    while (*end > *first && int_at(mask, *end - 1) == 0)
+        --*end;
+    for (int64_t i = 0; i < n; i++) {
+        bool inside = i >= *first && i < *end;
+
+        if (inside && int_at(mask, i) == 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "attention_mask has a hole at %lld; only "
+                             "padding at the two ends can be left out", (long long)i);
+        if (!inside && labels && int_at(labels, i) != SAMPLE_NO_LABEL)
+            return ckpt_fail(err, CKPT_EFORMAT, "labels[%lld] is %lld although attention_mask "
+                             "leaves the token out; %d was expected", (long long)i,
+                             (long long)int_at(labels, i), SAMPLE_NO_LABEL);
+    }
+    return 0;
+}
+
+int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct ckpt_err *err)
+{
+    const json_t *ids, *mask, *labels;
+    int64_t n, first, end;
+
+    if (int_list(&ids, record, "input_ids", true, -1, 0, err))
+        return err->code;
+    n = (int64_t)json_array_size(ids);
+    if (int_list(&mask, record, "attention_mask", false, n, 0, err) ||
+        int_list(&labels, record, "labels", false, n, SAMPLE_NO_LABEL, err) ||
+        masked_span(mask, labels, n, &first, &end, err))
+        return err->code;
+    s->cut = end - first > max;
+    if (s->cut)
+        end = first + max;
+    if (sample_reserve(s, end - first, err))
+        return err->code;
+    s->given = n;
+    s->lead = first;
+    s->n = end - first;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t label = labels ? int_at(labels, first + i) : int_at(ids, first + i);
+
+        if (label < 0 && label != SAMPLE_NO_LABEL)
+            return ckpt_fail(err, CKPT_EFORMAT, "labels[%lld] is %lld, neither an id nor %d",
+                             (long long)(first + i), (long long)label, SAMPLE_NO_LABEL);
+        s->ids[i] = (int32_t)int_at(ids, first + i);
+        s->labels[i] = (int32_t)label;
+    }
+    return 0;
+}
+
+/* Tokens that end inside the first prompt bytes of the text carry no loss; what the
+ * post-processor puts in front belongs to the prompt, what it puts behind to the completion. */
+static int64_t label_from(const struct encoding *enc, size_t prompt)
+{
+    size_t i = 0;
+
+    if (prompt == 0)
+        return 0;
+    while (i < enc->n && enc->end[i] <= (int64_t)prompt)
+        i++;
+    /* Without any token of a completion, the tokens behind the text are behind the prompt. */
+    while (i > 0 && i == enc->n && enc->end[i - 1] == 0)
+        i--;
+    return (int64_t)i;
+}
+
+int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text, size_t len,
+                     size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err)
+{
+    struct encoding enc = {0};
+    int64_t first, n;
+    int rc;
+
+    rc = tokenizer_encode(tok, &enc, text, len, true, err);
+    n = (int64_t)enc.n;
+    if (rc == 0)
+        rc = sample_reserve(s, n + 1, err);
+    if (rc)
+        goto out;
+    first = label_from(&enc, prompt);
+    for (int64_t i = 0; i < n; i++) {
+        s->ids[i] = enc.id[i];
+        s->labels[i] = i >= first ? enc.id[i] : SAMPLE_NO_LABEL;
+    }
+    if (eos >= 0 && (n == 0 || s->ids[n - 1] != eos))
+        s->ids[n] = s->labels[n] = eos, n++;
+    s->cut = n > max;
+    s->n = s->cut ? max : n;
+    s->given = n;
+    s->lead = 0;
+out:
+    encoding_release(&enc);
+    return rc;
+}

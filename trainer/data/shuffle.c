@@ -1,0 +1,115 @@
+/* shuffle - see shuffle.h.  Source: accelerate 1.15 data_loader.py (BatchSamplerShard). */
+#include "trainer/data/shuffle.h"
+
+#include "libckpt/mem.h"
+#include "trainer/data/mt19937.h"
+
+struct shuffle {
+    struct shuffle_opts o;
+    int64_t             micros;
+    int64_t             epoch;          /* of order, -1: none yet */
+    int64_t            *order;          /* [n] */
+};
+
+static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int check(const struct shuffle_opts *o, struct ckpt_err *err)
+{
+    int64_t global;
+
+    if (o->n < 1)
+        return ckpt_fail(err, CKPT_ECONFIG, "the data has no samples");
+    if (o->micro_batch < 1 || o->grad_accum < 1)
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "micro-batch of %lld samples and %lld accumulations: both must be 1 "
+                         "or more", (long long)o->micro_batch, (long long)o->grad_accum);
+    if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
+        return ckpt_fail(err, CKPT_ECONFIG, "rank %d of %d ranks", o->rank, o->world_size);
+    /* Keeps every entry number of an epoch, completions included, inside int64_t. */
+    if (__builtin_mul_overflow(o->micro_batch, (int64_t)o->world_size, &global) ||
+        global > INT64_MAX / 4 || o->n > INT64_MAX / 4)
+        return ckpt_fail(err, CKPT_ECONFIG, "micro-batch of %lld samples is too large",
+                         (long long)o->micro_batch);
+    if (o->tail == SHUFFLE_DROP && o->n < global)
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "%lld samples do not fill one micro-batch of %lld on %d ranks, and "
+                         "incomplete ones are dropped", (long long)o->n,
+                         (long long)o->micro_batch, o->world_size);
+    return 0;
+}
+
+int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ckpt_err *err)
+{
+    struct shuffle *s;
+    int64_t global;
+
+    *out = NULL;
+    if (check(opts, err))
+        return err->code;
+    s = ckpt_alloc(1, sizeof *s);
+    if (!s)
+        return ckpt_nomem(err, sizeof *s);
+    s->o = *opts;
+    s->epoch = -1;
+    global = opts->micro_batch * opts->world_size;
+    s->micros = opts->tail == SHUFFLE_DROP ? opts->n / global : div_up(opts->n, global);
+    s->order = ckpt_alloc((size_t)opts->n, sizeof *s->order);
+    if (!s->order) {
+        ckpt_free(s);
+        return ckpt_nomem(err, (size_t)opts->n * sizeof *s->order);
+    }
+    *out = s;
+    return 0;
+}
+
+void shuffle_free(struct shuffle *s)
+{
+    if (!s)
+        return;
+    ckpt_free(s->order);
+    ckpt_free(s);
+}
+
+int64_t shuffle_micros(const struct shuffle *s) { return s->micros; }
+
+int64_t shuffle_steps(const struct shuffle *s) { return div_up(s->micros, s->o.grad_accum); }
+
+void shuffle_slice(const struct shuffle *s, int64_t i_micro, struct shuffle_slice *out)
+{
+    int64_t b = s->o.micro_batch, left;
+
+    out->first = (i_micro * s->o.world_size + s->o.rank) * b;
+    out->n = b;
+    left = s->o.n - out->first;
+    left = left < 0 ? 0 : left > b ? b : left;
+    /* accelerate hands a lone rank its batches untouched. */
+    if (s->o.world_size == 1)
+        out->n = left;
+    out->real = s->o.tail == SHUFFLE_MASK ? left : out->n;
+}
+
+int64_t shuffle_step(const struct shuffle *s, int64_t i_step, int64_t *first)
+{
+    int64_t left;
+
+    *first = i_step * s->o.grad_accum;
+    left = s->micros - *first;
+    return left < s->o.grad_accum ? left : s->o.grad_accum;
+}
+
+const int64_t *shuffle_order(struct shuffle *s, int64_t epoch)
+{
+    struct mt19937 g;
+
+    if (s->epoch == epoch || (s->epoch >= 0 && !s->o.shuffle))
+        return s->order;
+    if (s->o.shuffle) {
+        mt19937_seed(&g, s->o.seed + (uint64_t)epoch);
+        mt19937_randperm(&g, s->order, s->o.n);
+    } else {
+        for (int64_t i = 0; i < s->o.n; i++)
+            s->order[i] = i;
+    }
+    s->epoch = epoch;
+    return s->order;
+}

@@ -1,0 +1,434 @@
+/* stream - see stream.h. */
+#include "trainer/data/stream.h"
+
+#include <string.h>
+
+#include "libckpt/digest_of.h"
+#include "libckpt/json.h"
+#include "libckpt/pool.h"
+#include "trainer/data/template.h"
+
+#define SCAN_BLOCK   256        /* records a worker takes at once */
+#define SCAN_WORKERS 16
+#define FINGERS      64         /* samples a fingerprint looks at */
+
+struct data_source {
+    struct records         *records;
+    const struct tokenizer *tok;
+    struct data_opts        o;
+    enum data_kind          kind;
+    struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
+    int64_t                 n;
+    int64_t                *keep;       /* [n] record of each sample; NULL: all records */
+    int32_t                *length;     /* [n] after a scan */
+    struct data_stats       stats;
+};
+
+/* The record's text, prompt first; *prompt gets the prompt's bytes. */
+static int render(const struct data_source *d, const json_t *record, struct ckpt_buf *text,
+                  size_t *prompt, struct ckpt_err *err)
+{
+    *prompt = 0;
+    if (d->prompt) {
+        if (template_render(d->prompt, text, record, err))
+            return err->code;
+        *prompt = text->len;
+    }
+    return template_render(d->completion, text, record, err);
+}
+
+/* Sample of record i. */
+static int make_sample(const struct data_source *d, int64_t i, struct sample *s,
+                       struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    json_t *record = NULL;
+    size_t prompt;
+    int rc;
+
+    ckpt_buf_init(&text, SIZE_MAX);
+    rc = records_get(d->records, i, &record, err);
+    if (rc)
+        goto out;
+    if (d->kind == DATA_IDS)
+        rc = sample_from_ids(s, record, d->o.max_seq_length, err);
+    else if ((rc = render(d, record, &text, &prompt, err)) == 0)
+        rc = sample_from_text(s, d->tok, text.len ? (const char *)text.data : "", text.len,
+                              d->o.loss_on_prompt ? 0 : prompt,
+                              d->o.no_eos ? -1 : tokenizer_eos(d->tok), d->o.max_seq_length,
+                              err);
+    if (rc == 0 && s->n == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "no tokens");
+    if (rc)
+        records_err_in(d->records, i, err);
+out:
+    json_decref(record);
+    ckpt_buf_release(&text);
+    return rc;
+}
+
+int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
+                       struct ckpt_err *err)
+{
+    if (i < 0 || i >= d->n)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
+                         (long long)d->n);
+    return make_sample(d, d->keep ? d->keep[i] : i, s, err);
+}
+
+int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
+                     struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    json_t *record = NULL;
+    int64_t at = d->keep && i >= 0 && i < d->n ? d->keep[i] : i;
+    size_t split;
+    int rc;
+
+    *prompt = *completion = NULL;
+    ckpt_buf_init(&text, SIZE_MAX);
+    if (d->kind == DATA_IDS)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "rows of input_ids have no text");
+    rc = records_get(d->records, at, &record, err);
+    if (rc == 0 && (rc = render(d, record, &text, &split, err)))
+        records_err_in(d->records, at, err);
+    if (rc == 0) {
+        split = d->kind == DATA_TEXT ? text.len : split;
+        *prompt = ckpt_alloc(split + 1, 1);
+        *completion = ckpt_alloc(text.len - split + 1, 1);
+        if (*prompt && *completion && text.len > 0) {
+            memcpy(*prompt, text.data, split);
+            memcpy(*completion, text.data + split, text.len - split);
+        } else if (!*prompt || !*completion) {
+            rc = ckpt_nomem(err, text.len);
+            ckpt_free(*prompt);
+            ckpt_free(*completion);
+            *prompt = *completion = NULL;
+        }
+    }
+    json_decref(record);
+    ckpt_buf_release(&text);
+    return rc;
+}
+
+/* What the fields of the first record make of the set. */
+static const struct shape_row {
+    const char *field, *also, *prompt, *completion;
+} shapes[] = {
+    {"prompt", "completion", "{prompt}", "{completion}"},
+    {"instruction", "output", "{instruction}\n{?input}{input}\n{/input}", "{output}"},
+};
+
+static const struct shape_row *shape_of(const json_t *record)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (json_object_get(record, shapes[i].field) && json_object_get(record, shapes[i].also))
+            return &shapes[i];
+    return NULL;
+}
+
+static int unknown_fields(const json_t *record, struct ckpt_err *err)
+{
+    struct ckpt_buf names;
+    const char *name;
+    json_t *v;
+    int rc;
+
+    ckpt_buf_init(&names, SIZE_MAX);
+    json_object_foreach((json_t *)record, name, v)
+        ckpt_buf_printf(&names, "%s%s", names.len ? ", " : "", name);
+    rc = ckpt_fail(err, CKPT_EFORMAT, "no fields that make a sample (text; prompt, completion; "
+                   "instruction, output; input_ids); there are: %.400s",
+                   names.len ? ckpt_buf_str(&names) : "none");
+    ckpt_buf_release(&names);
+    ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
+                  "field with --text-field");
+    return rc;
+}
+
+/* "{'name'}" for a field of any name. */
+static int parse_field(struct template **out, const char *field, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc;
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    ckpt_buf_printf(&b, strchr(field, '\'') ? "{[\"%s\"]}" : "{['%s']}", field);
+    rc = ckpt_buf_ok(&b) ? template_parse(out, ckpt_buf_str(&b), err) : ckpt_nomem(err, b.len);
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+static int decide(struct data_source *d, const json_t *record, struct ckpt_err *err)
+{
+    const struct shape_row *shape = shape_of(record);
+    const char *prompt = d->o.prompt_template, *completion = d->o.completion_template;
+
+    if (!prompt && !completion && !d->o.text_field && json_object_get(record, "input_ids")) {
+        d->kind = DATA_IDS;
+        return 0;
+    }
+    if ((prompt || completion || shape) && !d->o.text_field) {
+        d->kind = DATA_PROMPT;
+        if ((!prompt || !completion) && !shape)
+            return ckpt_fail(err, CKPT_ECONFIG, "a %s template without a %s template, and the "
+                             "fields do not say the other", prompt ? "prompt" : "completion",
+                             prompt ? "completion" : "prompt");
+        if (template_parse(&d->prompt, prompt ? prompt : shape->prompt, err))
+            return err->code;
+        return template_parse(&d->completion, completion ? completion : shape->completion, err);
+    }
+    if (prompt || completion)
+        return ckpt_fail(err, CKPT_ECONFIG, "both a text field and templates are given");
+    d->kind = DATA_TEXT;
+    if (!d->o.text_field && !json_object_get(record, "text"))
+        return unknown_fields(record, err);
+    return parse_field(&d->completion, d->o.text_field ? d->o.text_field : "text", err);
+}
+
+/* Text becomes ids only with a tokenizer, and ends only where eos is known. */
+static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
+{
+    if (d->kind == DATA_IDS)
+        return 0;
+    if (!d->tok)
+        return ckpt_fail(err, CKPT_ECONFIG, "the data is text, and there is no tokenizer");
+    if (!d->o.no_eos && tokenizer_eos(d->tok) < 0)
+        return ckpt_fail(err, CKPT_ECONFIG, "the tokenizer does not say which token ends a text "
+                         "(eos_token in tokenizer_config.json)");
+    return 0;
+}
+
+int data_source_open(struct data_source **out, struct records *records,
+                     const struct tokenizer *tok, const struct data_opts *opts,
+                     struct ckpt_err *err)
+{
+    struct data_source *d = ckpt_alloc(1, sizeof *d);
+    json_t *record = NULL;
+    int rc;
+
+    *out = NULL;
+    if (!d)
+        return ckpt_nomem(err, sizeof *d);
+    *d = (struct data_source){.records = records, .tok = tok, .o = *opts,
+                              .n = records_count(records)};
+    if (opts->max_seq_length < 1 || opts->max_seq_length > INT32_MAX - 1)
+        rc = ckpt_fail(err, CKPT_ECONFIG, "max_seq_length is %lld, it must be 1 or more",
+                       (long long)opts->max_seq_length);
+    else if (d->n == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "the data has no records");
+    else
+        rc = records_get(records, 0, &record, err);
+    if (rc == 0 && (rc = decide(d, record, err)))
+        records_err_in(records, 0, err);
+    if (rc == 0)
+        rc = check_tokenizer(d, err);
+    /* Strings of opts are not looked at again: the caller may drop them. */
+    d->o.prompt_template = d->o.completion_template = d->o.text_field = NULL;
+    if (rc == 0 && opts->bad == DATA_BAD_SKIP)
+        rc = data_source_scan(d, NULL, err);
+    if (rc == 0) {
+        *out = d;
+        d = NULL;
+    }
+    data_source_close(d);
+    json_decref(record);
+    return rc;
+}
+
+void data_source_close(struct data_source *d)
+{
+    if (!d)
+        return;
+    template_free(d->prompt);
+    template_free(d->completion);
+    ckpt_free(d->keep);
+    ckpt_free(d->length);
+    ckpt_free(d);
+}
+
+enum data_kind data_source_kind(const struct data_source *d) { return d->kind; }
+int64_t data_source_max_length(const struct data_source *d) { return d->o.max_seq_length; }
+int64_t data_source_count(const struct data_source *d) { return d->n; }
+const int32_t *data_source_lengths(const struct data_source *d) { return d->length; }
+
+/* One worker's part of a scan. */
+struct surveyor {
+    struct sample     sample;
+    struct data_stats stats;
+    int64_t           first_bad;            /* record, -1: none */
+};
+
+struct survey {
+    struct data_source *d;
+    int32_t            *length;             /* [n] of every record, -1: not usable */
+    struct surveyor     worker[SCAN_WORKERS];
+};
+
+/* What a file says wrongly can be skipped, what the machine fails to do cannot. */
+static bool is_bad_row(int code)
+{
+    return code == CKPT_EFORMAT || code == CKPT_ELIMIT || code == CKPT_EUNSUPPORTED;
+}
+
+static void note_bad(struct surveyor *w, int64_t i, const struct ckpt_err *err)
+{
+    size_t n = strlen(err->text);
+
+    w->stats.n_skipped++;
+    if (w->first_bad >= 0)
+        return;
+    n = n < sizeof w->stats.first_bad ? n : sizeof w->stats.first_bad - 1;
+    memcpy(w->stats.first_bad, err->text, n);
+    w->stats.first_bad[n] = '\0';
+    w->first_bad = i;
+}
+
+static void note_good(struct surveyor *w)
+{
+    int64_t targets = sample_targets(&w->sample);
+
+    w->stats.n_samples++;
+    w->stats.n_truncated += w->sample.cut;
+    w->stats.n_tokens += w->sample.n;
+    w->stats.n_targets += targets;
+    w->stats.n_no_target += targets == 0;
+    if (w->sample.n > w->stats.longest)
+        w->stats.longest = w->sample.n;
+}
+
+static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_err *err)
+{
+    struct survey *s = ctx;
+    struct surveyor *w = &s->worker[i_worker];
+    int64_t end = (int64_t)(i_block + 1) * SCAN_BLOCK;
+
+    if (s->d->o.stop && *s->d->o.stop)
+        return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
+    for (int64_t i = (int64_t)i_block * SCAN_BLOCK; i < end && i < s->d->n; i++) {
+        if (make_sample(s->d, i, &w->sample, err) == 0) {
+            note_good(w);
+            s->length[i] = (int32_t)w->sample.n;
+        } else if (s->d->o.bad == DATA_BAD_SKIP && is_bad_row(err->code)) {
+            note_bad(w, i, err);
+            s->length[i] = -1;
+            ckpt_err_clear(err);
+        } else {
+            return err->code;
+        }
+    }
+    return 0;
+}
+
+/* The workers' statistics together; the first bad record is that of the lowest number. */
+static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
+{
+    int64_t first = -1;
+
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < n_workers; i++) {
+        const struct data_stats *w = &s->worker[i].stats;
+        int64_t bad = s->worker[i].first_bad;
+
+        out->n_samples += w->n_samples;
+        out->n_skipped += w->n_skipped;
+        out->n_truncated += w->n_truncated;
+        out->n_tokens += w->n_tokens;
+        out->n_targets += w->n_targets;
+        out->n_no_target += w->n_no_target;
+        out->longest = w->longest > out->longest ? w->longest : out->longest;
+        if (bad >= 0 && (first < 0 || bad < first)) {
+            first = bad;
+            memcpy(out->first_bad, w->first_bad, sizeof out->first_bad);
+        }
+    }
+}
+
+/* From here on samples are the usable records only. */
+static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err)
+{
+    int64_t n = 0;
+
+    if (d->stats.n_skipped == 0)
+        return 0;
+    if (d->stats.n_samples == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
+                         (long long)d->n, d->stats.first_bad);
+    d->keep = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->keep);
+    if (!d->keep)
+        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->keep);
+    for (int64_t i = 0; i < d->n; i++)
+        if (length[i] >= 0) {
+            length[n] = length[i];
+            d->keep[n++] = i;
+        }
+    d->n = n;
+    return 0;
+}
+
+int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
+{
+    size_t n_workers = d->o.workers ? d->o.workers : ckpt_pool_default(SCAN_WORKERS);
+    size_t n_block = ((size_t)d->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
+    struct survey *s = NULL;
+    int rc = 0;
+
+    if (d->length)
+        goto out;
+    n_workers = n_workers > SCAN_WORKERS ? SCAN_WORKERS : n_workers;
+    s = ckpt_alloc(1, sizeof *s);
+    if (s)
+        s->length = ckpt_alloc((size_t)d->n, sizeof *s->length);
+    if (!s || !s->length) {
+        rc = ckpt_nomem(err, (size_t)d->n * sizeof *s->length);
+        goto out;
+    }
+    s->d = d;
+    for (size_t i = 0; i < SCAN_WORKERS; i++)
+        s->worker[i].first_bad = -1;
+    rc = ckpt_pool_run(n_workers, n_block, survey_block, s, err);
+    if (rc == 0) {
+        add_up(s, n_workers, &d->stats);
+        rc = drop_bad(d, s->length, err);
+    }
+    if (rc == 0) {
+        d->length = s->length;
+        s->length = NULL;
+    }
+out:
+    for (size_t i = 0; s && i < SCAN_WORKERS; i++)
+        sample_release(&s->worker[i].sample);
+    if (s)
+        ckpt_free(s->length);
+    ckpt_free(s);
+    if (rc == 0 && stats)
+        *stats = d->stats;
+    return rc;
+}
+
+int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
+                            struct ckpt_err *err)
+{
+    struct sample s = {0};
+    struct ckpt_buf b;
+    int64_t step = d->n > FINGERS ? d->n / FINGERS : 1;
+    int rc = 0;
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    ckpt_buf_put_u64le(&b, (uint64_t)d->n);
+    ckpt_buf_put_u64le(&b, (uint64_t)d->o.max_seq_length);
+    for (int64_t i = 0; rc == 0 && i < d->n; i += step) {
+        rc = data_source_sample(d, i, &s, err);
+        if (rc == 0) {
+            ckpt_buf_put(&b, s.ids, (size_t)s.n * sizeof *s.ids);
+            ckpt_buf_put(&b, s.labels, (size_t)s.n * sizeof *s.labels);
+        }
+    }
+    if (rc == 0 && !ckpt_buf_ok(&b))
+        rc = ckpt_nomem(err, b.len);
+    if (rc == 0)
+        ckpt_xxh128(out, b.data, b.len);
+    sample_release(&s);
+    ckpt_buf_release(&b);
+    return rc;
+}
