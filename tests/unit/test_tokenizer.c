@@ -214,6 +214,43 @@ static void test_gpt2_equals_the_reference(void **state)
     check_golden("gpt2", 412);
 }
 
+/* The tokenizer that the project ships: special ids, and lines of the reference. */
+static void test_the_demos_tokenizer(void **state)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_err err = {0};
+    struct tokenizer *t;
+    struct ckpt_dir *dir;
+    const char *golden;
+    size_t len, n;
+
+    (void)state;
+    assert_int_equal(ckpt_dir_open(&dir, "tools/recipes/demo/tokenizer", 0, &err), 0);
+    if (tokenizer_open_dir(&t, dir, &err))
+        fail_msg("%s", err.text);
+    ckpt_dir_close(dir);
+    assert_int_equal(tokenizer_size(t), 4096);
+    assert_int_equal(tokenizer_bos(t), 1);
+    assert_int_equal(tokenizer_eos(t), 2);
+    assert_int_equal(tokenizer_pad(t), 3);
+    golden = slurp(&arena, DIR "/demo.jsonl", &len);
+    for (n = 0; *golden; n++) {
+        json_t *row = parse_line(&golden), *text = json_object_get(row, "text");
+        struct line l = {.text = json_string_value(text), .len = json_string_length(text),
+                         .want = row, .number = n};
+        struct encoding e = {0};
+
+        assert_int_equal(tokenizer_encode(t, &e, l.text, l.len, true, &err), 0);
+        check_ids(&l, &e, json_object_get(row, "ids"));
+        check_decode(t, &l, &e, false);
+        encoding_release(&e);
+        json_decref(row);
+    }
+    assert_true(n >= 50);
+    tokenizer_close(t);
+    ckpt_arena_release(&arena);
+}
+
 /* A tokenizer.json made of a few parts; every %s is a JSON value.  What is expected of it below
  * was printed by tokenizers 0.23.3 for the same parts. */
 #define SMALL "{\"version\":\"1.0\",\"added_tokens\":%s,\"normalizer\":%s,\"pre_tokenizer\":%s," \
@@ -484,6 +521,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bloom_equals_the_reference),
         cmocka_unit_test(test_gpt2_equals_the_reference),
+        cmocka_unit_test(test_the_demos_tokenizer),
         cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_prefix_space_and_template),
         cmocka_unit_test(test_trimmed_offsets),
