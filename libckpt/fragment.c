@@ -1,44 +1,115 @@
-/* fragment - see fragment.h.  The one place where a box becomes bytes. */
+/*
+ * fragment - see fragment.h.  The one place where a box becomes bytes.
+ *
+ * A range of elements is at most 2 * rank - 1 boxes; what a box shares with a fragment is a box
+ * again, and reading that is a copy between two strided arrays, one of them in a file.  Axes that
+ * lie densely on both sides are merged first, so that the usual tensor is a single read.
+ */
 #include "libckpt/fragment.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/mem.h"
 
-#define STAGE_BYTES 65536u
-#define NEAR_BYTES  4096u       /* elements closer than this are read together and picked */
+#define STAGE_BYTES  65536u     /* what scattered elements pass through */
+#define DIRECT_BYTES 4096u      /* shorter runs cost more in calls than in copying */
+#define GAP_BYTES    4096u      /* unwanted bytes that are read rather than skipped */
 
-/*
- * A fragment as runs: pieces that are contiguous in file and in memory.  A run covers part of
- * axis `axis` and all of the axes behind it; outer axes are walked by an odometer.
- */
-struct runs {
-    int     axis;               /* -1: the whole tensor is one element */
-    int64_t len;                /* elements of a run */
-    int64_t row[CKPT_MAX_RANK]; /* elements of the tensor between neighbours on an axis */
-    int64_t step[CKPT_MAX_RANK];/* elements of the file between neighbours on an axis */
+/* One axis of a box on its way from file to memory; distances in elements. */
+struct axis {
+    int64_t count, mem, file;
 };
 
-static void find_runs(struct runs *r, const struct ckpt_shape *shape,
-                      const struct ckpt_fragment *f)
-{
-    int64_t in_tensor = 1, in_box = 1;
+/* A box of one fragment, ready to be read. */
+struct transfer {
+    const struct ckpt_fragment *f;
+    enum ckpt_dtype             dtype;
+    size_t                      width;
+    int64_t                     mem;        /* first element, counted from the range's start */
+    unsigned char              *dst;        /* where it goes */
+    uint64_t                    offset;     /* in the file, of the first element */
+    struct axis                 axis[CKPT_MAX_RANK];    /* innermost in memory first */
+    int                         n;          /* >= 1 */
+};
 
-    memset(r, 0, sizeof *r);
-    for (int d = shape->rank; d-- > 0;) {
-        r->row[d] = in_tensor;
-        r->step[d] = f->stride ? f->stride[d] : in_box;
-        in_tensor *= shape->dim[d];
-        in_box *= f->box.count[d];
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Elements of the tensor between neighbours on each axis. */
+static void rows_of(int64_t row[CKPT_MAX_RANK], const struct ckpt_shape *shape)
+{
+    int64_t n = 1;
+
+    for (int d = shape->rank; d-- > 0; n *= shape->dim[d])
+        row[d] = n;
+}
+
+/* The largest box that begins with element at and ends before end.  Returns its elements. */
+static int64_t first_box(struct ckpt_box *b, const struct ckpt_shape *shape, int64_t at,
+                         int64_t end)
+{
+    int64_t rest = at, inner = 1;       /* inner: elements of the axes taken whole so far */
+
+    for (int d = shape->rank; d-- > 0; rest /= shape->dim[d]) {
+        b->start[d] = rest % shape->dim[d];
+        b->count[d] = 1;
     }
-    r->axis = shape->rank - 1;
-    r->len = shape->rank ? f->box.count[r->axis] : 1;
-    /* Axes covered whole join the run of the axis in front of them. */
-    while (r->axis > 0 && f->box.count[r->axis] == shape->dim[r->axis] &&
-           r->step[shape->rank - 1] == 1 &&
-           r->step[r->axis - 1] == r->step[r->axis] * f->box.count[r->axis])
-        r->len *= f->box.count[--r->axis];
+    for (int d = shape->rank; d-- > 0;) {
+        b->count[d] = min64(shape->dim[d] - b->start[d], (end - at) / inner);
+        if (b->count[d] < shape->dim[d])
+            return inner * b->count[d];
+        inner *= shape->dim[d];
+    }
+    return inner;
+}
+
+/* What a and b share; false when nothing. */
+static bool common(struct ckpt_box *out, int rank, const struct ckpt_box *a,
+                   const struct ckpt_box *b)
+{
+    for (int d = 0; d < rank; d++) {
+        int64_t lo = max64(a->start[d], b->start[d]);
+        int64_t hi = min64(a->start[d] + a->count[d], b->start[d] + b->count[d]);
+
+        if (lo >= hi)
+            return false;
+        out->start[d] = lo;
+        out->count[d] = hi - lo;
+    }
+    return true;
+}
+
+/*
+ * Describe reading box, which lies inside the fragment, into memory that begins with element
+ * `start` of the tensor.  Returns the elements of the box.
+ */
+static int64_t plan(struct transfer *t, const struct ckpt_shape *shape, const struct ckpt_box *box,
+                    int64_t start)
+{
+    int64_t row[CKPT_MAX_RANK], in_box = 1, total = 1, file = 0;
+
+    rows_of(row, shape);
+    t->n = 0;
+    t->mem = -start;
+    for (int d = shape->rank; d-- > 0;) {
+        struct axis a = {box->count[d], row[d], t->f->stride ? t->f->stride[d] : in_box};
+        struct axis *last = t->n ? &t->axis[t->n - 1] : NULL;
+
+        in_box *= t->f->box.count[d];
+        total *= a.count;
+        t->mem += box->start[d] * a.mem;
+        file += (box->start[d] - t->f->box.start[d]) * a.file;
+        if (a.count == 1)
+            continue;
+        if (last && a.mem == last->mem * last->count && a.file == last->file * last->count)
+            last->count *= a.count;
+        else
+            t->axis[t->n++] = a;
+    }
+    if (t->n == 0)
+        t->axis[t->n++] = (struct axis){1, 1, 1};
+    t->offset = t->f->offset + (uint64_t)file * t->width;
+    return total;
 }
 
 static void swap_bytes(unsigned char *p, int64_t n, enum ckpt_dtype dtype)
@@ -51,254 +122,243 @@ static void swap_bytes(unsigned char *p, int64_t n, enum ckpt_dtype dtype)
     }
     for (int64_t i = 0; width > 1 && i < n; i++, p += width)
         for (size_t k = 0; k < width / 2; k++) {
-            unsigned char t = p[k];
+            unsigned char b = p[k];
 
             p[k] = p[width - 1 - k];
-            p[width - 1 - k] = t;
+            p[width - 1 - k] = b;
         }
 }
 
-/* n elements that lie stride elements apart in the file. */
-static int read_spread(unsigned char *dst, const struct ckpt_fragment *f, uint64_t at, int64_t n,
-                       int64_t stride, size_t width, struct ckpt_err *err)
+/* Step an odometer over the axes from `from` on; false when it is back at zero. */
+static bool step(int64_t at[CKPT_MAX_RANK], const struct axis *a, int from, int n)
 {
-    unsigned char stage[STAGE_BYTES];
-    uint64_t apart = (uint64_t)stride * width;
-    int64_t together = apart < NEAR_BYTES ? (int64_t)((STAGE_BYTES - width) / (apart ? apart : 1))
-                                          : 0;
-
-    if (apart == 0) {                   /* an expanded axis: one element, many times */
-        if (ckpt_file_read_at(f->file, dst, width, at, err))
-            return err->code;
-        for (int64_t i = 1; i < n; i++)
-            memcpy(dst + (size_t)i * width, dst, width);
-        return 0;
+    for (int d = from; d < n; d++) {
+        if (++at[d] < a[d].count)
+            return true;
+        at[d] = 0;
     }
-    for (int64_t i = 0; i < n;) {
-        int64_t k = n - i < together + 1 ? n - i : together + 1;
+    return false;
+}
 
-        if (ckpt_file_read_at(f->file, stage, (size_t)(k - 1) * apart + width,
-                              at + (uint64_t)i * apart, err))
+/* Runs that lie densely on both sides: straight into place. */
+static int read_direct(const struct transfer *t, struct ckpt_err *err)
+{
+    int64_t at[CKPT_MAX_RANK] = {0}, run = t->axis[0].count;
+
+    do {
+        int64_t mem = 0, file = 0;
+
+        for (int d = 1; d < t->n; d++) {
+            mem += at[d] * t->axis[d].mem;
+            file += at[d] * t->axis[d].file;
+        }
+        if (ckpt_file_read_at(t->f->file, t->dst + (size_t)mem * t->width,
+                              (size_t)run * t->width, t->offset + (uint64_t)file * t->width, err))
             return err->code;
-        for (int64_t j = 0; j < k; j++)
-            memcpy(dst + (size_t)(i + j) * width, stage + (size_t)j * apart, width);
-        i += k;
-    }
+        if (t->f->swapped)
+            swap_bytes(t->dst + (size_t)mem * t->width, run, t->dtype);
+    } while (step(at, t->axis, 1, t->n));
     return 0;
+}
+
+/* n elements, far apart on either side.  Fixed widths let the compiler move registers. */
+static void spread(unsigned char *dst, size_t to, const unsigned char *src, size_t from, int64_t n,
+                   size_t width)
+{
+    switch (width) {
+    case 1: for (; n > 0; n--, dst += to, src += from) *dst = *src; break;
+    case 2: for (; n > 0; n--, dst += to, src += from) memcpy(dst, src, 2); break;
+    case 4: for (; n > 0; n--, dst += to, src += from) memcpy(dst, src, 4); break;
+    case 8: for (; n > 0; n--, dst += to, src += from) memcpy(dst, src, 8); break;
+    default: for (; n > 0; n--, dst += to, src += from) memcpy(dst, src, width); break;
+    }
+}
+
+/* From the stage to their places: the first n axes of a, all of them. */
+static void scatter(const struct transfer *t, unsigned char *dst, const unsigned char *stage,
+                    const struct axis *a, int n)
+{
+    int64_t at[CKPT_MAX_RANK] = {0};
+    size_t w = t->width;
+
+    do {
+        unsigned char *to = dst;
+        const unsigned char *from = stage;
+
+        for (int d = 1; d < n; d++) {
+            to += (size_t)(at[d] * a[d].mem) * w;
+            from += (size_t)(at[d] * a[d].file) * w;
+        }
+        if (a[0].mem == 1 && a[0].file == 1)
+            memcpy(to, from, (size_t)a[0].count * w);
+        else
+            spread(to, (size_t)a[0].mem * w, from, (size_t)a[0].file * w, a[0].count, w);
+        for (int64_t i = 0; t->f->swapped && i < a[0].count; i++)
+            swap_bytes(to + (size_t)(i * a[0].mem) * w, 1, t->dtype);
+    } while (step(at, a, 1, n));
 }
 
 /*
- * Elements [start, end) of the tensor that the run at flat position `flat` covers.  dst is where
- * element `start` goes; from is the run's first element in the file.
+ * Elements scattered on either side: as many axes, in the file's order, as span a stage at most
+ * are read at once; the next axis in portions, the others one by one.
  */
-static int read_run(unsigned char *dst, const struct ckpt_fragment *f, enum ckpt_dtype dtype,
-                    int64_t flat, int64_t len, uint64_t from, int64_t spread, int64_t start,
-                    int64_t end, struct ckpt_err *err)
+static int read_staged(const struct transfer *t, unsigned char *stage, struct ckpt_err *err)
 {
-    int64_t lo = flat > start ? flat : start, hi = flat + len < end ? flat + len : end;
-    size_t width = ckpt_dtype_size(dtype);
-    unsigned char *to;
-    uint64_t at;
-    int rc;
+    int64_t limit = (int64_t)(STAGE_BYTES / t->width), gap = (int64_t)(GAP_BYTES / t->width);
+    int64_t at[CKPT_MAX_RANK] = {0}, span = 1, portion = 1;
+    struct axis a[CKPT_MAX_RANK];
+    int k = 0;                          /* axes read whole */
 
-    if (lo >= hi)
-        return 0;
-    to = dst + (size_t)(lo - start) * width;
-    at = from + (uint64_t)(lo - flat) * (uint64_t)spread * width;
-    rc = spread == 1 ? ckpt_file_read_at(f->file, to, (size_t)(hi - lo) * width, at, err)
-                     : read_spread(to, f, at, hi - lo, spread, width, err);
-    if (rc == 0 && f->swapped)
-        swap_bytes(to, hi - lo, dtype);
-    return rc;
+    for (int d = 0; d < t->n; d++) {    /* by distance in the file */
+        int p = d;
+
+        for (; p > 0 && a[p - 1].file > t->axis[d].file; p--)
+            a[p] = a[p - 1];
+        a[p] = t->axis[d];
+    }
+    while (k < t->n && a[k].file - span <= gap && (a[k].count - 1) * a[k].file <= limit - span) {
+        span += (a[k].count - 1) * a[k].file;
+        k++;
+    }
+    if (k < t->n && a[k].file - span <= gap)
+        portion = 1 + (limit - span) / a[k].file;       /* not 0: that axis would fit whole */
+    for (;;) {
+        int64_t mem = 0, file = 0, n = 1;
+
+        for (int d = k; d < t->n; d++) {
+            mem += at[d] * a[d].mem;
+            file += at[d] * a[d].file;
+        }
+        if (k < t->n)
+            n = min64(portion, a[k].count - at[k]);
+        if (ckpt_file_read_at(t->f->file, stage,
+                              (size_t)(span + (k < t->n ? (n - 1) * a[k].file : 0)) * t->width,
+                              t->offset + (uint64_t)file * t->width, err))
+            return err->code;
+        if (k < t->n) {
+            int64_t all = a[k].count;
+
+            a[k].count = n;
+            scatter(t, t->dst + (size_t)mem * t->width, stage, a, k + 1);
+            a[k].count = all;
+            at[k] += n - 1;             /* the odometer makes the last step */
+        } else {
+            scatter(t, t->dst, stage, a, k);
+        }
+        if (!step(at, a, k, t->n))
+            return 0;
+    }
 }
 
-/* What of one fragment lies in [start, end). */
-static int gather_one(unsigned char *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                      const struct ckpt_fragment *f, int64_t start, int64_t end,
-                      struct ckpt_err *err)
+static int read_box(const struct transfer *t, unsigned char **stage, struct ckpt_err *err)
 {
-    int64_t at[CKPT_MAX_RANK] = {0};    /* odometer over the outer axes, in the box */
-    size_t width = ckpt_dtype_size(dtype);
-    struct runs r;
-    int d;
+    const struct axis *a = &t->axis[0];
 
-    find_runs(&r, shape, f);
-    if (shape->rank == 0)
-        return read_run(dst, f, dtype, 0, 1, f->offset, 1, start, end, err);
-    if (r.axis > 0) {                   /* skip what lies before the range on axis 0 */
-        int64_t first = start / r.row[0] - f->box.start[0];
+    if (a->mem == 1 && a->file == 1 &&
+        (t->n == 1 || (uint64_t)a->count * t->width >= DIRECT_BYTES))
+        return read_direct(t, err);
+    if (!*stage && !(*stage = ckpt_alloc_buffer(STAGE_BYTES)))
+        return ckpt_nomem(err, STAGE_BYTES);
+    return read_staged(t, *stage, err);
+}
 
-        if (first >= f->box.count[0])
-            return 0;
-        at[0] = first > 0 ? first : 0;
+/*
+ * Where to begin looking for the piece of element `flat`: the right place when the pieces lie in
+ * order, and a place like any other when they do not.
+ */
+static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragment *frag, size_t n,
+                        int64_t flat)
+{
+    int64_t row[CKPT_MAX_RANK];
+    size_t lo = 0, hi = n;
+
+    rows_of(row, shape);
+    while (n > 1 && lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const struct ckpt_box *b = &frag[mid].box;
+        int64_t last = 0;
+
+        for (int d = 0; d < shape->rank; d++)
+            last += (b->start[d] + b->count[d] - 1) * row[d];
+        if (last < flat)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    do {
-        int64_t flat = 0, file = 0;
-
-        for (d = 0; d < shape->rank; d++) {
-            flat += (f->box.start[d] + (d < r.axis ? at[d] : 0)) * r.row[d];
-            file += d < r.axis ? at[d] * r.step[d] : 0;
-        }
-        if (flat >= end)
-            return 0;
-        if (read_run(dst, f, dtype, flat, r.len, f->offset + (uint64_t)file * width,
-                     r.step[shape->rank - 1], start, end, err))
-            return err->code;
-        for (d = r.axis - 1; d >= 0 && ++at[d] == f->box.count[d]; d--)
-            at[d] = 0;
-    } while (d >= 0);
-    return 0;
+    return lo < n ? lo : 0;
 }
 
 int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err)
 {
-    for (size_t i = 0; i < n_frag; i++)
-        if (gather_one(dst, shape, dtype, &frag[i], start, start + count, err))
-            return err->code;
-    return 0;
+    struct transfer t = {.dtype = dtype, .width = ckpt_dtype_size(dtype)};
+    unsigned char *stage = NULL;
+    int rc = 0;
+
+    for (int64_t at = start; rc == 0 && at < start + count;) {
+        struct ckpt_box box, part;
+        int64_t left = first_box(&box, shape, at, start + count), all = left;
+        size_t from = look_from(shape, frag, n_frag, at);
+
+        /* The pieces are disjoint, so the box is whole when its count is. */
+        for (size_t i = 0; rc == 0 && left > 0 && i < n_frag; i++) {
+            t.f = &frag[from + i < n_frag ? from + i : from + i - n_frag];
+            if (!common(&part, shape->rank, &box, &t.f->box))
+                continue;
+            left -= plan(&t, shape, &part, start);
+            t.dst = (unsigned char *)dst + (size_t)t.mem * t.width;
+            rc = read_box(&t, &stage, err);
+        }
+        if (rc == 0 && left > 0)
+            rc = ckpt_fail_as(err, CKPT_EFORMAT, "hole", "%lld of %lld elements from %lld on lie "
+                              "in no piece", (long long)left, (long long)all, (long long)at);
+        at += all;
+    }
+    ckpt_free(stage);
+    return rc;
+}
+
+/* Whether all of [start, end) lies densely in f, and from where on. */
+static bool locate_in(uint64_t *offset, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                      const struct ckpt_fragment *f, int64_t start, int64_t end)
+{
+    struct transfer t = {.f = f, .dtype = dtype, .width = ckpt_dtype_size(dtype)};
+
+    for (int64_t at = start; at < end;) {
+        struct ckpt_box box, part;
+        int64_t n = first_box(&box, shape, at, end);
+
+        if (!common(&part, shape->rank, &box, &f->box) ||
+            plan(&t, shape, &part, start) != n || t.n != 1 || t.axis[0].mem != 1 ||
+            t.axis[0].file != 1)
+            return false;
+        if (at == start)
+            *offset = t.offset;
+        else if (t.offset != *offset + (uint64_t)(at - start) * t.width)
+            return false;
+        at += n;
+    }
+    return true;
 }
 
 bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                  const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count)
 {
-    for (size_t i = 0; i < n_frag; i++) {
-        const struct ckpt_fragment *f = &frag[i];
-        int64_t flat = 0;
-        struct runs r;
+    struct ckpt_box first, part;
+    size_t from;
 
-        find_runs(&r, shape, f);
-        if (r.axis > 0 || f->swapped || (shape->rank > 0 && r.step[shape->rank - 1] != 1))
-            continue;                   /* more than one run: a range may straddle two */
-        for (int d = 0; d < shape->rank; d++)
-            flat += f->box.start[d] * r.row[d];
-        if (start < flat || start + count > flat + r.len)
+    if (count <= 0 || n_frag == 0)
+        return false;
+    first_box(&first, shape, start, start + 1);
+    from = look_from(shape, frag, n_frag, start);
+    for (size_t i = 0; i < n_frag; i++) {
+        const struct ckpt_fragment *f = &frag[from + i < n_frag ? from + i : from + i - n_frag];
+
+        if (!common(&part, shape->rank, &first, &f->box))
             continue;
-        out->file = f->file;
-        out->offset = f->offset + (uint64_t)(start - flat) * ckpt_dtype_size(dtype);
-        return true;
+        out->file = f->file;            /* the one piece that holds the first element */
+        return !f->swapped && locate_in(&out->offset, shape, dtype, f, start, start + count);
     }
     return false;
-}
-
-/* Inside the shape, and inside the file. */
-static int check_bounds(const struct ckpt_shape *shape, size_t width,
-                        const struct ckpt_fragment *f, int64_t *volume, struct ckpt_err *err)
-{
-    uint64_t last = 0, cover = 1, end, part;    /* last: element of the file furthest out */
-
-    for (int d = shape->rank; d-- > 0;) {
-        int64_t start = f->box.start[d], count = f->box.count[d];
-
-        if (start < 0 || count < 1 || start > shape->dim[d] || count > shape->dim[d] - start)
-            return ckpt_fail_as(err, CKPT_EFORMAT, "bounds",
-                                "a piece covers [%lld, +%lld) of an axis of %lld",
-                                (long long)start, (long long)count, (long long)shape->dim[d]);
-        if (f->stride && f->stride[d] < 0)
-            return ckpt_fail_as(err, CKPT_EFORMAT, "bounds", "a stride is %lld",
-                                (long long)f->stride[d]);
-        if (f->stride && (!ckpt_mul(&part, (uint64_t)(count - 1), (uint64_t)f->stride[d]) ||
-                          !ckpt_add(&last, last, part)))
-            return ckpt_fail_as(err, CKPT_EFORMAT, "bounds", "strides overflow");
-        cover *= (uint64_t)count;       /* cannot overflow: at most the shape's own count */
-    }
-    *volume = (int64_t)cover;
-    if (!f->stride)
-        last = cover - 1;
-    if (!ckpt_mul(&end, last, width) || !ckpt_add(&end, end, width) ||
-        !ckpt_add(&end, end, f->offset) || end > ckpt_file_size(f->file))
-        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
-                            "%s: %llu elements at offset %llu do not fit into %llu bytes",
-                            ckpt_file_name(f->file), (unsigned long long)cover,
-                            (unsigned long long)f->offset,
-                            (unsigned long long)ckpt_file_size(f->file));
-    return 0;
-}
-
-struct order {
-    const struct ckpt_fragment *f;
-    int                         axis;
-};
-
-static int by_start(const void *a, const void *b)
-{
-    const struct order *x = a, *y = b;
-    int64_t s = x->f->box.start[x->axis], t = y->f->box.start[y->axis];
-
-    return s < t ? -1 : s > t ? 1 : 0;
-}
-
-static bool overlap(const struct ckpt_shape *shape, const struct ckpt_box *a,
-                    const struct ckpt_box *b)
-{
-    for (int d = 0; d < shape->rank; d++)
-        if (a->start[d] >= b->start[d] + b->count[d] || b->start[d] >= a->start[d] + a->count[d])
-            return false;
-    return true;
-}
-
-/* The axis along which the boxes differ most: the sweep then compares the fewest pairs. */
-static int sweep_axis(const struct ckpt_shape *shape, const struct ckpt_fragment *frag, size_t n)
-{
-    int best = 0;
-    size_t most = 0;
-
-    for (int d = 0; d < shape->rank; d++) {
-        size_t differ = 0;
-
-        for (size_t i = 0; i < n; i++)
-            differ += frag[i].box.start[d] != frag[0].box.start[d];
-        if (differ > most) {
-            most = differ;
-            best = d;
-        }
-    }
-    return best;
-}
-
-int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err)
-{
-    int64_t numel, volume = 0, covered = 0;
-    struct order *order;
-    int axis, rc = 0;
-
-    if (!ckpt_shape_numel(&numel, shape) || ckpt_dtype_size(dtype) == 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "shape or dtype cannot be read");
-    if (numel == 0)
-        return n_frag == 0 ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "overlap",
-                                              "an empty tensor has %zu pieces", n_frag);
-    for (size_t i = 0; i < n_frag; i++) {
-        if (check_bounds(shape, ckpt_dtype_size(dtype), &frag[i], &volume, err))
-            return err->code;
-        if (__builtin_add_overflow(covered, volume, &covered))
-            covered = INT64_MAX;
-    }
-    if (covered != numel)
-        return ckpt_fail_as(err, CKPT_EFORMAT, covered < numel ? "hole" : "overlap",
-                            "pieces cover %lld elements, the tensor has %lld", (long long)covered,
-                            (long long)numel);
-    if (n_frag == 1)
-        return 0;
-    order = ckpt_alloc(n_frag, sizeof *order);
-    if (!order)
-        return ckpt_nomem(err, n_frag * sizeof *order);
-    axis = sweep_axis(shape, frag, n_frag);
-    for (size_t i = 0; i < n_frag; i++)
-        order[i] = (struct order){&frag[i], axis};
-    qsort(order, n_frag, sizeof *order, by_start);
-    for (size_t i = 0; rc == 0 && i < n_frag; i++) {
-        const struct ckpt_box *a = &order[i].f->box;
-
-        for (size_t j = i + 1;
-             j < n_frag && order[j].f->box.start[axis] < a->start[axis] + a->count[axis]; j++)
-            if (overlap(shape, a, &order[j].f->box)) {
-                rc = ckpt_fail_as(err, CKPT_EFORMAT, "overlap", "two pieces cover element %lld "
-                                  "of axis %d", (long long)order[j].f->box.start[axis], axis);
-                break;
-            }
-    }
-    ckpt_free(order);
-    return rc;
 }

@@ -36,17 +36,20 @@ struct ckpt_extent {
 
 /*
  * Prove that the fragments tile shape exactly once and lie inside their files (strides
- * included).  shape is in the coordinates of the boxes: [numel] when they are flat.
- * Returns 0; CKPT_EFORMAT with reason "overlap", "hole", "truncated" or "bounds".
- * Cost: n log n for flat or one-axis cuts; volumes and pairwise checks otherwise.
+ * included).  shape is in the coordinates of the boxes: [numel] when they are flat.  An empty
+ * tensor has no fragments.
+ * Returns 0; CKPT_EFORMAT with reason "overlap", "hole" (the element is named), "truncated" or
+ * "bounds"; CKPT_ELIMIT beyond four million corners; CKPT_EUNSUPPORTED for sub-byte elements.
+ * Cost: n_frag for a cut of one axis in order, otherwise n log n of n = n_frag * 2^(cut axes).
  */
 int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                          const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
 
 /*
  * Read elements [start, start + count) of the tensor in row-major order into dst, gathering
- * from as many fragments as they touch.  The fragments must have passed the check.  Allocates
- * nothing larger than 64 KiB (strided runs are staged).  Any thread.
+ * from as many fragments as they touch.  The fragments must have passed the check.  They may
+ * lie in any order; in order of their first element the ones touched are found by bisection.
+ * Scattered elements are staged through 64 KiB, all that is allocated.  Any thread.
  */
 int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
