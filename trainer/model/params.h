@@ -19,6 +19,7 @@ struct param {
     int64_t           offset;       /* from the unit's start, elements */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
+    int               role;         /* enum role (names.h) */
 };
 
 struct params {
@@ -28,8 +29,14 @@ struct params {
     int               n_unit;
     int64_t          *unit_numel;   /* [n_unit] */
     int64_t           numel;
+    struct ckpt_map  *by_name;
+    const char       *prefix;       /* of the family: "transformer.", or "" */
 };
 
+struct arch;
+
+/* Every parameter of a description, in order; offsets and units filled.  All are trainable. */
+int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err);
 /* Index by name, with or without the family's prefix ("transformer."); SIZE_MAX when absent. */
 size_t params_find(const struct params *p, const char *name);
 void params_release(struct params *p);

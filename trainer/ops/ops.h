@@ -9,6 +9,17 @@
  * entry says otherwise.  Sums are accumulated in f32 at least, in a fixed order, so a rerun on
  * the same machine gives the same bits.  Operations return nothing: the first failure marks the
  * device, later ones do nothing, and device_sync reports it.
+ *
+ * Types: `void *` that is called an activation has the device's `act` type, a weight its
+ * `weight` type, a parameter's gradient its `grad` type (all f32 on the CPU).  `float *` is f32
+ * on every device: statistics, losses, logits that leave the device, optimizer state.  Integer
+ * arrays are i32.  All arrays are dense and row-major, the last dim innermost, unless strides
+ * are passed.  Every pointer is the device's, sizes are elements; a size of 0 rows is legal and
+ * adds nothing.  Outputs never overlap inputs unless the entry says "may be".
+ *
+ * Operations are as coarse as speed needs them: what a fast backend would fuse is one entry, so
+ * that a backend decides how.  What an entry needs beyond its arguments comes from the device's
+ * workspace, whose size `workspace` tells before anything is allocated.
  */
 #ifndef CKPT_OPS_H
 #define CKPT_OPS_H
@@ -24,9 +35,162 @@ struct device;
 
 /* Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first). */
 struct adamw {
-    float lr, beta1, beta2, eps, weight_decay;
-    float grad_scale;               /* gradients are multiplied by it first (clipping) */
+    double lr, beta1, beta2, eps, weight_decay;
+    double grad_scale;              /* gradients are multiplied by it first (clipping) */
     int64_t step;                   /* 1 for the first: bias correction */
+};
+
+/* Activation functions; formulas in model-families' words:
+ * GELU_TANH  0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))) = x * sigmoid(2 sqrt(2/pi)(...)) */
+enum op_act { OP_ACT_NONE, OP_ACT_GELU_TANH };
+
+/* LAYER: (x - mean) / sqrt(var + eps) * w + b, biased variance. */
+enum op_norm_kind { OP_NORM_LAYER };
+
+/* Weights and constants of one normalisation over the last dim D. */
+struct op_norm {
+    enum op_norm_kind kind;
+    float             eps;
+    const void       *w, *b;        /* weights [D]; b NULL: no bias */
+    void             *dw, *db;      /* gradients [D]; read by _bwd only, NULL: frozen */
+};
+
+/*
+ * embed: e = table[ids] (row gather), out = norm(e); without norm (norm NULL) out = e.
+ * Backward gathers e again, so that it is not kept between the passes.
+ */
+struct op_embed {
+    void                 *out;      /* fwd: activation [N, D] */
+    float                *stats;    /* fwd writes, bwd reads: [N, 2] mean and 1/std; norm only */
+    void                 *dout;     /* bwd: activation [N, D], its contents are destroyed */
+    void                 *dtable;   /* bwd: gradient [V, D], added to by row; NULL: frozen */
+    const void           *table;    /* weight [V, D] */
+    const int32_t        *ids;      /* [N], each in [0, V) */
+    const struct op_norm *norm;
+    int64_t               n, dim, vocab;
+};
+
+/*
+ * norm: out[i] = norm(x[r(i)]), r(i) = rows[i], or i without rows.
+ * Backward: g = dout[i] (+ dout_add[i]);  dx[r(i)] = d norm(g) (+ dx_add[r(i)]).  With rows, every
+ * other row of dx is set to zero (dx_add must be NULL then).
+ * Source: Ba et al. 2016; torch.nn.functional.layer_norm.
+ */
+struct op_rownorm {
+    void           *out;            /* fwd: activation [n, D] */
+    float          *stats;          /* fwd writes, bwd reads: [n, 2] mean and 1/std */
+    void           *dx;             /* bwd: activation [n_x, D]; may be dx_add or dout_add */
+    const void     *x;              /* activation [n_x, D] */
+    const void     *dout;           /* bwd: activation [n, D] */
+    const void     *dout_add;       /* bwd: activation [n, D] or NULL */
+    const void     *dx_add;         /* bwd: activation [n_x, D] or NULL */
+    const int32_t  *rows;           /* [n] increasing, or NULL */
+    struct op_norm  norm;
+    int64_t         n, n_x, dim;    /* n_x = n without rows */
+};
+
+/*
+ * linear, forward:  p = x W^T + b;  pre = p (when asked for);  out = act(p) + residual.
+ * (act and residual are not used together.)
+ *
+ * Backward, with x = x_act(x_pre) when x_act is not NONE:
+ *   dW += dout^T x;  db += column sums of dout;  dx = dout W,
+ *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need not
+ *   be kept between the passes, is written again from x_pre.
+ */
+struct op_linear {
+    void       *out;                /* fwd: activation [n, n_out] */
+    void       *pre;                /* fwd: activation [n, n_out] or NULL */
+    void       *x;                  /* activation [n, n_in]; fwd reads, bwd see above */
+    void       *dx;                 /* bwd: activation [n, n_in]; NULL: not wanted */
+    void       *dw;                 /* bwd: gradient [n_out, n_in]; NULL: frozen */
+    void       *db;                 /* bwd: gradient [n_out]; NULL: frozen or no bias */
+    const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear) */
+    const void *b;                  /* weight [n_out]; NULL: none */
+    const void *residual;           /* fwd: activation [n, n_out], may be out; NULL: none */
+    const void *dout;               /* bwd: activation [n, n_out] */
+    const void *x_pre;              /* bwd: activation [n, n_in], with x_act */
+    enum op_act act, x_act;
+    int64_t     n, n_in, n_out;
+};
+
+/*
+ * Where the heads of queries, keys and values lie: element (row, head, j) of q is
+ * q[row * row_stride + head * head_stride + j].  One struct covers fused layouts (BLOOM: [H, 3, d];
+ * blocks of q, k, v) and separate matrices.
+ */
+struct op_heads {
+    void   *q, *k, *v;              /* activations; gradients have the same layout */
+    int64_t row_stride;
+    int64_t q_head, kv_head;        /* strides from head to head */
+};
+
+/*
+ * attention over packed documents: row i sees rows j of its document with j <= i and, with a
+ * window, j > i - window.  For head h (its keys: head h * K / H):
+ *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i);  P = softmax_j(s);  out[i] = sum_j P[i,j] v[j]
+ * lse[h, i] = log sum_j exp s[i,j] is kept so that backward rebuilds P without a second softmax:
+ *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
+ *   dv = P^T dout.  With K < H gradients of k, v are summed over the heads that share them.
+ * Source: Dao 2023 (FlashAttention-2), Press et al. 2022 (ALiBi).
+ */
+struct op_attention {
+    void           *out;            /* fwd writes, bwd reads: activation [N, H * d] */
+    float          *lse;            /* fwd writes (NULL: not kept), bwd reads: [H, N] */
+    struct op_heads in;             /* q, k, v */
+    struct op_heads grad;           /* bwd: dq, dk, dv, overwritten; row_stride as in `in` */
+    const void     *dout;           /* bwd: activation [N, H * d] */
+    const int32_t  *doc_start;      /* [n_docs + 1] */
+    const float    *slopes;         /* [H] or NULL: no position term */
+    int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, at most */
+    int64_t         n_head, n_kv, dim;      /* H, K, d */
+    int64_t         window;         /* 0: none */
+    float           scale;
+};
+
+/*
+ * attention of new rows against a cache (generation).  Segment g is rows
+ * [seg_start[g], seg_start[g + 1]) of the new rows: they continue sequence seg_seq[g], of which
+ * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache behind
+ * those, then each new row attends as above to its sequence up to itself.
+ * Cache layout: [n_seq][K][capacity][d], one array for keys and one for values.
+ */
+struct op_cached {
+    void           *out;            /* activation [n, H * d] */
+    void           *k_cache, *v_cache;
+    struct op_heads in;             /* q, k, v of the new rows */
+    const int32_t  *seg_start;      /* [n_seg + 1] */
+    const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
+    const float    *slopes;
+    int64_t         n, n_seg, capacity;
+    int64_t         max_keys;       /* the largest past + new of a segment, at most */
+    int64_t         n_head, n_kv, dim, window;
+    float           scale;
+};
+
+/*
+ * head and cross-entropy over the rows that carry a loss; logits [n, V] never exist whole.
+ *   z = mul * x W^T;  nll[i] = logsumexp(z[i]) - z[i, target[i]]
+ * With dx not NULL also the gradients of scale * sum_i nll[i]:
+ *   dz = scale * (softmax(z) - onehot);  dx = mul dz W;  dW += mul dz^T x.
+ */
+struct op_head {
+    float         *nll;             /* [n] */
+    void          *dx;              /* activation [n, D]; NULL: no gradients */
+    void          *dw;              /* gradient [V, D]; NULL: frozen */
+    const void    *x;               /* activation [n, D] */
+    const void    *w;               /* weight [V, D] */
+    const int32_t *targets;         /* [n] */
+    int64_t        n, dim, vocab;
+    float          mul, scale;
+};
+
+/* The largest sizes that will be asked of a device: what its workspace depends on. */
+struct op_limits {
+    int64_t n, n_rows, max_doc;     /* N, rows with a loss, rows of the longest document */
+    int64_t max_keys;               /* generation: keys of the longest sequence */
+    int64_t dim, n_head, n_kv, head_dim, ff, vocab;
+    bool    train;
 };
 
 struct ops {
@@ -40,6 +204,9 @@ struct ops {
     void (*to_host)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*copy)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*sync)(struct device *dev);
+    void (*close)(struct device *dev);
+    /* Bytes of workspace these sizes need. */
+    uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
 
     /* -- optimizer ------------------------------------------------------------------------- */
     /* param[n], exp_avg[n], exp_avg_sq[n] updated in place from grad[n]; all f32.
@@ -50,6 +217,19 @@ struct ops {
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
 
     /* -- model: embedding, norms, projections, attention, head and loss ---------------------- */
+    void (*embed_fwd)(struct device *dev, const struct op_embed *a);
+    void (*embed_bwd)(struct device *dev, const struct op_embed *a);
+    void (*norm_fwd)(struct device *dev, const struct op_rownorm *a);
+    void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
+    void (*linear_fwd)(struct device *dev, const struct op_linear *a);
+    void (*linear_bwd)(struct device *dev, const struct op_linear *a);
+    void (*attention_fwd)(struct device *dev, const struct op_attention *a);
+    void (*attention_bwd)(struct device *dev, const struct op_attention *a);
+    void (*attention_cached)(struct device *dev, const struct op_cached *a);
+    void (*head_loss)(struct device *dev, const struct op_head *a);
+    /* logits[n, V] f32 = mul * x W^T; x activation [n, D], w weight [V, D]. */
+    void (*head_logits)(struct device *dev, float *logits, const void *x, const void *w,
+                        int64_t n, int64_t dim, int64_t vocab, float mul);
 };
 
 /* The head of every device; a backend puts its own fields behind it. */
@@ -57,6 +237,10 @@ struct device {
     const struct ops *ops;
     struct ckpt_err   err;          /* err.code != 0: broken, with the name of the op */
     int               threads;      /* CPU: threads of this rank */
+    enum ckpt_dtype   act, weight, grad;    /* see the top */
+    void             *work;         /* workspace: the caller's memory, set before operations */
+    uint64_t          work_bytes;
+    uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
 };
 
 /* Open the CPU device with so many threads (0: by CPUs). */

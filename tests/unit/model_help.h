@@ -1,0 +1,33 @@
+/*
+ * model_help - what the tests of the trainer's model share: cmocka, a description from JSON text.
+ */
+#ifndef CKPT_TEST_MODEL_HELP_H
+#define CKPT_TEST_MODEL_HELP_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "libckpt/json.h"
+#include "trainer/model/config.h"
+
+/* A description that must be readable. */
+static inline struct arch *arch_of(const char *text)
+{
+    struct ckpt_err err = {0};
+    struct arch *arch = NULL;
+    json_t *json = NULL;
+
+    if (ckpt_json_parse(&json, text, strlen(text), CKPT_JSON_STRICT, &err) ||
+        arch_read_json(&arch, json, &err))
+        fail_msg("%s", err.text);
+    json_decref(json);
+    return arch;
+}
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * cpu - what the rooms of the CPU backend share: the loops' compile switches, thread ranges,
+ * workspace, and the launchers that cpu_ops lists in the row.
+ *
+ * Floating point: sums may be reordered inside a loop (SIMD lanes) and products contracted into
+ * fused multiply-adds, both fixed at compile time, so results repeat bit for bit on one kind of
+ * machine with one number of threads.  No fast-math: NaN and infinity behave.
+ */
+#ifndef CKPT_CPU_H
+#define CKPT_CPU_H
+
+#include <omp.h>
+
+#include "trainer/ops/ops.h"
+
+/* For rooms with hot loops, before their first function. */
+#pragma GCC optimize("O3", "fp-contract=fast", "no-math-errno", "no-trapping-math")
+
+/* A hot function: compiled for AVX2 + FMA and for any x86-64, chosen when the program starts. */
+#if defined(__x86_64__)
+#define CPU_HOT __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define CPU_HOT
+#endif
+#define CPU_INLINE static inline __attribute__((always_inline))
+
+/* Rows [*begin, *end) of n for thread i of so many; cuts lie at multiples of unit. */
+static inline void cpu_range(int64_t *begin, int64_t *end, int64_t n, int64_t unit, int i,
+                             int threads)
+{
+    int64_t blocks = (n + unit - 1) / unit, each = blocks / threads, rest = blocks % threads;
+    int64_t b = each * i + (i < rest ? i : rest), e = b + each + (i < rest ? 1 : 0);
+
+    *begin = b * unit < n ? b * unit : n;
+    *end = e * unit < n ? e * unit : n;
+}
+
+/* True, and the device marked, when the workspace is too small for the op: our bug. */
+bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
+
+/* Workspace of each room, bytes. */
+uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
+
+/* Entries of the row, by room. */
+void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
+               const float *grad, int64_t n, const struct adamw *a);
+void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
+void cpu_embed_fwd(struct device *dev, const struct op_embed *a);
+void cpu_embed_bwd(struct device *dev, const struct op_embed *a);
+void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a);
+void cpu_norm_bwd(struct device *dev, const struct op_rownorm *a);
+void cpu_linear_fwd(struct device *dev, const struct op_linear *a);
+void cpu_linear_bwd(struct device *dev, const struct op_linear *a);
+void cpu_attention_fwd(struct device *dev, const struct op_attention *a);
+void cpu_attention_bwd(struct device *dev, const struct op_attention *a);
+void cpu_attention_cached(struct device *dev, const struct op_cached *a);
+void cpu_head_loss(struct device *dev, const struct op_head *a);
+void cpu_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
+                     int64_t dim, int64_t vocab, float mul);
+
+#endif

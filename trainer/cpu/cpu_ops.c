@@ -1,0 +1,95 @@
+/*
+ * cpu_ops - the CPU device: memory, order, and the row of its operations.
+ *
+ * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is told to use one thread and
+ * is called by each OpenMP thread for its own part, so that two pools never fight for a core.
+ */
+#include "trainer/cpu/cpu.h"
+
+#include <cblas.h>
+#include <string.h>
+
+#include "libckpt/fault.h"
+#include "libckpt/mem.h"
+
+#define ALIGNMENT 256u
+
+static void *cpu_alloc(struct device *dev, size_t bytes)
+{
+    unsigned char *raw, *p;
+    uint64_t whole;
+
+    dev->n_alloc++;
+    if (!ckpt_add(&whole, bytes, ALIGNMENT + sizeof raw) || !(raw = ckpt_alloc(whole, 1))) {
+        if (!dev->err.code)
+            ckpt_nomem(&dev->err, bytes);
+        return NULL;
+    }
+    /* The start of the block lies right before what the caller gets. */
+    p = raw + sizeof raw;
+    p += (ALIGNMENT - (uintptr_t)p % ALIGNMENT) % ALIGNMENT;
+    memcpy(p - sizeof raw, &raw, sizeof raw);
+    return p;
+}
+
+static void cpu_free(struct device *dev, void *p)
+{
+    void *raw;
+
+    (void)dev;
+    if (!p)
+        return;
+    memcpy(&raw, (unsigned char *)p - sizeof raw, sizeof raw);
+    ckpt_free(raw);
+}
+
+static void cpu_zero(struct device *dev, void *p, size_t bytes)
+{
+    if (!dev->err.code && bytes)
+        memset(p, 0, bytes);
+}
+
+static void cpu_move(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    if (!dev->err.code && bytes)
+        memmove(dst, src, bytes);
+}
+
+static void cpu_sync(struct device *dev) { (void)dev; }
+
+static void cpu_close(struct device *dev) { ckpt_free(dev); }
+
+bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes)
+{
+    if (bytes <= dev->work_bytes)
+        return false;
+    ckpt_fail(&dev->err, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
+              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
+    return true;
+}
+
+static const struct ops cpu_row = {
+    .name = "cpu",
+    .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
+    .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move,
+    .sync = cpu_sync, .close = cpu_close,
+    .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
+};
+
+int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
+{
+    struct device *dev;
+
+    *out = NULL;
+    if (threads < 0 || threads > 1024)
+        return ckpt_fail(err, CKPT_ECONFIG, "%d threads: wanted 0 (by CPUs) to 1024", threads);
+    dev = ckpt_alloc(1, sizeof *dev);
+    if (!dev)
+        return ckpt_nomem(err, sizeof *dev);
+    dev->ops = &cpu_row;
+    dev->threads = threads ? threads : omp_get_max_threads();
+    dev->act = dev->weight = dev->grad = CKPT_F32;
+    openblas_set_num_threads(1);
+    *out = dev;
+    return 0;
+}

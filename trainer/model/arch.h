@@ -1,0 +1,68 @@
+/*
+ * arch - the vocabulary for describing a decoder: choices and sizes, no family's name.
+ *
+ * A family is a filled struct arch with the choices that never change (families.c) plus what its
+ * config.json says (config.c).  The passes read this description and nothing else.  The enums
+ * hold every choice of the families in model-families.md part 5, so that a description can
+ * be written before its mechanism is built; arch_supported says what the passes can do today.
+ */
+#ifndef CKPT_ARCH_H
+#define CKPT_ARCH_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct family;
+
+enum arch_stack   { ARCH_DECODER, ARCH_ENCODER_DECODER };
+enum arch_pos     { ARCH_POS_NONE, ARCH_POS_LEARNED, ARCH_POS_ROPE, ARCH_POS_ALIBI,
+                    ARCH_POS_BUCKETS };
+enum arch_norm    { ARCH_LAYER_NORM, ARCH_RMS_NORM, ARCH_RMS_NORM_1P };
+enum arch_place   { ARCH_PRE_NORM, ARCH_POST_NORM, ARCH_SANDWICH_NORM };
+enum arch_qkv     { ARCH_QKV_SEPARATE, ARCH_QKV_BLOCKS, ARCH_QKV_HEAD_INTERLEAVED };
+enum arch_qk_norm { ARCH_QK_NORM_NONE, ARCH_QK_NORM_HEAD };
+enum arch_mlp     { ARCH_MLP_PLAIN, ARCH_MLP_GATED, ARCH_MLP_EXPERTS };
+enum arch_act     { ARCH_RELU, ARCH_GELU_ERF, ARCH_GELU_TANH, ARCH_SILU, ARCH_QUICK_GELU };
+enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a matrix is stored */
+
+struct arch {
+    const struct family *family;
+    json_t              *config;                /* config.json as it was read; written back */
+
+    /* -- sizes, by config.json's names ------------------------------------------------------- */
+    int64_t vocab_size, hidden_size, num_hidden_layers;
+    int64_t num_attention_heads, num_key_value_heads, head_dim;
+    int64_t intermediate_size;
+    int64_t sliding_window;                     /* 0: none */
+
+    /* -- choices ----------------------------------------------------------------------------- */
+    enum arch_stack   stack;
+    enum arch_pos     pos;
+    enum arch_norm    norm;
+    enum arch_place   place;
+    enum arch_qkv     qkv;
+    enum arch_qk_norm qk_norm;
+    enum arch_mlp     mlp;
+    enum arch_act     act;
+    enum arch_order   weight_order;
+    bool pos_from_mask;                         /* positions count visible tokens only */
+    bool emb_norm, final_norm;                  /* norm behind the embedding, before the head */
+    bool resid_from_norm;                       /* the residual is the norm's output */
+    bool qkv_bias, out_bias, mlp_bias;
+    bool tie_word_embeddings;
+
+    /* -- constants --------------------------------------------------------------------------- */
+    double norm_eps;
+    double attn_scale;                          /* of q.k */
+    double emb_mul, head_mul;
+    double initializer_range;
+    double hidden_dropout, attention_dropout;
+};
+
+/* 0, or CKPT_EUNSUPPORTED naming the choice the passes do not have. */
+int arch_supported(const struct arch *arch, struct ckpt_err *err);
+
+#endif

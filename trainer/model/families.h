@@ -1,0 +1,40 @@
+/*
+ * families - one row per model family: what its description never changes, and how to read the
+ * rest from config.json.
+ */
+#ifndef CKPT_FAMILIES_H
+#define CKPT_FAMILIES_H
+
+#include <stddef.h>
+
+#include "trainer/model/arch.h"
+#include "trainer/model/names.h"
+
+enum key_kind { KEY_INT, KEY_NUM, KEY_BOOL };
+
+/* A config.json key that fills a field of struct arch. */
+struct family_key {
+    const char   *name, *alias;     /* alias: an older spelling, or NULL */
+    enum key_kind kind;
+    size_t        at;               /* offset in struct arch: int64_t, double or bool */
+    double        fallback;         /* when absent: the library's default */
+    double        min, max;         /* legal values, for INT and NUM */
+};
+
+struct family {
+    const char              *model_type;
+    const char              *architecture;      /* the causal LM's class name */
+    const char              *prefix;            /* of published names */
+    struct arch              fixed;             /* choices; sizes come from keys */
+    int64_t                  ff_factor;         /* intermediate_size = factor * hidden_size */
+    const struct family_key *keys;              /* ended by a NULL name */
+    const char *const       *ignored;           /* keys that change no mathematics; NULL ends */
+    const struct name       *before, *block, *after;
+};
+
+/* The row of a model_type, or of an architecture's class name; NULL when unknown. */
+const struct family *family_find(const char *model_type, const char *architecture);
+/* "bloom, ..." for messages. */
+const char *family_known(char *dst, size_t size);
+
+#endif

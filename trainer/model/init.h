@@ -1,0 +1,26 @@
+/*
+ * init - first weights of a fresh run, as the reference's _init_weights gives them in kind:
+ * matrices and embeddings normal(0, initializer_range), norm gains 1, biases 0.
+ *
+ * An element depends on the seed, the parameter's name and its place only, so every rank fills
+ * just what it owns and any number of ranks makes the same model.  (torch's stream of normals is
+ * not reproduced: it depends on the order of modules and the kind of device.)
+ */
+#ifndef CKPT_INIT_H
+#define CKPT_INIT_H
+
+#include "trainer/model/params.h"
+
+struct arch;
+
+struct init {
+    const struct arch   *arch;
+    const struct params *params;
+    uint64_t             seed;
+};
+
+/* Elements [start, start + count) of parameter i; ctx is a struct init. */
+int init_fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+              struct ckpt_err *err);
+
+#endif

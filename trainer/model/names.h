@@ -1,0 +1,46 @@
+/*
+ * names - the parameters a decoder is made of (roles), and how each family spells them.
+ */
+#ifndef CKPT_NAMES_H
+#define CKPT_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/mem.h"
+#include "libckpt/shape.h"
+
+struct arch;
+
+/* _W a matrix or a norm's gain, _B its bias. */
+enum role {
+    ROLE_TOKENS, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
+    ROLE_NORM1_W, ROLE_NORM1_B, ROLE_QKV_W, ROLE_QKV_B, ROLE_OUT_W, ROLE_OUT_B,
+    ROLE_NORM2_W, ROLE_NORM2_B, ROLE_UP_W, ROLE_UP_B, ROLE_DOWN_W, ROLE_DOWN_B,
+    ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B, ROLE_HEAD_W,
+    ROLE_COUNT
+};
+
+enum role_init { ROLE_NORMAL, ROLE_ONES, ROLE_ZEROS };
+
+/* One published name.  In a block's name %d stands for the block's number. */
+struct name {
+    enum role   role;
+    const char *text;               /* behind the family's prefix, or whole when bare */
+    bool        bare;
+};
+
+/* Lists in torch's order, each ended by a NULL text. */
+extern const struct name names_bloom_before[], names_bloom_block[], names_bloom_after[];
+
+/* False: this description has no such parameter (no bias, tied head, no embedding norm). */
+bool role_exists(const struct arch *arch, enum role role);
+struct ckpt_shape role_shape(const struct arch *arch, enum role role);
+enum role_init role_init(enum role role);
+/* HF Trainer's rule: no weight decay on norms and biases. */
+bool role_decays(enum role role);
+/* The whole name in the arena; NULL when memory is refused. */
+char *name_expand(struct ckpt_arena *arena, const char *prefix, const struct name *name,
+                  int64_t layer);
+
+#endif

@@ -1,0 +1,83 @@
+/* rng - see rng.h. */
+#include "trainer/rng.h"
+
+#include <math.h>
+
+#define ROUNDS 10
+
+static void multiply(uint32_t *hi, uint32_t *lo, uint32_t a, uint32_t b)
+{
+    uint64_t p = (uint64_t)a * b;
+
+    *hi = (uint32_t)(p >> 32);
+    *lo = (uint32_t)p;
+}
+
+void rng_words(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
+    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+
+    for (int r = 0; r < ROUNDS; r++) {
+        uint32_t h0, l0, h1, l1;
+
+        multiply(&h0, &l0, 0xD2511F53u, c0);
+        multiply(&h1, &l1, 0xCD9E8D57u, c2);
+        c0 = h1 ^ c1 ^ k0;
+        c1 = l1;
+        c2 = h0 ^ c3 ^ k1;
+        c3 = l0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* Uniform in [0, 1) of 53 bits from two words. */
+static double unit(uint32_t hi, uint32_t lo)
+{
+    return (double)((uint64_t)(hi >> 5) << 26 | lo >> 6) * 0x1p-53;
+}
+
+double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t w[4];
+
+    rng_words(w, seed, stream, index);
+    return unit(w[0], w[1]);
+}
+
+void rng_normal(float *dst, int64_t start, int64_t count, float scale, uint64_t seed,
+                uint64_t stream)
+{
+    const double two_pi = 6.283185307179586;
+    int64_t i = start, end = start + count;
+
+    /* One index gives elements 2k and 2k + 1. */
+    while (i < end) {
+        uint32_t w[4];
+        double r, phi, z[2];
+
+        rng_words(w, seed, stream, (uint64_t)i / 2);
+        r = sqrt(-2.0 * log(1.0 - unit(w[0], w[1])));
+        phi = two_pi * unit(w[2], w[3]);
+        z[0] = r * cos(phi);
+        z[1] = r * sin(phi);
+        do
+            dst[i - start] = scale * (float)z[i % 2];
+        while (++i < end && i % 2);
+    }
+}
+
+uint64_t rng_stream(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h;
+}

@@ -1,0 +1,26 @@
+/*
+ * rng - counter-based random numbers: Philox4x32-10.
+ *
+ * A number is a pure function of (seed, stream, index): any rank can make any part of a sequence,
+ * nothing has to be carried along, and the whole state is those three integers.
+ * Source: Salmon et al. 2011, Random123 1.14 (philox.h); the constants are theirs.
+ */
+#ifndef CKPT_RNG_H
+#define CKPT_RNG_H
+
+#include <stdint.h>
+
+/* Four words for one index of a stream. */
+void rng_words(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t index);
+/* Uniform in [0, 1), 53 bits. */
+double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
+/*
+ * Elements [start, start + count) of an endless array of standard normals (Box-Muller), times
+ * scale.
+ */
+void rng_normal(float *dst, int64_t start, int64_t count, float scale, uint64_t seed,
+                uint64_t stream);
+/* The stream that belongs to a name (FNV-1a, 64 bits). */
+uint64_t rng_stream(const char *name);
+
+#endif
