@@ -68,15 +68,16 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
 int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank, struct ckpt_err *err)
 {
     struct lines *l = ckpt_alloc(1, sizeof *l);
-    unsigned char *block = ckpt_alloc_buffer(SCAN_BYTES);
     uint64_t size = ckpt_file_size(file);
+    size_t block_bytes = size < SCAN_BYTES ? (size_t)size : SCAN_BYTES;
+    unsigned char *block = ckpt_alloc_buffer(block_bytes);
     struct scan s = {.l = l, .skip_blank = skip_blank, .blank = true};
     int rc = 0;
 
     *out = NULL;
     if (!l || !block) {
         ckpt_file_close(file);
-        rc = ckpt_nomem(err, SCAN_BYTES);
+        rc = ckpt_nomem(err, block_bytes);
         goto out;
     }
     l->file = file;

@@ -1,0 +1,113 @@
+/*
+ * The text path with the n-th allocation or read failing, for every n until none does: an error
+ * that says so, nothing leaked, and the same result as before once nothing fails.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "libckpt/fault.h"
+#include "trainer/data/loader.h"
+
+/* Open everything, take two steps, close everything. */
+static int run_once(const char *path, struct ckpt_err *err)
+{
+    struct data_opts so = {.max_seq_length = 32, .workers = 1, .bad = DATA_BAD_SKIP};
+    struct loader_opts lo = {.packing = true, .max_tokens = 64, .grad_accum = 2, .seed = 1,
+                             .shuffle = true, .world_size = 1, .prefetch = 1};
+    const struct loader_step *step;
+    struct tokenizer *tok = NULL;
+    struct records *records = NULL;
+    struct data_source *source = NULL;
+    struct loader *loader = NULL;
+    struct ckpt_dir *dir = NULL;
+    int rc;
+
+    rc = ckpt_dir_open(&dir, "tests/golden/tokenizers/bloom", 0, err);
+    if (rc == 0)
+        rc = tokenizer_open_dir(&tok, dir, err);
+    if (rc == 0)
+        rc = records_open(&records, &path, 1, err);
+    so.no_eos = true;
+    if (rc == 0)
+        rc = data_source_open(&source, records, tok, &so, err);
+    if (rc == 0)
+        rc = loader_open(&loader, source, &lo, err);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = loader_next(loader, &step, err);
+    loader_close(loader);
+    data_source_close(source);
+    records_close(records);
+    tokenizer_close(tok);
+    ckpt_dir_close(dir);
+    return rc;
+}
+
+#define ROWS "tests/golden/rows.jsonl"
+
+static void test_nothing_fails(void **state)
+{
+    struct ckpt_err err = {0};
+
+    (void)state;
+    if (run_once(ROWS, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(run_once("tests/golden/absent.jsonl", &err), CKPT_ENOTFOUND);
+}
+
+#ifdef CKPT_FAULTS
+
+static void fail_each(enum ckpt_fault kind, int want)
+{
+    struct ckpt_err err = {0};
+    unsigned long n;
+
+    for (n = 1; n < 100000; n++) {
+        int rc;
+
+        ckpt_err_clear(&err);
+        ckpt_fault_arm(kind, n);
+        rc = run_once(ROWS, &err);
+        /* Steps prepared ahead may meet the failure after the last one that was taken. */
+        if (rc == 0 && !ckpt_fault_struck())
+            break;
+        ckpt_fault_arm(kind, 0);
+        if (rc != 0 && (rc != want || !err.text[0]))
+            fail_msg("operation %lu: code %d, \"%s\"", n, rc, err.text);
+    }
+    ckpt_fault_arm(kind, 0);
+    assert_true(n > 5 && n < 100000);
+}
+
+static void test_allocations(void **state)
+{
+    (void)state;
+    fail_each(CKPT_FAULT_ALLOC, CKPT_ENOMEM);
+}
+
+static void test_reads(void **state)
+{
+    (void)state;
+    fail_each(CKPT_FAULT_READ, CKPT_EIO);
+}
+
+#else
+
+static void test_allocations(void **state) { (void)state; skip(); }
+static void test_reads(void **state) { (void)state; skip(); }
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_fails),
+        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_reads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
