@@ -1,10 +1,16 @@
 /*
  * convert - arrays from one dtype to another, as torch's Tensor.to does it.
  *
- * f64 -> 16-bit and 8-bit goes through f32 exactly as torch's casts do (static_cast<float> first).
- * int -> float rounds to nearest even; float -> int truncates towards zero and clamps at the
- * ends of the range, NaN gives 0 (torch leaves both undefined).  Vector code is chosen at run time and gives the
- * same bits as the plain loop (a unit test compares all 65,536 halves and random f32 patterns).
+ * Floats round to nearest, ties to even; f64 -> 16-bit and 8-bit goes through f32 as torch's
+ * casts do, and so do integers (rounded once).  int -> int keeps the low bits.  float -> int
+ * truncates towards zero and clamps at the ends of the range, NaN gives 0 (torch leaves both to
+ * the processor).  Anything but 0 is a true BOOL, NaN too.  Complex, sub-byte and quantised
+ * types go to themselves only.
+ *
+ * NaN stays NaN, in these bits: BF16 0x7fc0 (torch's vector code of some processors says
+ * 0xffff); F16 <-> F32 keeps sign and payload and sets the quiet bit, as the processor's
+ * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives the
+ * same bits as the plain loop (a unit test compares them).
  */
 #ifndef CKPT_CONVERT_H
 #define CKPT_CONVERT_H

@@ -1,19 +1,17 @@
 /* half - see half.h. */
 #include "libckpt/half.h"
 
-#include <math.h>
-
 /* A small float format: its widths, and what lies beyond its largest value. */
 struct small {
     int      exp_bits, man_bits, bias;
     uint32_t max;               /* largest finite magnitude, as bits without sign */
-    uint32_t over;              /* what a larger one becomes: infinity, or NaN */
+    uint32_t over;              /* what a larger one becomes: infinity, NaN or max itself */
     uint32_t nan;
     int      fnuz;              /* no negative zero, NaN is 0x80, no infinity */
 };
 
 static const struct small f16 = {5, 10, 15, 0x7bff, 0x7c00, 0x7e00, 0};
-static const struct small e4m3 = {4, 3, 7, 0x7e, 0x7f, 0x7f, 0};
+static const struct small e4m3 = {4, 3, 7, 0x7e, 0x7e, 0x7f, 0};
 static const struct small e5m2 = {5, 2, 15, 0x7b, 0x7c, 0x7f, 0};
 static const struct small e4m3fnuz = {4, 3, 8, 0x7f, 0x80, 0x80, 1};
 static const struct small e5m2fnuz = {5, 2, 16, 0x7f, 0x80, 0x80, 1};
@@ -52,16 +50,18 @@ static uint32_t encode(float f, const struct small *s)
     return out | sign;
 }
 
+/* A finite value.  Built from bits and one exact product, whatever the floating point mode. */
 static float decode(uint32_t v, const struct small *s)
 {
-    uint32_t sign = v >> (s->exp_bits + s->man_bits) & 1;
+    uint32_t sign = (v >> (s->exp_bits + s->man_bits) & 1) << 31;
     uint32_t exp = v >> s->man_bits & ((1u << s->exp_bits) - 1);
     uint32_t man = v & ((1u << s->man_bits) - 1);
-    float f;
+    uint32_t least = (uint32_t)(127 + 1 - s->bias - s->man_bits) << 23;     /* least subnormal */
 
-    f = exp ? ldexpf((float)(man | 1u << s->man_bits), (int)exp - s->bias - s->man_bits)
-            : ldexpf((float)man, 1 - s->bias - s->man_bits);
-    return sign ? -f : f;
+    if (exp)
+        return ckpt_f32_of_bits(sign | (exp + (uint32_t)(127 - s->bias)) << 23 |
+                                man << (23 - s->man_bits));
+    return ckpt_f32_of_bits(sign | ckpt_f32_bits((float)man * ckpt_f32_of_bits(least)));
 }
 
 float ckpt_f16_to_f32(uint16_t h)
@@ -84,7 +84,7 @@ uint16_t ckpt_f32_to_f16(float f)
 
 float ckpt_f8_e4m3_to_f32(uint8_t b)
 {
-    return (b & 0x7f) == 0x7f ? ckpt_f32_of_bits(0x7fc00000u | (uint32_t)(b >> 7) << 31)
+    return (b & 0x7f) == 0x7f ? ckpt_f32_of_bits(0x7ff00000u | (uint32_t)(b >> 7) << 31)
                               : decode(b, &e4m3);
 }
 

@@ -1,10 +1,12 @@
 /*
  * half - 16-bit and 8-bit floats <-> f32, one element at a time: the exact reference.
  *
- * Rounding is to nearest, ties to even, subnormals kept, as torch does.  f16 and bf16 overflow to
- * infinity; F8_E5M2 too.  F8_E4M3 (fn) and the fnuz types have no infinity: torch's conversion
- * gives NaN there for values beyond the largest, and so does this one.  NaN stays NaN.
- * Sources: IEEE 754-2019; c10/util/{Half,BFloat16,Float8_*}.h of PyTorch 2.x.
+ * Rounding is to nearest, ties to even, subnormals kept, as torch does.  What lies beyond the
+ * largest value becomes infinity in F16, BF16 and F8_E5M2; F8_E4M3 (fn) has none and saturates,
+ * infinity too, as torch 2.15 does (earlier ones gave NaN); the fnuz types give NaN.  NaN stays
+ * NaN: BF16 0x7fc0; F16 keeps the sign and the upper bits of the payload; F8 all ones with the
+ * sign (fnuz: 0x80), and back to f32 with the quiet bit set.
+ * Sources: IEEE 754-2019; torch/headeronly/util/{Half,BFloat16,Float8_*}.h of PyTorch 2.15.
  */
 #ifndef CKPT_HALF_H
 #define CKPT_HALF_H
