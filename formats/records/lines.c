@@ -65,7 +65,8 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
     return 0;
 }
 
-int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank, struct ckpt_err *err)
+int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank,
+               struct ckpt_err *err)
 {
     struct lines *l = ckpt_alloc(1, sizeof *l);
     uint64_t size = ckpt_file_size(file);
@@ -116,13 +117,15 @@ int64_t lines_count(const struct lines *l) { return l->n; }
 
 int lines_get(const struct lines *l, int64_t i, struct ckpt_buf *buf, struct ckpt_err *err)
 {
-    uint64_t begin = l->start[i], next = i + 1 < l->n ? l->start[i + 1] : ckpt_file_size(l->file);
+    uint64_t begin = l->start[i],
+             next = i + 1 < l->n ? l->start[i + 1] : ckpt_file_size(l->file);
     unsigned char *eol;
     size_t n;
 
     if (next - begin > LINES_MAX_LINE)
         return ckpt_fail(err, CKPT_ELIMIT, "a line of %llu bytes; the limit is %llu",
-                         (unsigned long long)(next - begin), (unsigned long long)LINES_MAX_LINE);
+                         (unsigned long long)(next - begin),
+                         (unsigned long long)LINES_MAX_LINE);
     n = (size_t)(next - begin);
     if (n > buf->cap) {
         void *p = ckpt_grow(buf->data, n + 1, 1);

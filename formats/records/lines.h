@@ -2,8 +2,8 @@
  * lines - a text file as a list of lines with random access: one scan finds where each starts.
  *
  * Memory is eight bytes a line and does not depend on the file's size otherwise.  A line ends
- * at "\n", a "\r" before it does not belong to it, the last line needs no end; a byte order mark
- * in front of the file is skipped.
+ * at "\n", a "\r" before it does not belong to it, the last line needs no end; a byte order
+ * mark in front of the file is skipped.
  */
 #ifndef CKPT_LINES_H
 #define CKPT_LINES_H

@@ -31,7 +31,8 @@ void records_close(struct records *r);
 int64_t records_count(const struct records *r);
 /* Errors name file and record.  Any thread. */
 int records_get(struct records *r, int64_t i, json_t **out, struct ckpt_err *err);
-/* Put "file: record n: " in front of what a user of record i found wrong.  Returns err->code. */
+/* Put "file: record n: " in front of what a user of record i found wrong.  Returns err->code.
+ */
 int records_err_in(const struct records *r, int64_t i, struct ckpt_err *err);
 
 #endif

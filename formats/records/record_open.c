@@ -122,7 +122,8 @@ static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
             rc = add_file(r, file, err);
     }
     if (rc == 0 && r->n == before)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no *.jsonl, *.ndjson or *.txt file inside", path);
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no *.jsonl, *.ndjson or *.txt file inside",
+                       path);
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
     return rc;

@@ -5,68 +5,98 @@
 #include <string.h>
 
 #include "formats/tokens/unicode.h"
+#include "libckpt/map.h"
 #include "libckpt/mem.h"
 
-/* Tokens sorted by first byte, then longest first: the first that fits is the longest. */
+/* Tokens by content, and for each first byte the lengths that tokens of it have, longest first:
+ * a look-up costs as many probes as there are lengths, however many tokens there are. */
 struct added {
-    const struct added_token **token;
-    size_t                     n;
-    size_t                     begin[257];      /* first token of each first byte */
+    const struct added_token *token;
+    struct ckpt_map          *by_content;       /* index into token */
+    size_t                   *length;
+    size_t                    begin[257];       /* first length of each first byte */
 };
+
+/* A token's first byte and length, while the table is made. */
+struct key { unsigned char first; size_t len; };
 
 static int by_first_byte(const void *a, const void *b)
 {
-    const struct added_token *x = *(const struct added_token *const *)a;
-    const struct added_token *y = *(const struct added_token *const *)b;
-    int order = (int)(unsigned char)x->content[0] - (int)(unsigned char)y->content[0];
+    const struct key *x = a, *y = b;
 
-    if (order != 0)
-        return order;
-    if (x->len != y->len)
-        return x->len > y->len ? -1 : 1;
-    return memcmp(x->content, y->content, x->len);
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x->len > y->len ? -1 : x->len < y->len;
+}
+
+static void list_lengths(struct added *a, struct key *key, size_t n)
+{
+    size_t n_length = 0, i = 0;
+
+    qsort(key, n, sizeof *key, by_first_byte);
+    for (size_t b = 0; b < 256; b++) {
+        a->begin[b] = n_length;
+        for (; i < n && key[i].first == b; i++)
+            if (n_length == a->begin[b] || a->length[n_length - 1] != key[i].len)
+                a->length[n_length++] = key[i].len;
+    }
+    a->begin[256] = n_length;
 }
 
 int added_new(struct added **out, const struct added_token *token, size_t n, bool normalized,
               struct ckpt_err *err)
 {
     struct added *a = ckpt_alloc(1, sizeof *a);
+    struct key *key = ckpt_alloc(n, sizeof *key);
+    size_t n_key = 0;
+    int rc = 0;
 
     *out = NULL;
     if (a)
-        a->token = ckpt_alloc(n, sizeof *a->token);
-    if (!a || !a->token) {
-        added_free(a);
-        return ckpt_nomem(err, n * sizeof *a->token);
+        a->length = ckpt_alloc(n, sizeof *a->length);
+    if (!a || !key || !a->length) {
+        rc = ckpt_nomem(err, n * sizeof *key);
+        goto out;
     }
-    for (size_t i = 0; i < n; i++)
-        if (token[i].normalized == normalized)
-            a->token[a->n++] = &token[i];
-    qsort(a->token, a->n, sizeof *a->token, by_first_byte);
-    for (size_t b = 0, i = 0; b < 256; b++) {
-        a->begin[b] = i;
-        while (i < a->n && (unsigned char)a->token[i]->content[0] == b)
-            i++;
-        a->begin[b + 1] = i;
+    a->token = token;
+    rc = ckpt_map_new(&a->by_content, n, err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (token[i].normalized != normalized)
+            continue;
+        rc = ckpt_map_add(a->by_content, token[i].content, token[i].len, i, err);
+        key[n_key++] = (struct key){(unsigned char)token[i].content[0], token[i].len};
     }
+    if (rc)
+        goto out;
+    list_lengths(a, key, n_key);
     *out = a;
-    return 0;
+    a = NULL;
+out:
+    added_free(a);
+    ckpt_free(key);
+    return rc;
 }
 
 void added_free(struct added *a)
 {
     if (!a)
         return;
-    ckpt_free(a->token);
+    ckpt_map_free(a->by_content);
+    ckpt_free(a->length);
     ckpt_free(a);
 }
 
 static const struct added_token *longest_at(const struct added *a, const unsigned char *s,
                                             size_t n)
 {
-    for (size_t i = a->begin[s[0]]; i < a->begin[s[0] + 1u]; i++)
-        if (a->token[i]->len <= n && memcmp(s, a->token[i]->content, a->token[i]->len) == 0)
-            return a->token[i];
+    for (size_t i = a->begin[s[0]]; i < a->begin[s[0] + 1u]; i++) {
+        size_t at = a->length[i] <= n
+                        ? ckpt_map_get(a->by_content, (const char *)s, a->length[i])
+                        : CKPT_MAP_NONE;
+
+        if (at != CKPT_MAP_NONE)
+            return &a->token[at];
+    }
     return NULL;
 }
 
@@ -92,9 +122,9 @@ const struct added_token *added_next(const struct added *a, const unsigned char 
                                      size_t from, size_t *start, size_t *end)
 {
     const struct added_token *t;
-    size_t i = from, width, prev;
+    size_t i = a->begin[256] ? from : n, width, prev;
 
-    while (a->n > 0 && i < n) {
+    while (i < n) {
         if (a->begin[s[i]] == a->begin[s[i] + 1u] || !(t = longest_at(a, s + i, n - i))) {
             i++;
             continue;

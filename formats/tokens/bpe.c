@@ -8,7 +8,7 @@
 
 #define NO_RANK     UINT32_MAX
 #define SHORT_WORD  64              /* bytes; up to here a scan beats a heap */
-#define MAX_WORD    ((size_t)1 << 26)   /* bytes; a word without a split costs 56 times its size */
+#define MAX_WORD    ((size_t)1 << 26) /* bytes; a word without a split costs 56 times that */
 
 #define CACHE_BITS  15              /* slots of 64 bytes: 2 MiB a run, about a core's L2 */
 #define CACHE_KEY   24              /* bytes of the longest word kept */
@@ -403,7 +403,8 @@ int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
     int32_t whole = -1;
 
     if (n > MAX_WORD)
-        return ckpt_fail(err, CKPT_ELIMIT, "a word of %zu bytes; the limit is %zu", n, MAX_WORD);
+        return ckpt_fail(err, CKPT_ELIMIT, "a word of %zu bytes; the limit is %zu", n,
+                         MAX_WORD);
     if (reserve(run, n, err))
         return err->code;
     if (n <= CACHE_KEY) {

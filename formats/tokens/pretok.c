@@ -9,7 +9,7 @@
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
 
-#define MAX_STEPS 16        /* the longest sequence seen has four; bounds the nesting of calls */
+#define MAX_STEPS 16 /* the longest sequence seen has four; bounds the nesting of calls */
 
 enum behaviour { REMOVED, ISOLATED, MERGED_PREVIOUS, MERGED_NEXT, CONTIGUOUS };
 
@@ -210,7 +210,8 @@ static int parse_bytelevel(struct pretok *p, const json_t *json, struct ckpt_err
         ckpt_json_bool_or(&regex, json, "use_regex", true, err))
         return err->code;
     if (p->bytes)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "pre_tokenizer: two ByteLevel steps would spell "
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "pre_tokenizer: two ByteLevel steps would spell "
                          "bytes twice");
     if (prefix)
         rc = add_step(p, &(struct step){.kind = STEP_PREFIX}, err);
@@ -233,7 +234,8 @@ static int parse_behaviour(enum behaviour *out, const json_t *json, struct ckpt_
             *out = (enum behaviour)i;
             return 0;
         }
-    return ckpt_fail(err, CKPT_EFORMAT, "pre_tokenizer: split behaviour \"%s\" is unknown", name);
+    return ckpt_fail(err, CKPT_EFORMAT, "pre_tokenizer: split behaviour \"%s\" is unknown",
+                     name);
 }
 
 static int parse_split(struct pretok *p, const json_t *json, struct ckpt_err *err)
@@ -252,7 +254,8 @@ static int parse_split(struct pretok *p, const json_t *json, struct ckpt_err *er
         return ckpt_fail(err, CKPT_EFORMAT, "pre_tokenizer: a pattern must be one of Regex and "
                          "String");
     if (p->bytes)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "pre_tokenizer: a Split behind ByteLevel is not "
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "pre_tokenizer: a Split behind ByteLevel is not "
                          "read");
     if (regex && step.behaviour == ISOLATED && scan_for(regex)) {
         step.kind = STEP_SCAN;

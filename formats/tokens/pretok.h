@@ -3,7 +3,8 @@
  *
  * A pre-tokenizer is a list of steps, each cutting the pieces of the one before.  A component
  * type is a row of the table in pretok.c.
- * Source: huggingface/tokenizers 0.21 tokenizers/src/pre_tokenizers/{byte_level,split,sequence}.rs.
+ * Source: huggingface/tokenizers 0.21
+ * tokenizers/src/pre_tokenizers/{byte_level,split,sequence}.rs.
  */
 #ifndef CKPT_PRETOK_H
 #define CKPT_PRETOK_H

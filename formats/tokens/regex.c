@@ -29,7 +29,8 @@ struct carry {
 
 static int refuse(const struct carry *c, const char *what, struct ckpt_err *err)
 {
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern \"%.*s\": %s at byte %zu is not read here",
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "pattern \"%.*s\": %s at byte %zu is not read here",
                      (int)(c->n > 200 ? 200 : c->n), c->s, what, c->i);
 }
 
@@ -141,7 +142,8 @@ static int compile(struct regex *re, const char *pattern, size_t len, uint32_t o
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern \"%.*s\": %s (at byte %zu)",
                          (int)(len > 200 ? 200 : len), pattern, (const char *)why, (size_t)at);
     }
-    /* Without the JIT (a hardened kernel may refuse it) the interpreter gives the same matches. */
+    /* Without the JIT (a hardened kernel may refuse it) the interpreter gives the same matches.
+     */
     pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE);
     re->context = pcre2_match_context_create(NULL);
     if (!re->context)
@@ -174,8 +176,9 @@ int regex_new(struct regex **out, const char *pattern, size_t len, bool literal,
     } else {
         rc = carry_over(&c, err);
         if (rc == 0)
-            rc = compile(re, (const char *)c.out.data, c.out.len,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, err);
+            rc =
+                compile(re, (const char *)c.out.data, c.out.len,
+                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, err);
     }
     if (rc == 0) {
         *out = re;
@@ -219,8 +222,9 @@ void regex_run_free(struct regex_run *run)
     ckpt_free(run);
 }
 
-int regex_find(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
-               size_t from, bool *found, size_t *start, size_t *end, struct ckpt_err *err)
+int regex_find(const struct regex *re, struct regex_run *run, const unsigned char *s,
+               size_t len, size_t from, bool *found, size_t *start, size_t *end,
+               struct ckpt_err *err)
 {
     PCRE2_UCHAR why[120];
     PCRE2_SIZE *at;

@@ -2,9 +2,10 @@
  * regex - patterns of tokenizer files, matched by PCRE2.
  *
  * Files are written for Oniguruma with Ruby's syntax.  The pattern is carried over: classes
- * nested in classes are joined, \s and \S become the exact White_Space set, ^ and $ work at every
- * line.  What has no equal (negated nested classes, "&&", the (?m) option, \h, \G, \K) is refused.
- * A pattern is foreign: its size is limited, and a match that takes too many steps is an error.
+ * nested in classes are joined, \s and \S become the exact White_Space set, ^ and $ work at
+ * every line.  What has no equal (negated nested classes, "&&", the (?m) option, \h, \G, \K) is
+ * refused. A pattern is foreign: its size is limited, and a match that takes too many steps is
+ * an error.
  */
 #ifndef CKPT_REGEX_H
 #define CKPT_REGEX_H
@@ -30,7 +31,8 @@ void regex_run_free(struct regex_run *run);
  * The first match in s[from, len), s valid UTF-8: *found, and its [*start, *end).
  * CKPT_ELIMIT when the limit is reached.
  */
-int regex_find(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
-               size_t from, bool *found, size_t *start, size_t *end, struct ckpt_err *err);
+int regex_find(const struct regex *re, struct regex_run *run, const unsigned char *s,
+               size_t len, size_t from, bool *found, size_t *start, size_t *end,
+               struct ckpt_err *err);
 
 #endif

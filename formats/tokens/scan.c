@@ -24,10 +24,11 @@ static const char qwen_pattern[] = LLAMA3("\\p{N}");
 #define N UNICODE_NUMBER
 #define S UNICODE_SPACE
 static const unsigned char ascii[128] = {
-    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
-    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O,
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O,
+    O, O, O, O, O, O, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N,
+    N, N, N, N, N, N, O, O, O, O, O, O, O, L, L, L, L, L, L, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, O, L, L, L, L, L, L, L,
+    L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
 };
 #undef O
 #undef L
@@ -89,8 +90,8 @@ size_t scan_gpt2(const unsigned char *s, size_t n, size_t from)
     return run_end(s, n, i + width, cls);
 }
 
-/* Bytes of (?i:'s|'t|'re|'ve|'m|'ll|'d) at s[0] == '\'', 0 when it does not match.  U+017F folds
- * to s. */
+/* Bytes of (?i:'s|'t|'re|'ve|'m|'ll|'d) at s[0] == '\'', 0 when it does not match.  U+017F
+ * folds to s. */
 static size_t contraction(const unsigned char *s, size_t n)
 {
     unsigned a = n > 1 ? s[1] | 0x20u : 0, b = n > 2 ? s[2] | 0x20u : 0;
@@ -114,7 +115,8 @@ static size_t scan_llama3_digits(const unsigned char *s, size_t n, size_t from, 
         return run_end(s, n, from + width, UNICODE_LETTER);
     i = from + width;
     if (cls == UNICODE_NUMBER) {
-        for (int d = 1; d < max_digits && i < n && class_at(s + i, &next) == UNICODE_NUMBER; d++)
+        for (int d = 1; d < max_digits && i < n && class_at(s + i, &next) == UNICODE_NUMBER;
+             d++)
             i += next;
         return i;
     }

@@ -245,40 +245,63 @@ static int encode_text(struct encode *e, struct ckpt_err *err)
     return rc;
 }
 
-/* White space at the two ends of a token, in bytes of the text: the byte 0x20 where bytes are
- * spelt, any white space in a literal token. */
+/* Blank characters at the two ends of a token: the byte 0x20 where bytes are spelt, any white
+ * space in a literal token. */
 static void blanks(const struct token *t, size_t n, size_t *leading, size_t *trailing)
 {
-    size_t width, i;
+    size_t i = 0, width = 1;
 
     *leading = *trailing = 0;
-    while (*leading < n &&
-           (t->literal ? unicode_is_space(utf8_get(t->raw + *leading, &width))
-                       : t->raw[*leading] == ' '))
-        *leading += t->literal ? width : 1;
-    for (i = n; i > 0; *trailing += n - i, n = i) {
+    while (i < n && (t->literal ? unicode_is_space(utf8_get(t->raw + i, &width))
+                                : t->raw[i] == ' ')) {
+        i += width;
+        ++*leading;
+    }
+    while (n > 0) {
         i = n - 1;
         while (t->literal && i > 0 && (t->raw[i] & 0xc0) == 0x80)
             i--;
         if (t->literal ? !unicode_is_space(utf8_get(t->raw + i, &width)) : t->raw[i] != ' ')
             break;
+        n = i;
+        ++*trailing;
     }
 }
 
-/* ByteLevel's trim_offsets on tokens [from, n). */
-static void trim_offsets(const struct tokenizer *t, struct encoding *enc, size_t from)
+/* start and end moved inwards by characters of the text: what stands for a blank there may be
+ * wider than one, when the blank was put in front of it. */
+static void shrink(const unsigned char *text, int64_t *start, int64_t *end, size_t leading,
+                   size_t trailing)
 {
-    for (size_t i = from; i < enc->n; i++) {
-        size_t leading, trailing;
-        int64_t *start = &enc->start[i], *end = &enc->end[i];
+    int64_t at;
 
-        blanks(&t->token[enc->id[i]], t->token_bytes[enc->id[i]], &leading, &trailing);
-        /* A space that was put in front of the text takes no place in it. */
-        if (leading > 0 && t->post.trim_prefix_space && (i == from || *start == 0))
-            leading--;
-        *start = *start + (int64_t)leading < *end ? *start + (int64_t)leading : *end;
-        if (*end >= (int64_t)trailing)
-            *end = *end - (int64_t)trailing > *start ? *end - (int64_t)trailing : *start;
+    for (; leading > 0 && *start < *end; leading--)
+        *start += (int64_t)utf8_width(text[*start]);
+    for (at = *end; trailing > 0 && at > 0; trailing--)
+        do
+            at--;
+        while (at > 0 && (text[at] & 0xc0) == 0x80);
+    /* Fewer characters than blanks in front of the end: the reference leaves it. */
+    if (trailing == 0)
+        *end = at > *start ? at : *start;
+}
+
+/* ByteLevel's trim_offsets on tokens [from, n). */
+static void trim_offsets(const struct encode *e, size_t from)
+{
+    const struct tokenizer *t = e->t;
+
+    for (size_t i = from; i < e->enc->n; i++) {
+        int32_t id = e->enc->id[i];
+        size_t leading, trailing;
+
+        blanks(&t->token[id], t->token_bytes[id], &leading, &trailing);
+        /* A lone space at the start may have been put there and then takes no place; where
+         * there are more, none was. */
+        if (leading == 1 && t->post.trim_prefix_space && (i == from || e->enc->start[i] == 0))
+            leading = 0;
+        if (leading + trailing > 0)
+            shrink(e->text, &e->enc->start[i], &e->enc->end[i], leading, trailing);
     }
 }
 
@@ -290,8 +313,8 @@ int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char
     int rc;
 
     if (good != len)
-        return ckpt_fail(err, CKPT_EFORMAT, "text is not UTF-8 at byte %zu of %zu (0x%02x)", good,
-                         len, e.text[good]);
+        return ckpt_fail(err, CKPT_EFORMAT, "text is not UTF-8 at byte %zu of %zu (0x%02x)",
+                         good, len, e.text[good]);
     rc = workspace_take(t, &e.ws, err);
     if (rc)
         return rc;
@@ -302,7 +325,7 @@ int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char
         rc = encode_text(&e, err);
     workspace_give(t, e.ws);
     if (rc == 0 && t->post.trim)
-        trim_offsets(t, enc, first + (special ? t->post.n_before : 0));
+        trim_offsets(&e, first + (special ? t->post.n_before : 0));
     if (rc == 0 && special && t->post.n_after > 0) {
         rc = encoding_reserve(enc, t->post.n_after, err);
         for (size_t i = 0; rc == 0 && i < t->post.n_after; i++)
@@ -324,8 +347,8 @@ int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const i
     ckpt_buf_init(&text, SIZE_MAX);
     for (size_t i = 0; i < n; i++) {
         if (id[i] < 0 || id[i] >= t->n || !t->token[id[i]].token) {
-            rc = ckpt_fail(err, CKPT_EFORMAT, "id %d (number %zu) is not in the vocabulary of %d",
-                           id[i], i, t->n);
+            rc = ckpt_fail(err, CKPT_EFORMAT,
+                           "id %d (number %zu) is not in the vocabulary of %d", id[i], i, t->n);
             goto out;
         }
         if (!skip_special || !t->token[id[i]].special)

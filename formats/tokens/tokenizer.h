@@ -15,7 +15,8 @@ struct encoding {
     size_t   n, cap;
 };
 
-/* Reads dir/tokenizer.json.  Any thread may encode with one tokenizer at a time per encoding. */
+/* Reads dir/tokenizer.json.  Any thread may encode with one tokenizer at a time per encoding.
+ */
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err);
 int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err);
 void tokenizer_close(struct tokenizer *t);

@@ -39,16 +39,17 @@ static int count_ids(struct tokenizer *t, const json_t *vocab, const json_t *add
     json_object_foreach((json_t *)vocab, name, v) {
         id = json_is_integer(v) ? json_integer_value(v) : -1;
         if (id < 0 || id >= limit)
-            return ckpt_fail(err, CKPT_EFORMAT, "model.vocab: token \"%s\" has no id in 0..%lld",
-                             name, (long long)limit - 1);
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "model.vocab: token \"%s\" has no id in 0..%lld", name,
+                             (long long)limit - 1);
         t->n = id >= t->n ? (int32_t)id + 1 : t->n;
     }
     json_array_foreach(added, i, v) {
         if (ckpt_json_int(&id, v, "id", err))
             return ckpt_err_in(err, "added_tokens[%zu]", i);
         if (id < 0 || id >= limit)
-            return ckpt_fail(err, CKPT_EFORMAT, "added_tokens[%zu]: id %lld is not in 0..%lld", i,
-                             (long long)id, (long long)limit - 1);
+            return ckpt_fail(err, CKPT_EFORMAT, "added_tokens[%zu]: id %lld is not in 0..%lld",
+                             i, (long long)id, (long long)limit - 1);
         t->n = id >= t->n ? (int32_t)id + 1 : t->n;
     }
     return 0;
@@ -342,7 +343,8 @@ static int read_root(struct tokenizer *t, const json_t *root, uint64_t file_byte
     if (ckpt_json_str(&version, root, "version", err))
         return err->code;
     if (strcmp(version, "1.0") != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "version \"%s\", only \"1.0\" is read", version);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "version \"%s\", only \"1.0\" is read",
+                         version);
     added = json_object_get(root, "added_tokens");
     if (!is_absent(added) && ckpt_json_get(&added, root, "added_tokens", JSON_ARRAY, err))
         return err->code;
@@ -388,8 +390,8 @@ static int config_token(struct tokenizer *t, int32_t *out, const json_t *root, c
                          key);
     *out = tokenizer_id(t, s);
     if (*out < 0)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s is \"%s\", which tokenizer.json does not have",
-                         key, s);
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s is \"%s\", which tokenizer.json does not have", key, s);
     return 0;
 }
 

@@ -2,8 +2,8 @@
  * tokenizer_parts - what a tokenizer is made of: shared by the room that reads it from
  * tokenizer.json and the room that runs it.
  *
- * Order of encoding: added tokens of the raw text, then (per piece between them) added tokens of
- * the normalised text, pre-tokenizer, model; then the post-processor.
+ * Order of encoding: added tokens of the raw text, then (per piece between them) added tokens
+ * of the normalised text, pre-tokenizer, model; then the post-processor.
  */
 #ifndef CKPT_TOKENIZER_PARTS_H
 #define CKPT_TOKENIZER_PARTS_H

@@ -1,6 +1,6 @@
 /*
- * tokenizer_post - the post_processor of a tokenizer.json, reduced to the ids it puts around a text and
- * to whether offsets leave out white space.
+ * tokenizer_post - the post_processor of a tokenizer.json, reduced to the ids it puts around a
+ * text and to whether offsets leave out white space.
  *
  * Rows for pairs of texts are not read: a record is one text.  Source: huggingface/tokenizers
  * 0.21 tokenizers/src/processors/{template,roberta,bert,sequence}.rs.

@@ -1,8 +1,8 @@
 /*
  * unicode - UTF-8 and the character classes the splitters ask for.
  *
- * Classes are Unicode 16's, whatever utf8proc's own version.  White space is the property White_Space:
- * the set is spelt out because libraries disagree about U+180E, which is none.
+ * Classes are Unicode 16's, whatever utf8proc's own version.  White space is the property
+ * White_Space: the set is spelt out because libraries disagree about U+180E, which is none.
  */
 #ifndef CKPT_UNICODE_H
 #define CKPT_UNICODE_H

@@ -1,6 +1,6 @@
 /*
- * JSON lines and text of any bytes: each record is an object or an error, and asking for records
- * backwards gives the same answers.  Then, as data: a sample or an error.
+ * JSON lines and text of any bytes: each record is an object or an error, and asking for
+ * records backwards gives the same answers.  Then, as data: a sample or an error.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * A tokenizer.json of any bytes: refused, or a tokenizer whose encoding covers the text in order
- * and whose ids decode.  Seeds: tests/golden/tokenizers.
+ * A tokenizer.json of any bytes: refused, or a tokenizer whose encoding covers the text in
+ * order and whose ids decode.  Seeds: tests/golden/tokenizers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-static const char text[] = "Hello, <s> it's 2 caf\xc3\xa9s (x|y)\n\n \xe4\xb8\xad\xe6\x96\x87 <unk>";
+static const char text[] =
+    "Hello, <s> it's 2 caf\xc3\xa9s (x|y)\n\n \xe4\xb8\xad\xe6\x96\x87 <unk>";
 
 static void check(const struct tokenizer *t)
 {

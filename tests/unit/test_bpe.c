@@ -170,8 +170,8 @@ static void test_unknown_bytes(void **state)
         make_model(&m, rows[i].unk, rows[i].fuse);
         assert_int_equal(bpe_run_new(&run, &err), 0);
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(bpe_encode(m.bpe, run, (const unsigned char *)"x???y", 5, &w, &err),
-                             0);
+            assert_int_equal(
+                bpe_encode(m.bpe, run, (const unsigned char *)"x???y", 5, &w, &err), 0);
             assert_int_equal(w.n, rows[i].n);
             for (size_t k = 0; k < w.n; k++)
                 assert_int_equal(w.len[k], rows[i].len[k]);
@@ -231,10 +231,12 @@ static void test_classes_equal_the_reference(void **state)
 
 static size_t random_text(unsigned char *s, size_t n_chars)
 {
-    static const uint32_t odd[] = {' ', ' ', '\n', '\r', '\t', '\'', '\'', 's', 'T', 'l', 'r', 'e',
-        'v', 'm', 'D', 'a', 'Z', '0', '7', '.', ',', '!', '?', '(', ')', '|', '#', '-', 0xa0, 0x85,
-        0x3000, 0x2028, 0x17f, 0xe9, 0x301, 0x4e2d, 0x3042, 0xff0c, 0x3002, 0x3001, 0x2026, 0x964,
-        0x6d4, 0x60c, 0x1f600, 0x200d, 0x660, 0xbd, 0x180e, 0x130, 0x212a};
+    static const uint32_t odd[] = {
+        ' ',     ' ',    '\n',   '\r',   '\t',   '\'',   '\'',   's',    'T',    'l',    'r',
+        'e',     'v',    'm',    'D',    'a',    'Z',    '0',    '7',    '.',    ',',    '!',
+        '?',     '(',    ')',    '|',    '#',    '-',    0xa0,   0x85,   0x3000, 0x2028, 0x17f,
+        0xe9,    0x301,  0x4e2d, 0x3042, 0xff0c, 0x3002, 0x3001, 0x2026, 0x964,  0x6d4,  0x60c,
+        0x1f600, 0x200d, 0x660,  0xbd,   0x180e, 0x130,  0x212a};
     size_t n = 0;
 
     for (size_t i = 0; i < n_chars; i++)
@@ -258,7 +260,8 @@ static void test_scanners_equal_the_patterns(void **state)
 {
     static const char *const patterns[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-        " ?[^(\\s|[.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+",
+        " ?[^(\\s|[.,!?"
+        "\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+",
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
         "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"

@@ -105,8 +105,8 @@ static void test_the_border_inside_a_token(void **state)
     struct set s;
 
     (void)state;
-    assert_int_equal(open_set(&s, "{\"prompt\":\"the ani\",\"completion\":\"mal\"}\n", NULL, &err),
-                     0);
+    assert_int_equal(
+        open_set(&s, "{\"prompt\":\"the ani\",\"completion\":\"mal\"}\n", NULL, &err), 0);
     assert_int_equal(data_source_sample(s.source, 0, &x, &err), 0);
     expect_text(&s, &x, 0, x.n, "the animal</s>");
     expect_text(&s, &x, 0, supervised_from(&x), "the");
@@ -166,12 +166,14 @@ static void test_templates(void **state)
     struct set s;
 
     (void)state;
-    assert_int_equal(open_set(&s, "{\"q\":\"who\",\"a\":[\"me\"]}\n{\"q\":\"who\"}\n", &o, &err), 0);
+    assert_int_equal(
+        open_set(&s, "{\"q\":\"who\",\"a\":[\"me\"]}\n{\"q\":\"who\"}\n", &o, &err), 0);
     assert_int_equal(data_source_sample(s.source, 0, &x, &err), 0);
     expect_text(&s, &x, 0, supervised_from(&x), "Q: who\nA:");
     expect_text(&s, &x, supervised_from(&x), x.n, " me</s>");
     assert_int_equal(data_source_sample(s.source, 1, &x, &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "record 2: field \"a[0]\" is absent or null; there are: q"));
+    assert_non_null(
+        strstr(err.text, "record 2: field \"a[0]\" is absent or null; there are: q"));
     close_set(&s);
     assert_int_equal(open_set(&s, "{\"q\":\"who\"}\n", &half, &err), CKPT_ECONFIG);
     close_set(&s);
@@ -305,14 +307,17 @@ static void test_fingerprints(void **state)
     struct set s;
 
     (void)state;
-    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", NULL, &err), 0);
+    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", NULL, &err),
+                     0);
     assert_int_equal(data_source_fingerprint(s.source, a, &err), 0);
     close_set(&s);
-    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", NULL, &err), 0);
+    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", NULL, &err),
+                     0);
     assert_int_equal(data_source_fingerprint(s.source, b, &err), 0);
     assert_memory_equal(a, b, 16);
     close_set(&s);
-    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", &all, &err), 0);
+    assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", &all, &err),
+                     0);
     assert_int_equal(data_source_fingerprint(s.source, b, &err), 0);
     assert_memory_not_equal(a, b, 16);
     close_set(&s);

@@ -1,4 +1,5 @@
-/* jsonl, text, lines, record_open: records at random, line ends, blank lines, errors, choice. */
+/* jsonl, text, lines, record_open: records at random, line ends, blank lines, errors, choice.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,9 +64,10 @@ static void expect_str(struct records *r, int64_t i, const char *key, const char
 static void test_line_ends_and_blank_lines(void **state)
 {
     struct ckpt_err err;
-    struct records *r = open_one(put_str("a.jsonl",
-        "\xef\xbb\xbf{\"t\":\"one\"}\r\n\n  \t\r\n{\"t\":\"two\"}\n\n\n{\"t\":\"\\u00e9 three\"}"),
-        &err);
+    struct records *r =
+        open_one(put_str("a.jsonl", "\xef\xbb\xbf{\"t\":\"one\"}\r\n\n  "
+                                    "\t\r\n{\"t\":\"two\"}\n\n\n{\"t\":\"\\u00e9 three\"}"),
+                 &err);
 
     (void)state;
     assert_non_null(r);
@@ -79,8 +81,8 @@ static void test_line_ends_and_blank_lines(void **state)
 static void test_text_lines(void **state)
 {
     struct ckpt_err err;
-    struct records *r = open_one(put_str("lines.txt", "first\n\nthird \xc3\xa9\r\nlast without newline"),
-                                 &err);
+    struct records *r =
+        open_one(put_str("lines.txt", "first\n\nthird \xc3\xa9\r\nlast without newline"), &err);
 
     (void)state;
     assert_non_null(r);

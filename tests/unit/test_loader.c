@@ -38,7 +38,8 @@ static struct data_source *make_source(struct records **records, int64_t max_seq
 /* One line a step: "step epoch: m[docs] m[docs] ... targets". */
 static void print_step(char *out, size_t size, const struct loader_step *s)
 {
-    size_t n = (size_t)snprintf(out, size, "%lld %lld:", (long long)s->step, (long long)s->epoch);
+    size_t n =
+        (size_t)snprintf(out, size, "%lld %lld:", (long long)s->step, (long long)s->epoch);
     int64_t targets = 0, tokens = 0;
 
     for (int64_t m = 0; m < s->n_micro; m++) {

@@ -208,15 +208,32 @@ static void test_steps_do_not_depend_on_the_number_of_ranks(void **state)
 
 static void test_torch_generator_state(void **state)
 {
-    static const struct { uint64_t seed; int draws; const char *sha256; int64_t then[5]; } rows[] = {
-        {42, 0, "5feb54a46230d321d888e9b43cf5a57492665f199e4377408d79ee460e36679c", {2, 4, 3, 0, 1}},
-        {42, 1, "14239309871b8989a3075b343f5f5a0b82f3adb99b25be00cc3c8edcfb25eba2", {2, 1, 3, 0, 4}},
-        {42, 623, "550364b15cc9aa07a72c362a344ffd8963b192440839f1433ffd062bac406ef6",
+    static const struct {
+        uint64_t seed;
+        int draws;
+        const char *sha256;
+        int64_t then[5];
+    } rows[] = {
+        {42,
+         0,
+         "5feb54a46230d321d888e9b43cf5a57492665f199e4377408d79ee460e36679c",
+         {2, 4, 3, 0, 1}},
+        {42,
+         1,
+         "14239309871b8989a3075b343f5f5a0b82f3adb99b25be00cc3c8edcfb25eba2",
+         {2, 1, 3, 0, 4}},
+        {42,
+         623,
+         "550364b15cc9aa07a72c362a344ffd8963b192440839f1433ffd062bac406ef6",
          {0, 1, 4, 3, 2}},
-        {42, 624, "e390c389ddb91c65b76817ea612e51a55ad7246c340927a4e1e9ceb37c4a08b9",
+        {42,
+         624,
+         "e390c389ddb91c65b76817ea612e51a55ad7246c340927a4e1e9ceb37c4a08b9",
          {2, 0, 4, 1, 3}},
-        {(UINT64_C(1) << 40) + 7, 1000,
-         "631212b9f20094d9ae9a2dd1cf610b6eec972a09f0482b940d69a6da91f3ac30", {2, 0, 4, 3, 1}},
+        {(UINT64_C(1) << 40) + 7,
+         1000,
+         "631212b9f20094d9ae9a2dd1cf610b6eec972a09f0482b940d69a6da91f3ac30",
+         {2, 0, 4, 3, 1}},
     };
     struct ckpt_err err = {0};
 

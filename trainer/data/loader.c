@@ -143,7 +143,8 @@ static int start(struct loader *l, struct ckpt_err *err)
     int rc = pthread_create(&l->thread, NULL, prepare, l);
 
     if (rc)
-        return ckpt_fail_errno(err, CKPT_ENOMEM, rc, "cannot start the thread that prepares data");
+        return ckpt_fail_errno(err, CKPT_ENOMEM, rc,
+                               "cannot start the thread that prepares data");
     l->running = true;
     return 0;
 }
@@ -209,8 +210,11 @@ static int most_in_a_bin(struct loader *l, struct ckpt_err *err)
         l->max_docs++;
     }
     ckpt_free(length);
-    return l->max_docs > 0 ? 0 : ckpt_fail(err, CKPT_ECONFIG, "no sample fits into packed "
-                                           "batches of %lld tokens", (long long)l->o.max_tokens);
+    return l->max_docs > 0 ? 0
+                           : ckpt_fail(err, CKPT_ECONFIG,
+                                       "no sample fits into packed "
+                                       "batches of %lld tokens",
+                                       (long long)l->o.max_tokens);
 }
 
 /* What the largest micro-batch can be. */

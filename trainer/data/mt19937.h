@@ -16,7 +16,7 @@
 struct mt19937 {
     uint64_t seed;                      /* as given */
     uint32_t state[MT19937_N];
-    uint32_t next;                      /* index of the next word; from MT19937_N on: twist first */
+    uint32_t next; /* index of the next word; from MT19937_N on: twist first */
 };
 
 /* torch.Generator().manual_seed(seed) */

@@ -96,7 +96,8 @@ static int by_first(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Memory of packing one window.  room is a tree of maxima over the bins, leaves from PACK_WINDOW. */
+/* Memory of packing one window.  room is a tree of maxima over the bins, leaves from
+ * PACK_WINDOW. */
 struct window {
     struct piece piece[PACK_WINDOW];
     int64_t      room[2 * PACK_WINDOW];

@@ -30,7 +30,7 @@ int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckp
  * epoch's order still decides what is seen when.
  */
 struct pack_plan {
-    int64_t *item;              /* [n] samples, bin after bin; inside a bin in the order's order */
+    int64_t *item; /* [n] samples, bin after bin; inside a bin in the order's order */
     int64_t *bin;               /* [n_bin + 1] first of each bin in item, then n */
     int64_t  n, n_bin, largest; /* largest: samples of the fullest bin */
 };

@@ -22,8 +22,9 @@ static int enter(struct data_plan *p, int64_t epoch, struct ckpt_err *err)
 
     p->epoch = epoch;
     if (p->o.packing) {
-        if (pack_plan_make(&p->bins, shuffle_order(p->order, epoch), data_source_count(p->source),
-                           data_source_lengths(p->source), p->o.max_tokens, err))
+        if (pack_plan_make(&p->bins, shuffle_order(p->order, epoch),
+                           data_source_count(p->source), data_source_lengths(p->source),
+                           p->o.max_tokens, err))
             return err->code;
         shuffle_free(p->cut);
         shuffle_opts_of(&o, p, true);

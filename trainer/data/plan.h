@@ -1,6 +1,6 @@
 /*
- * plan - which samples make up micro-batch m of step s: the shuffle's rules over samples, or over
- * packed bins.  Used by the loader; one thread.
+ * plan - which samples make up micro-batch m of step s: the shuffle's rules over samples, or
+ * over packed bins.  Used by the loader; one thread.
  */
 #ifndef CKPT_DATA_PLAN_H
 #define CKPT_DATA_PLAN_H

@@ -149,8 +149,8 @@ static int64_t label_from(const struct encoding *enc, size_t prompt)
     return (int64_t)i;
 }
 
-int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text, size_t len,
-                     size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err)
+int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
+                     size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err)
 {
     struct encoding enc = {0};
     int64_t first, n;

@@ -15,7 +15,7 @@
 /* A zeroed struct is an empty sample; buffers grow and are used again. */
 struct sample {
     int32_t *ids;
-    int32_t *labels;            /* as HF's: label[i] belongs to ids[i], not shifted; -100 none */
+    int32_t *labels; /* as HF's: label[i] belongs to ids[i], not shifted; -100 none */
     int64_t  n, cap;
     int64_t  lead;              /* input_ids rows: masked tokens left out in front */
     int64_t  given;             /* tokens before anything was left out */
@@ -36,7 +36,7 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
  * From len bytes of text, of which the first prompt carry no loss; eos (-1: none) is appended
  * unless it is there.  At most max tokens.
  */
-int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text, size_t len,
-                     size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err);
+int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
+                     size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err);
 
 #endif

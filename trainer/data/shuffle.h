@@ -3,12 +3,12 @@
  * micro-batch), so that a position is a number and nothing is replayed on resume.
  *
  * Order of an epoch: torch.randperm(n) of a generator seeded with seed + epoch, as HF Trainer
- * does through accelerate's SeedableRandomSampler.  The order is cut into batches of micro_batch
- * entries; batch j belongs to rank j mod world.  What an incomplete tail becomes is said by
- * enum shuffle_tail.  An optimizer step is grad_accum micro-batches of every rank; the last step
- * of an epoch may have fewer.  So step s covers the entries [s, s + 1) * micro_batch * world *
- * grad_accum of the order: with that product unchanged a run may resume on another number of
- * ranks at the same position.
+ * does through accelerate's SeedableRandomSampler.  The order is cut into batches of
+ * micro_batch entries; batch j belongs to rank j mod world.  What an incomplete tail becomes is
+ * said by enum shuffle_tail.  An optimizer step is grad_accum micro-batches of every rank; the
+ * last step of an epoch may have fewer.  So step s covers the entries [s, s + 1) * micro_batch
+ * * world * grad_accum of the order: with that product unchanged a run may resume on another
+ * number of ranks at the same position.
  */
 #ifndef CKPT_SHUFFLE_H
 #define CKPT_SHUFFLE_H

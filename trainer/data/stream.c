@@ -194,7 +194,8 @@ static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
     if (!d->tok)
         return ckpt_fail(err, CKPT_ECONFIG, "the data is text, and there is no tokenizer");
     if (!d->o.no_eos && tokenizer_eos(d->tok) < 0)
-        return ckpt_fail(err, CKPT_ECONFIG, "the tokenizer does not say which token ends a text "
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "the tokenizer does not say which token ends a text "
                          "(eos_token in tokenizer_config.json)");
     return 0;
 }

@@ -171,7 +171,8 @@ static int parse_filter(struct parse *p, struct node *node, struct ckpt_err *err
     size_t w;
 
     for (w = 0; w < 4; w++)
-        if (p->n - p->i >= words[w].len && memcmp(p->s + p->i, words[w].word, words[w].len) == 0)
+        if (p->n - p->i >= words[w].len &&
+            memcmp(p->s + p->i, words[w].word, words[w].len) == 0)
             break;
     if (w == 4)
         return broken(p, "no such filter (trim, lower, json, default:\"text\")", err);
