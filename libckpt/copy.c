@@ -8,13 +8,16 @@
 #include "libckpt/pool.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)
+#define LEAST_CHUNK   ((size_t)4096)    /* holds an element of any type */
+#define MOST_CHUNK    ((size_t)1 << 30)
 #define TICK_NS       200000000 /* five calls of progress a second */
 #define COPY_CHUNK    ((uint64_t)64 << 20)  /* a range that stays inside the kernel */
 
-/* A range of one tensor: what a worker takes at a time. */
-struct piece {
-    size_t  sink, source;       /* the tensor's index on either side */
-    int64_t start, count;
+/* A tensor of the sink, cut into ranges ("pieces") of step elements, the last one shorter. */
+struct part {
+    size_t  sink, source;       /* its index on either side */
+    size_t  first;              /* number of its first piece, counted over all tensors */
+    int64_t step;
 };
 
 struct job {
@@ -22,31 +25,16 @@ struct job {
     struct ckpt_source          *src;
     const struct ckpt_copy_opts *opts;
     size_t                       chunk;
-    struct piece                *piece;
-    size_t                       n_piece, cap;
+    struct part                 *part;      /* [n_part], by first */
+    size_t                       n_part, n_piece;
     unsigned char              **buffer;    /* [workers][chunk] */
-    pthread_mutex_t              lock;
+    pthread_mutex_t              lock;      /* of all below */
     pthread_cond_t               turn_changed;
     size_t                       turn;      /* stream: the piece to be written next */
-    bool                         failed;    /* stream: nobody's turn comes any more */
-    uint64_t                     done, total;
+    struct ckpt_err              err;       /* the first failure; code 0: none yet */
+    uint64_t                     done, total;   /* bytes */
     struct timespec              told;
 };
-
-static int add_piece(struct job *j, struct piece p, struct ckpt_err *err)
-{
-    if (j->n_piece == j->cap) {
-        size_t cap = j->cap ? 2 * j->cap : 256;
-        void *grown = ckpt_grow(j->piece, cap, sizeof *j->piece);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *j->piece);
-        j->piece = grown;
-        j->cap = cap;
-    }
-    j->piece[j->n_piece++] = p;
-    return 0;
-}
 
 static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
                  struct ckpt_err *err)
@@ -54,27 +42,42 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
     char a[128], b[128];
 
     if (to->dtype != from->dtype || !ckpt_shape_equal(&to->shape, &from->shape))
-        return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: the source has %s %s, the sink wants %s %s",
-                         to->name, ckpt_dtype_name(from->dtype),
-                         ckpt_shape_text(a, sizeof a, &from->shape), ckpt_dtype_name(to->dtype),
-                         ckpt_shape_text(b, sizeof b, &to->shape));
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "tensor %s: the source has %s %s, the sink wants %s %s", to->name,
+                         ckpt_dtype_name(from->dtype), ckpt_shape_text(a, sizeof a, &from->shape),
+                         ckpt_dtype_name(to->dtype), ckpt_shape_text(b, sizeof b, &to->shape));
     if (ckpt_dtype_size(to->dtype) == 0 && to->numel > 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s elements are not copied", to->name,
-                         ckpt_dtype_name(to->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s elements are not copied",
+                         to->name, ckpt_dtype_name(to->dtype));
     return 0;
 }
 
-/* Cut every tensor into ranges; larger ones where both sides lie verbatim. */
+/* Elements of a piece: a buffer full, or more where the bytes stay inside the kernel. */
+static int64_t step_of(struct job *j, size_t i, size_t k, const struct ckpt_tensor *t)
+{
+    size_t width = ckpt_dtype_size(t->dtype);
+    struct ckpt_place_out to;
+    struct ckpt_extent from;
+
+    if (j->chunk < COPY_CHUNK && !ckpt_sink_is_stream(j->sink) &&
+        ckpt_source_locate(j->src, k, 0, t->numel, &from) &&
+        ckpt_sink_locate(j->sink, i, 0, t->numel, &to))
+        return (int64_t)(COPY_CHUNK / width);
+    return (int64_t)(j->chunk / width);
+}
+
+/* Nothing is listed per piece: a tensor may claim any size. */
 static int cut(struct job *j, struct ckpt_err *err)
 {
     const struct ckpt_tensors *list = ckpt_sink_tensors(j->sink);
 
+    j->part = ckpt_alloc(list->n, sizeof *j->part);
+    if (!j->part)
+        return ckpt_nomem(err, list->n * sizeof *j->part);
     for (size_t i = 0; i < list->n; i++) {
         const struct ckpt_tensor *t = &list->item[i];
-        size_t k = ckpt_source_find(j->src, t->name), width = ckpt_dtype_size(t->dtype);
-        struct ckpt_place_out to;
-        struct ckpt_extent from;
-        int64_t step;
+        struct part *p = &j->part[j->n_part];
+        size_t k = ckpt_source_find(j->src, t->name);
 
         if (k == SIZE_MAX)
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: the source has none", t->name);
@@ -82,19 +85,31 @@ static int cut(struct job *j, struct ckpt_err *err)
             return err->code;
         if (t->numel == 0)
             continue;
-        step = (int64_t)(j->chunk / width);
-        if (!ckpt_sink_is_stream(j->sink) && ckpt_source_locate(j->src, k, 0, t->numel, &from) &&
-            ckpt_sink_locate(j->sink, i, 0, t->numel, &to))
-            step = (int64_t)(COPY_CHUNK / width);
-        for (int64_t at = 0; at < t->numel; at += step) {
-            int64_t n = t->numel - at < step ? t->numel - at : step;
-
-            if (add_piece(j, (struct piece){i, k, at, n}, err))
-                return err->code;
-            j->total += (uint64_t)n * width;
-        }
+        if (!ckpt_add(&j->total, j->total, ckpt_tensor_bytes(t)))
+            return ckpt_fail(err, CKPT_ELIMIT, "tensor %s: the bytes of all tensors overflow",
+                             t->name);
+        *p = (struct part){.sink = i, .source = k, .first = j->n_piece};
+        p->step = step_of(j, i, k, t);
+        /* Cannot overflow: a piece has a byte at least, and the bytes do not. */
+        j->n_piece += (size_t)(t->numel / p->step + (t->numel % p->step != 0));
+        j->n_part++;
     }
     return 0;
+}
+
+static const struct part *part_of(const struct job *j, size_t piece)
+{
+    size_t lo = 0, hi = j->n_part;
+
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (j->part[mid].first <= piece)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return &j->part[lo];
 }
 
 /* Count, and tell now and then. */
@@ -114,67 +129,104 @@ static void tell(struct job *j, uint64_t bytes)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Wait until all pieces before this one are written; CKPT_ESTOPPED when none will be. */
-static int wait_turn(struct job *j, size_t i, struct ckpt_err *err)
+/*
+ * Wait until all pieces before this one are written.  Pieces are begun in order, so the one that
+ * is waited for is in work, and its failure wakes everybody.
+ */
+static int wait_turn(struct job *j, size_t piece, struct ckpt_err *err)
 {
     bool failed;
 
     pthread_mutex_lock(&j->lock);
-    while (j->turn != i && !j->failed)
+    while (j->turn != piece && j->err.code == 0)
         pthread_cond_wait(&j->turn_changed, &j->lock);
-    failed = j->failed;
+    failed = j->err.code != 0;
     pthread_mutex_unlock(&j->lock);
-    return failed ? ckpt_fail(err, CKPT_ESTOPPED, "stopped") : 0;
+    return failed ? ckpt_fail(err, CKPT_ESTOPPED, "another piece failed") : 0;
 }
 
-static void end_turn(struct job *j, bool failed)
+/* Let the next piece be written, or keep the first failure. */
+static void end_turn(struct job *j, int rc, const struct ckpt_err *err)
 {
     pthread_mutex_lock(&j->lock);
     j->turn++;
-    j->failed = j->failed || failed;
+    if (rc && j->err.code == 0)
+        j->err = *err;
     pthread_cond_broadcast(&j->turn_changed);
     pthread_mutex_unlock(&j->lock);
 }
 
-static int move_piece(struct job *j, size_t i, unsigned char *buffer, struct ckpt_err *err)
+/* Elements [start, start + count) without passing through memory; false when they cannot. */
+static bool copy_inside(struct job *j, const struct part *p, int64_t start, int64_t count,
+                        unsigned char *buffer, int *rc, struct ckpt_err *err)
 {
-    const struct piece *p = &j->piece[i];
-    size_t width = ckpt_dtype_size(ckpt_source_tensor(j->src, p->source)->dtype);
-    bool stream = ckpt_sink_is_stream(j->sink);
+    const struct ckpt_tensor *t = ckpt_source_tensor(j->src, p->source);
     struct ckpt_place_out to;
     struct ckpt_extent from;
 
-    if (j->opts->stop && *j->opts->stop)
-        return ckpt_fail(err, CKPT_ESTOPPED, "stopped before all tensors were written");
-    if (!stream && ckpt_source_locate(j->src, p->source, p->start, p->count, &from) &&
-        ckpt_sink_locate(j->sink, p->sink, p->start, p->count, &to)) {
-        if (ckpt_out_copy(to.out, to.offset, from.file, from.offset, (uint64_t)p->count * width,
-                          buffer, j->chunk, err))
-            return ckpt_err_in(err, "tensor %s", ckpt_source_tensor(j->src, p->source)->name);
-        ckpt_sink_wrote(j->sink, p->sink, p->count);
-        return 0;
-    }
-    if (ckpt_source_read(j->src, p->source, p->start, p->count, buffer, err) ||
-        (stream && wait_turn(j, i, err)))
-        return err->code;
-    return ckpt_sink_write(j->sink, p->sink, p->start, p->count, buffer, err);
+    if (ckpt_sink_is_stream(j->sink) ||
+        !ckpt_source_locate(j->src, p->source, start, count, &from) ||
+        !ckpt_sink_locate(j->sink, p->sink, start, count, &to))
+        return false;
+    *rc = ckpt_out_copy(to.out, to.offset, from.file, from.offset,
+                        (uint64_t)count * ckpt_dtype_size(t->dtype), buffer, j->chunk, err);
+    if (*rc)
+        ckpt_err_in(err, "tensor %s", t->name);
+    else
+        ckpt_sink_wrote(j->sink, p->sink, count);
+    return true;
 }
 
-static int work(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+static int move_piece(struct job *j, size_t piece, unsigned char *buffer, struct ckpt_err *err)
 {
-    struct job *j = ctx;
-    int rc = move_piece(j, i, j->buffer[worker], err);
+    const struct part *p = part_of(j, piece);
+    const struct ckpt_tensor *t = ckpt_source_tensor(j->src, p->source);
+    size_t width = ckpt_dtype_size(t->dtype);
+    int64_t start = (int64_t)(piece - p->first) * p->step;
+    int64_t count = t->numel - start < p->step ? t->numel - start : p->step;
+    int64_t most = (int64_t)(j->chunk / width), n;
+    int rc = 0;
 
-    if (ckpt_sink_is_stream(j->sink))
-        end_turn(j, rc != 0);
+    if (j->opts->stop && *j->opts->stop)
+        return ckpt_fail(err, CKPT_ESTOPPED, "stopped before all tensors were written");
+    if (!copy_inside(j, p, start, count, buffer, &rc, err)) {
+        /* One round, unless a range that was located whole is not in parts. */
+        for (int64_t at = start; rc == 0 && at < start + count; at += n) {
+            n = start + count - at < most ? start + count - at : most;
+            rc = ckpt_source_read(j->src, p->source, at, n, buffer, err);
+            if (rc == 0 && ckpt_sink_is_stream(j->sink))
+                rc = wait_turn(j, piece, err);
+            if (rc == 0)
+                rc = ckpt_sink_write(j->sink, p->sink, at, n, buffer, err);
+        }
+    }
     if (rc == 0)
-        tell(j, (uint64_t)j->piece[i].count *
-                    ckpt_dtype_size(ckpt_source_tensor(j->src, j->piece[i].source)->dtype));
+        tell(j, (uint64_t)count * width);
     return rc;
 }
 
-int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src, const struct ckpt_copy_opts *opts,
-              struct ckpt_err *err)
+static int work(void *ctx, size_t piece, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    int rc = move_piece(j, piece, j->buffer[worker], err);
+
+    end_turn(j, rc, err);
+    return rc;
+}
+
+static int make_buffers(struct job *j, size_t workers, struct ckpt_err *err)
+{
+    j->buffer = ckpt_alloc(workers, sizeof *j->buffer);
+    if (!j->buffer)
+        return ckpt_nomem(err, workers * sizeof *j->buffer);
+    for (size_t w = 0; w < workers; w++)
+        if (!(j->buffer[w] = ckpt_alloc_buffer(j->chunk)))
+            return ckpt_nomem(err, j->chunk);
+    return 0;
+}
+
+int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
+              const struct ckpt_copy_opts *opts, struct ckpt_err *err)
 {
     static const struct ckpt_copy_opts none;
     struct job j = {.sink = sink, .src = src, .opts = opts ? opts : &none,
@@ -184,20 +236,19 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src, const struct ckpt
     int rc;
 
     j.chunk = j.opts->chunk_bytes ? j.opts->chunk_bytes : DEFAULT_CHUNK;
-    if (j.chunk < 4096)
-        j.chunk = 4096;
+    j.chunk = j.chunk < LEAST_CHUNK ? LEAST_CHUNK : j.chunk > MOST_CHUNK ? MOST_CHUNK : j.chunk;
     rc = cut(&j, err);
-    if (rc == 0 && !(j.buffer = ckpt_alloc(workers, sizeof *j.buffer)))
-        rc = ckpt_nomem(err, workers * sizeof *j.buffer);
-    for (size_t w = 0; rc == 0 && w < workers; w++)
-        if (!(j.buffer[w] = ckpt_alloc_buffer(j.chunk)))
-            rc = ckpt_nomem(err, j.chunk);
-    if (rc == 0)
-        rc = ckpt_pool_run(workers, j.n_piece, work, &j, err);
+    if (workers > j.n_piece)
+        workers = j.n_piece ? j.n_piece : 1;
+    if (rc == 0 && (rc = make_buffers(&j, workers, err)) == 0 &&
+        (rc = ckpt_pool_run(workers, j.n_piece, work, &j, err)) != 0 && j.err.code != 0) {
+        *err = j.err;                   /* not that of one that only waited for it */
+        rc = err->code;
+    }
     for (size_t w = 0; j.buffer && w < workers; w++)
         ckpt_free(j.buffer[w]);
     ckpt_free(j.buffer);
-    ckpt_free(j.piece);
+    ckpt_free(j.part);
     pthread_cond_destroy(&j.turn_changed);
     pthread_mutex_destroy(&j.lock);
     return rc;

@@ -1,20 +1,39 @@
 /* split - see split.h. */
 #include "libckpt/split.h"
 
+#define OPEN SIZE_MAX           /* in the shard that is being filled, not numbered yet */
+
+/* Number the tensors of the shard that is being filled. */
+static void number(size_t *shard_of, size_t from, size_t end, size_t shard)
+{
+    for (size_t i = from; i < end; i++)
+        if (shard_of[i] == OPEN)
+            shard_of[i] = shard;
+}
+
 size_t ckpt_split(size_t *shard_of, const struct ckpt_tensors *list, uint64_t max_bytes)
 {
-    size_t shard = 0;
+    size_t n = 0, first = 0;            /* first: where the shard being filled may begin */
+    bool filling = false;
     uint64_t used = 0;
 
     for (size_t i = 0; i < list->n; i++) {
         uint64_t bytes = ckpt_tensor_bytes(&list->item[i]);
 
-        if (used > 0 && (bytes > max_bytes || used > max_bytes - bytes)) {
-            shard++;
+        if (bytes > max_bytes) {
+            shard_of[i] = n++;
+            continue;
+        }
+        if (used > max_bytes - bytes) {
+            number(shard_of, first, i, n++);
+            first = i;
             used = 0;
         }
-        shard_of[i] = shard;
+        shard_of[i] = OPEN;
+        filling = true;
         used += bytes;
     }
-    return shard + 1;
+    if (filling)
+        number(shard_of, first, list->n, n++);
+    return n ? n : 1;
 }

@@ -1,0 +1,398 @@
+/* copy - every byte arrives, whatever the workers; failures stop; memory stays bounded. */
+#include "tests/unit/store.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/copy.h"
+#include "libckpt/view.h"
+
+static const struct store_row rows[] = {
+    {"a", CKPT_F32, 2, {300, 70}, 0},  {"empty", CKPT_F32, 2, {0, 5}, 0},
+    {"b", CKPT_BF16, 1, {77777}, 0},   {"scalar", CKPT_I64, 0, {0}, 0},
+    {"c", CKPT_U8, 3, {3, 5, 7}, 0},   {"d", CKPT_C128, 1, {4099}, 0},
+};
+
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+/* Source, store and sink of rows; opened and closed together. */
+struct pair {
+    struct ckpt_source *src;
+    struct store_out   *out;
+    struct ckpt_sink   *sink;
+    int                 committed, aborted;
+    struct ckpt_err     err;
+};
+
+static void open_pair(struct pair *p, bool stream)
+{
+    memset(p, 0, sizeof *p);
+    p->src = store_source(rows, N_ROWS, NULL);
+    p->out = store_new(ckpt_source_tensors(p->src), &p->committed, &p->aborted);
+    assert_int_equal(ckpt_sink_new(&p->sink, &store_out_ops, p->out, ckpt_source_tensors(p->src),
+                                   stream, &p->err), 0);
+}
+
+static void check_and_commit(struct pair *p)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(p->src, i);
+        unsigned char *want = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+
+        assert_int_equal(ckpt_source_read(p->src, i, 0, t->numel, want, &p->err), 0);
+        assert_memory_equal(p->out->bytes[i], want, (size_t)ckpt_tensor_bytes(t));
+        free(want);
+    }
+    assert_int_equal(ckpt_sink_commit(p->sink, &p->err), 0);
+    assert_int_equal(p->committed, 1);
+    assert_int_equal(p->aborted, 0);
+    ckpt_source_close(p->src);
+}
+
+static void test_copy_with_any_workers_and_chunks(void **state)
+{
+    (void)state;
+    for (size_t workers = 0; workers < 5; workers++)
+        for (size_t chunk = 0; chunk < 3; chunk++)
+            for (int stream = 0; stream < 2; stream++) {
+                struct ckpt_copy_opts opts = {.workers = workers, .chunk_bytes = chunk * 4999};
+                struct pair p;
+
+                open_pair(&p, stream);
+                assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), 0);
+                if (workers == 1 && chunk == 2)
+                    assert_int_equal(p.out->most, 4999);        /* of the BF16 one */
+                check_and_commit(&p);
+            }
+}
+
+static void test_copy_without_options(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    open_pair(&p, false);
+    assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), 0);
+    check_and_commit(&p);
+}
+
+/* The reason is told, not "stopped" of a worker that waited; the sink can then be aborted. */
+static void test_copy_tells_the_first_failure(void **state)
+{
+    (void)state;
+    for (int fail_at = 1; fail_at < 60; fail_at++)
+        for (int stream = 0; stream < 2; stream++) {
+            struct ckpt_copy_opts opts = {.workers = 4, .chunk_bytes = 4096};
+            struct pair p;
+
+            open_pair(&p, stream);
+            p.out->fail_at = fail_at;
+            assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), CKPT_EIO);
+            assert_non_null(strstr(p.err.text, "the store is full"));
+            assert_int_equal(strncmp(p.err.text, "tensor ", 7), 0);
+            ckpt_sink_abort(p.sink);
+            assert_int_equal(p.aborted, 1);
+            ckpt_source_close(p.src);
+        }
+}
+
+static void test_copy_after_failure_does_not_commit(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    open_pair(&p, false);
+    p.out->fail_at = 2;
+    assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), CKPT_EIO);
+    assert_int_equal(ckpt_sink_commit(p.sink, &p.err), CKPT_ESTATE);
+    assert_int_equal(p.aborted, 1);
+    assert_int_equal(p.committed, 0);
+    ckpt_source_close(p.src);
+}
+
+static void test_copy_stops_when_told(void **state)
+{
+    volatile int stop = 1;
+    struct ckpt_copy_opts opts = {.stop = &stop};
+    struct pair p;
+
+    (void)state;
+    for (int stream = 0; stream < 2; stream++) {
+        open_pair(&p, stream);
+        assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), CKPT_ESTOPPED);
+        assert_int_equal(atomic_load(&p.out->writes), 0);
+        ckpt_sink_abort(p.sink);
+        ckpt_source_close(p.src);
+    }
+}
+
+static void copy_mismatch(const struct store_row *row, size_t n, const char *text)
+{
+    struct ckpt_source *src = store_source(row, n, NULL);
+    struct pair p;
+
+    open_pair(&p, false);
+    assert_int_equal(ckpt_copy(p.sink, src, NULL, &p.err), CKPT_EMISMATCH);
+    if (!strstr(p.err.text, text))
+        fail_msg("%s", p.err.text);
+    ckpt_sink_abort(p.sink);
+    ckpt_source_close(p.src);
+    ckpt_source_close(src);
+}
+
+static void test_copy_refuses_what_differs(void **state)
+{
+    struct store_row other[N_ROWS];
+
+    (void)state;
+    copy_mismatch(rows, 1, "tensor empty: the source has none");
+    memcpy(other, rows, sizeof rows);
+    other[0].dtype = CKPT_I32;
+    copy_mismatch(other, N_ROWS, "tensor a: the source has I32 [300, 70], the sink wants F32");
+    memcpy(other, rows, sizeof rows);
+    other[2].dim[0]--;
+    copy_mismatch(other, N_ROWS, "tensor b: the source has BF16 [77776], the sink wants");
+}
+
+struct told {
+    uint64_t last, total;
+    int      calls;
+};
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct told *t = ctx;
+
+    assert_true(done > t->last && done <= total);
+    t->last = done;
+    t->total = total;
+    t->calls++;
+}
+
+static void test_progress_is_throttled_and_ends_at_the_total(void **state)
+{
+    struct told told = {0};
+    struct ckpt_copy_opts opts = {.workers = 2, .chunk_bytes = 4096, .progress = on_progress,
+                                  .progress_ctx = &told};
+    struct pair p;
+    uint64_t want = 0;
+
+    (void)state;
+    open_pair(&p, false);
+    for (size_t i = 0; i < N_ROWS; i++)
+        want += ckpt_tensor_bytes(ckpt_source_tensor(p.src, i));
+    assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), 0);
+    assert_int_equal(told.last, want);
+    assert_int_equal(told.total, want);
+    assert_true(told.calls < 20);       /* of some 75 pieces, in far less than a second */
+    check_and_commit(&p);
+}
+
+/* -- located on both sides --------------------------------------------------------------------- */
+
+static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
+                         struct ckpt_place_out *out)
+{
+    struct store_out *o = self;
+    uint64_t at = 0;
+
+    (void)count;
+    for (size_t k = 0; k < i; k++)
+        at += ckpt_tensor_bytes(&o->list->item[k]);
+    *out = (struct ckpt_place_out){
+        o->place, at + (uint64_t)start * ckpt_dtype_size(o->list->item[i].dtype)};
+    return o->list->item[i].dtype != CKPT_BF16;     /* that one passes through memory */
+}
+
+static const struct ckpt_sink_ops place_ops = {
+    .format = "store", .write = store_write, .locate = place_locate, .commit = store_commit,
+    .abort = store_abort,
+};
+
+static void test_located_ranges_go_from_file_to_file(void **state)
+{
+    struct ckpt_file *made;
+    unsigned char *got;
+    struct pair p;
+    size_t at = 0;
+
+    (void)state;
+    open_pair(&p, false);
+    ckpt_sink_abort(p.sink);
+    p.out = store_new(ckpt_source_tensors(p.src), &p.committed, &p.aborted);
+    unlink("build/test_copy.out");
+    assert_int_equal(ckpt_out_create(&p.out->place, "build/test_copy.out", 0, &p.err), 0);
+    assert_int_equal(ckpt_sink_new(&p.sink, &place_ops, p.out, ckpt_source_tensors(p.src), false,
+                                   &p.err), 0);
+    assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), 0);
+    assert_int_equal(atomic_load(&p.out->writes), 1);   /* the BF16 one */
+    assert_int_equal(ckpt_out_commit(p.out->place, &p.err), 0);
+    assert_int_equal(ckpt_file_open(&made, "build/test_copy.out", 0, &p.err), 0);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(p.src, i);
+        size_t n = (size_t)ckpt_tensor_bytes(t);
+
+        got = malloc(n + 1);
+        if (t->dtype != CKPT_BF16) {
+            assert_int_equal(ckpt_file_read_at(made, got, n, at, &p.err), 0);
+            memcpy(p.out->bytes[i], got, n);
+        }
+        free(got);
+        at += n;
+    }
+    ckpt_file_close(made);
+    unlink("build/test_copy.out");
+    p.aborted = 0;
+    check_and_commit(&p);
+}
+
+/* -- bounded memory ---------------------------------------------------------------------------- */
+
+struct counted {
+    atomic_ullong bytes;
+    atomic_int    wrong;
+    bool          slow_start;
+};
+
+static int count_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                       struct ckpt_err *err)
+{
+    struct counted *c = self;
+    const unsigned char *s = src;
+
+    (void)i;
+    (void)start;
+    (void)err;
+    if (s[0] || s[count - 1])
+        atomic_fetch_add(&c->wrong, 1);
+    atomic_fetch_add(&c->bytes, (unsigned long long)count);
+    return 0;
+}
+
+static int count_commit(void *self, struct ckpt_err *err)
+{
+    (void)self;
+    (void)err;
+    return 0;
+}
+
+static void count_abort(void *self) { (void)self; }
+
+static const struct ckpt_sink_ops count_ops = {
+    .format = "count", .write = count_write, .commit = count_commit, .abort = count_abort,
+};
+
+static void file_close(void *self) { ckpt_file_close(self); }
+
+static const struct ckpt_source_ops file_ops = {.format = "file", .close = file_close};
+
+/* A source of one tensor: `size` bytes of a file with a hole. */
+static struct ckpt_source *sparse_source(int64_t size, const char *path)
+{
+    struct ckpt_tensors list = {0};
+    struct ckpt_shape shape = ckpt_shape_1d(size);
+    struct ckpt_fragment *f = ckpt_arena_alloc(&list.arena, 1, sizeof *f);
+    struct ckpt_source *src;
+    struct ckpt_err err = {0};
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, size), 0);
+    close(fd);
+    f->box.count[0] = size;
+    assert_int_equal(ckpt_file_open(&f->file, path, 0, &err), 0);
+    unlink(path);
+    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
+                     0);
+    assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
+    return src;
+}
+
+static long resident_kb(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+}
+
+/* 2 GiB pass through; the process never holds more than its buffers. */
+static void test_large_tensor_takes_little_memory(void **state)
+{
+    const int64_t size = (int64_t)2 << 30;
+
+    (void)state;
+    for (int stream = 0; stream < 2; stream++) {
+        struct ckpt_copy_opts opts = {.workers = 4};
+        struct ckpt_source *src = sparse_source(size, "build/test_copy.sparse");
+        struct counted c = {0};
+        struct ckpt_err err = {0};
+        struct ckpt_sink *sink;
+        long before = resident_kb();
+
+        assert_int_equal(ckpt_sink_new(&sink, &count_ops, &c, ckpt_source_tensors(src), stream,
+                                       &err), 0);
+        assert_int_equal(ckpt_copy(sink, src, &opts, &err), 0);
+        assert_int_equal(atomic_load(&c.bytes), size);
+        assert_int_equal(atomic_load(&c.wrong), 0);
+        assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+        ckpt_source_close(src);
+        if (resident_kb() - before >= 40 * 1024)
+            fail_msg("%ld KiB more than before", resident_kb() - before);
+    }
+}
+
+/* A tensor may claim 2^60 elements that are one byte: no list of its pieces is made. */
+static void test_expanded_tensor_of_any_size_can_be_begun(void **state)
+{
+    static const unsigned char byte[1] = {0};
+    static const int64_t zero[1] = {0};
+    struct ckpt_tensors list = {0};
+    struct ckpt_shape shape = ckpt_shape_1d((int64_t)1 << 60);
+    struct ckpt_fragment *f = ckpt_arena_alloc(&list.arena, 1, sizeof *f);
+    volatile int stop = 1;
+    struct ckpt_copy_opts opts = {.stop = &stop};
+    struct counted c = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_source *src;
+    struct ckpt_sink *sink;
+    unsigned char got[3] = {1, 1, 1};
+
+    (void)state;
+    f->box.count[0] = shape.dim[0];
+    f->stride = zero;
+    assert_int_equal(ckpt_file_memory(&f->file, byte, 1, "byte", &err), 0);
+    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
+                     0);
+    assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
+    assert_int_equal(ckpt_source_read(src, 0, shape.dim[0] - 3, 3, got, &err), 0);
+    assert_int_equal(got[0] + got[1] + got[2], 0);
+    assert_int_equal(ckpt_sink_new(&sink, &count_ops, &c, ckpt_source_tensors(src), false, &err),
+                     0);
+    assert_int_equal(ckpt_copy(sink, src, &opts, &err), CKPT_ESTOPPED);
+    ckpt_sink_abort(sink);
+    ckpt_source_close(src);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_large_tensor_takes_little_memory),
+        cmocka_unit_test(test_copy_with_any_workers_and_chunks),
+        cmocka_unit_test(test_copy_without_options),
+        cmocka_unit_test(test_copy_tells_the_first_failure),
+        cmocka_unit_test(test_copy_after_failure_does_not_commit),
+        cmocka_unit_test(test_copy_stops_when_told),
+        cmocka_unit_test(test_copy_refuses_what_differs),
+        cmocka_unit_test(test_progress_is_throttled_and_ends_at_the_total),
+        cmocka_unit_test(test_located_ranges_go_from_file_to_file),
+        cmocka_unit_test(test_expanded_tensor_of_any_size_can_be_begun),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
