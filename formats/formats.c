@@ -1,0 +1,154 @@
+/* formats - see formats.h.  The one room that knows all rows. */
+#include "formats/formats.h"
+
+#include <string.h>
+
+#include "formats/place.h"
+#include "formats/weights/deepspeed.h"
+#include "formats/weights/hf_dir.h"
+#include "formats/weights/peft.h"
+#include "formats/weights/safetensors.h"
+#include "formats/weights/torch.h"
+
+static const struct ckpt_format *const rows[] = {
+    &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
+    &ckpt_format_peft, NULL,
+};
+
+const struct ckpt_format *const *ckpt_formats(void) { return rows; }
+
+const struct ckpt_format *ckpt_format_named(const char *name)
+{
+    for (size_t i = 0; rows[i]; i++)
+        if (strcmp(rows[i]->name, name) == 0)
+            return rows[i];
+    return NULL;
+}
+
+/* Accidents that have a word of their own: what the first bytes show instead of a checkpoint. */
+static const struct {
+    const char *magic;
+    size_t      n;
+    const char *what;
+} accidents[] = {
+    {"version https://git-lfs", 23, "a Git LFS pointer, the file itself was not fetched"},
+    {"<!DOCTYPE", 9, "an HTML page"},
+    {"<!doctype", 9, "an HTML page"},
+    {"<html", 5, "an HTML page"},
+    {"\x1f\x8b", 2, "gzip-compressed: unpack it first"},
+    {"7z\xbc\xaf\x27\x1c", 6, "a 7z archive: unpack it first"},
+    {"\x28\xb5\x2f\xfd", 4, "zstd-compressed: unpack it first"},
+    {"GGUF", 4, "a GGUF file, which is not read"},
+    {"PAR1", 4, "a parquet file, which holds no tensors"},
+};
+
+static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
+{
+    if (p->dir)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
+                         p->path);
+    if (ckpt_file_size(p->file) == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
+    for (size_t i = 0; i < sizeof accidents / sizeof accidents[0]; i++)
+        if (p->head_len >= accidents[i].n &&
+            memcmp(p->head, accidents[i].magic, accidents[i].n) == 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is %s", p->path, accidents[i].what);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no known checkpoint format", p->path);
+}
+
+/* The row with the highest bid; a tie is an error. */
+static int choose(const struct ckpt_format **out, const struct ckpt_place *p,
+                  struct ckpt_err *err)
+{
+    const struct ckpt_format *best = NULL, *rival = NULL;
+    int high = 0;
+
+    for (size_t i = 0; rows[i]; i++) {
+        int bid = rows[i]->bid(p);
+
+        if (bid > high) {
+            best = rows[i];
+            rival = NULL;
+            high = bid;
+        } else if (bid == high && bid > 0) {
+            rival = rows[i];
+        }
+    }
+    if (!best)
+        return tell_accident(p, err);
+    if (rival)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous", "%s: could be %s or %s", p->path,
+                            best->name, rival->name);
+    *out = best;
+    return 0;
+}
+
+int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
+                   struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p;
+    int rc;
+
+    *out = NULL;
+    rc = place_open(&p, path, follow, &arena, err);
+    if (rc == 0) {
+        rc = choose(out, &p, err);
+        place_close(&p);
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+static int open_with(struct ckpt_source **out, const struct ckpt_format *format, const char *path,
+                     const struct ckpt_open_opts *opts, struct ckpt_err *err)
+{
+    static const struct ckpt_open_opts none;
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p;
+    int rc;
+
+    *out = NULL;
+    if (!opts)
+        opts = &none;
+    rc = place_open(&p, path, opts->follow, &arena, err);
+    if (rc == 0) {
+        if (!format)
+            rc = choose(&format, &p, err);
+        if (rc == 0)
+            rc = format->open(out, &p, opts, err);
+        place_close(&p);
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open_opts *opts,
+              struct ckpt_err *err)
+{
+    return open_with(out, NULL, path, opts, err);
+}
+
+int ckpt_open_as(struct ckpt_source **out, const char *format, const char *path,
+                 const struct ckpt_open_opts *opts, struct ckpt_err *err)
+{
+    const struct ckpt_format *row = ckpt_format_named(format);
+
+    *out = NULL;
+    if (!row)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no such format", format);
+    return open_with(out, row, path, opts, err);
+}
+
+int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
+                const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
+                struct ckpt_err *err)
+{
+    static const struct ckpt_create_opts none = {.stream_fd = -1};
+    const struct ckpt_format *row = ckpt_format_named(format);
+
+    *out = NULL;
+    if (!row || !row->create)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is not written", format);
+    return row->create(out, path, tensors, opts ? opts : &none, err);
+}

@@ -1,0 +1,21 @@
+/*
+ * place - a path or an open file made ready for bidders and openers.
+ */
+#ifndef CKPT_PLACE_H
+#define CKPT_PLACE_H
+
+#include "libckpt/format.h"
+
+/* Open path; entries of a directory live in arena. */
+int place_open(struct ckpt_place *p, const char *path, bool follow, struct ckpt_arena *arena,
+               struct ckpt_err *err);
+/* A file that is open already.  Takes file, on failure too. */
+int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err *err);
+/* Close what no opener took over. */
+void place_close(struct ckpt_place *p);
+/* Whether a directory has an entry of that name that is a regular file. */
+bool place_has(const struct ckpt_place *p, const char *name);
+/* Whether some regular file of a directory matches the glob. */
+bool place_has_like(const struct ckpt_place *p, const char *glob);
+
+#endif

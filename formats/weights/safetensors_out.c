@@ -1,0 +1,289 @@
+/* safetensors_out - see safetensors_out.h.  Source: safetensors 0.8 tensor.rs, prepare(). */
+#include "formats/weights/safetensors_out.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/weights/safetensors.h"
+#include "libckpt/json.h"
+
+/* The reference's order of dtypes, first in file to last. */
+static const enum ckpt_dtype order[] = {
+    CKPT_U64, CKPT_I64, CKPT_F64, CKPT_C64, CKPT_F32, CKPT_U32, CKPT_I32, CKPT_BF16, CKPT_F16,
+    CKPT_U16, CKPT_I16, CKPT_F8_E5M2FNUZ, CKPT_F8_E4M3FNUZ, CKPT_F8_E8M0, CKPT_F8_E4M3,
+    CKPT_F8_E5M2, CKPT_I8, CKPT_U8, CKPT_F6_E3M2, CKPT_F6_E2M3, CKPT_F4, CKPT_BOOL,
+};
+#define N_ORDER (sizeof order / sizeof order[0])
+
+static size_t class_of(enum ckpt_dtype t)
+{
+    size_t i = 0;
+
+    while (i < N_ORDER && order[i] != t)
+        i++;
+    return i;
+}
+
+struct safetensors_file {
+    struct ckpt_out *out;
+    uint64_t        *offset;    /* [n_pick] of the data, in the file */
+};
+
+struct row {
+    const struct ckpt_tensor *t;
+    size_t                    k;        /* index in pick */
+};
+
+static int by_class(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    size_t cx = class_of(x->t->dtype), cy = class_of(y->t->dtype);
+
+    return cx != cy ? (cx < cy ? -1 : 1) : strcmp(x->t->name, y->t->name);
+}
+
+static int put_json(struct ckpt_buf *b, const json_t *v, bool sort, struct ckpt_err *err)
+{
+    return ckpt_json_write(b, v, 0, sort, err);
+}
+
+/* A name as JSON text. */
+static int put_name(struct ckpt_buf *b, const char *name, struct ckpt_err *err)
+{
+    json_t *s = json_string(name);
+    int rc = s ? put_json(b, s, false, err) : ckpt_nomem(err, strlen(name));
+
+    json_decref(s);
+    return rc;
+}
+
+static int put_metadata(struct ckpt_buf *b, const json_t *metadata, struct ckpt_err *err)
+{
+    json_t *m = metadata ? json_copy((json_t *)metadata) : json_object();
+    int rc = 0;
+
+    if (!m || (!json_object_get(m, "format") &&
+               json_object_set_new(m, "format", json_string("pt"))))
+        rc = ckpt_nomem(err, 64);
+    ckpt_buf_put_str(b, "{\"__metadata__\":");
+    if (rc == 0)
+        rc = put_json(b, m, true, err);
+    json_decref(m);
+    return rc;
+}
+
+/* The header's text; offset[] gets positions relative to the data. */
+static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
+                      const struct row *row, size_t n, const json_t *metadata,
+                      struct ckpt_err *err)
+{
+    uint64_t at = 0;
+
+    if (put_metadata(b, metadata, err))
+        return err->code;
+    for (size_t i = 0; i < n; i++) {
+        const struct ckpt_tensor *t = row[i].t;
+        uint64_t bytes = ckpt_tensor_bytes(t);
+
+        if (class_of(t->dtype) == N_ORDER)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: safetensors has no %s", t->name,
+                             ckpt_dtype_name(t->dtype));
+        ckpt_buf_put_u8(b, ',');
+        if (put_name(b, t->name, err))
+            return err->code;
+        ckpt_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", ckpt_dtype_name(t->dtype));
+        for (int d = 0; d < t->shape.rank; d++)
+            ckpt_buf_printf(b, d ? ",%lld" : "%lld", (long long)t->shape.dim[d]);
+        ckpt_buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+                        (unsigned long long)(at + bytes));
+        offset[row[i].k] = at;
+        at += bytes;
+    }
+    ckpt_buf_put_u8(b, '}');
+    while (b->len % 8 != 0 && ckpt_buf_ok(b))
+        ckpt_buf_put_u8(b, ' ');
+    *total = at;
+    if (!ckpt_buf_ok(b))
+        return ckpt_fail(err, CKPT_ELIMIT, "header of %zu tensors passes %u bytes", n,
+                         SAFETENSORS_MAX_HEADER);
+    return 0;
+}
+
+int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
+                      const struct ckpt_tensors *list, const size_t *pick, size_t n_pick,
+                      const json_t *metadata, struct ckpt_err *err)
+{
+    struct safetensors_file *s = ckpt_alloc(1, sizeof *s);
+    struct row *row = ckpt_alloc(n_pick, sizeof *row);
+    struct ckpt_buf head, size;
+    uint64_t total = 0;
+    int rc = 0;
+
+    *f = NULL;
+    ckpt_buf_init(&head, SAFETENSORS_MAX_HEADER);
+    ckpt_buf_init(&size, 8);
+    if (s) {
+        s->out = out;
+        s->offset = ckpt_alloc(n_pick, sizeof *s->offset);
+    }
+    if (!s || !row || !s->offset) {
+        rc = ckpt_nomem(err, n_pick * sizeof *row);
+        goto out;
+    }
+    for (size_t k = 0; k < n_pick; k++)
+        row[k] = (struct row){&list->item[pick[k]], k};
+    qsort(row, n_pick, sizeof *row, by_class);
+    rc = put_header(&head, s->offset, &total, row, n_pick, metadata, err);
+    ckpt_buf_put_u64le(&size, head.len);
+    if (rc == 0)
+        rc = ckpt_out_reserve(out, 8 + head.len + total, err);
+    if (rc == 0)
+        rc = ckpt_out_write(out, size.data, size.len, err);
+    if (rc == 0)
+        rc = ckpt_out_write(out, head.data, head.len, err);
+    for (size_t k = 0; rc == 0 && k < n_pick; k++)
+        s->offset[k] += 8 + head.len;
+out:
+    ckpt_buf_release(&head);
+    ckpt_buf_release(&size);
+    ckpt_free(row);
+    if (rc == 0) {
+        *f = s;
+    } else if (s) {
+        safetensors_abort(s);
+    } else {
+        ckpt_out_abort(out);
+    }
+    return rc;
+}
+
+uint64_t safetensors_offset(const struct safetensors_file *f, size_t k) { return f->offset[k]; }
+struct ckpt_out *safetensors_out_file(const struct safetensors_file *f) { return f->out; }
+
+int safetensors_commit(struct safetensors_file *f, struct ckpt_err *err)
+{
+    int rc = ckpt_out_commit(f->out, err);
+
+    ckpt_free(f->offset);
+    ckpt_free(f);
+    return rc;
+}
+
+void safetensors_abort(struct safetensors_file *f)
+{
+    if (!f)
+        return;
+    ckpt_out_abort(f->out);
+    ckpt_free(f->offset);
+    ckpt_free(f);
+}
+
+/* -- the sink over one file ------------------------------------------------------------------ */
+
+struct sink {
+    struct safetensors_file   *file;
+    struct ckpt_out           *out;     /* a stream: not the file's to commit apart */
+    const struct ckpt_tensors *list;    /* as the sink's owner sees it */
+    struct ckpt_tensors        sorted;  /* stream: the list in file order */
+};
+
+static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                      struct ckpt_err *err)
+{
+    struct sink *s = self;
+    const struct ckpt_tensor *t = &s->list->item[i];
+    size_t width = ckpt_dtype_size(t->dtype);
+
+    if (ckpt_out_is_stream(s->out))
+        return ckpt_out_write(s->out, src, (size_t)count * width, err);
+    return ckpt_out_write_at(s->out, src, (size_t)count * width,
+                             safetensors_offset(s->file, i) + (uint64_t)start * width, err);
+}
+
+static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_place_out *out)
+{
+    struct sink *s = self;
+
+    (void)count;
+    out->out = s->out;
+    out->offset = safetensors_offset(s->file, i) +
+                  (uint64_t)start * ckpt_dtype_size(s->list->item[i].dtype);
+    return true;
+}
+
+static void sink_free(struct sink *s)
+{
+    ckpt_tensors_release(&s->sorted);
+    ckpt_free(s);
+}
+
+static int sink_commit(void *self, struct ckpt_err *err)
+{
+    struct sink *s = self;
+    int rc = safetensors_commit(s->file, err);
+
+    sink_free(s);
+    return rc;
+}
+
+static void sink_abort(void *self)
+{
+    struct sink *s = self;
+
+    safetensors_abort(s->file);
+    sink_free(s);
+}
+
+static const struct ckpt_sink_ops sink_ops = {
+    .format = "safetensors", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
+    .abort = sink_abort,
+};
+
+/* A stream takes tensors in file order: the sink's list is a sorted copy. */
+static int sort_list(struct sink *s, const struct ckpt_tensors *list, struct ckpt_err *err)
+{
+    struct row *row = ckpt_alloc(list->n, sizeof *row);
+    int rc = row ? 0 : ckpt_nomem(err, list->n * sizeof *row);
+
+    for (size_t k = 0; rc == 0 && k < list->n; k++)
+        row[k] = (struct row){&list->item[k], k};
+    if (rc == 0)
+        qsort(row, list->n, sizeof *row, by_class);
+    for (size_t k = 0; rc == 0 && k < list->n; k++)
+        rc = ckpt_tensors_add(&s->sorted, NULL, row[k].t->name, strlen(row[k].t->name),
+                              row[k].t->dtype, &row[k].t->shape, NULL, 0, false, err);
+    ckpt_free(row);
+    s->list = &s->sorted;
+    return rc;
+}
+
+int safetensors_create(struct ckpt_sink **out, const char *path,
+                       const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
+                       struct ckpt_err *err)
+{
+    bool stream = opts->stream_fd >= 0;
+    struct sink *s = ckpt_alloc(1, sizeof *s);
+    size_t *pick = ckpt_alloc(tensors->n, sizeof *pick);
+    int rc = s && pick ? 0 : ckpt_nomem(err, tensors->n * sizeof *pick);
+
+    *out = NULL;
+    for (size_t i = 0; rc == 0 && i < tensors->n; i++)
+        pick[i] = i;
+    if (rc == 0) {
+        s->list = tensors;
+        rc = stream ? sort_list(s, tensors, err) : 0;
+    }
+    if (rc == 0)
+        rc = stream ? ckpt_out_stream(&s->out, opts->stream_fd, path, err)
+                    : ckpt_out_create(&s->out, path, opts->flags, err);
+    if (rc == 0)
+        rc = safetensors_begin(&s->file, s->out, s->list, pick, tensors->n, opts->metadata, err);
+    ckpt_free(pick);
+    if (rc) {
+        if (s)
+            sink_free(s);
+        return rc;
+    }
+    return ckpt_sink_new(out, &sink_ops, s, s->list, stream, err);
+}

@@ -1,0 +1,24 @@
+/*
+ * side_files - what belongs to a model beside its weights: config, tokenizer, templates, cards.
+ *
+ * By name, never by content.  State of a run (trainer_state.json, MANIFEST.json, optimizer,
+ * random states) and indexes of other files are not part of the model.
+ */
+#ifndef CKPT_SIDE_FILES_H
+#define CKPT_SIDE_FILES_H
+
+#include "libckpt/source.h"
+
+struct side_files {
+    struct ckpt_extra *item;            /* in the arena it was opened with */
+    size_t             n;
+};
+
+/* True for a name that goes along with a model. */
+bool side_file_name(const char *name);
+/* Open all of dir's side files of at most 256 MiB. */
+int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_arena *arena,
+                    struct ckpt_err *err);
+void side_files_close(struct side_files *s);
+
+#endif
