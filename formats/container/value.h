@@ -88,6 +88,11 @@ int value_append(struct ckpt_arena *a, struct value *seq, struct value *item);
 int value_set(struct ckpt_arena *a, struct value *dict, struct value *key, struct value *val);
 int value_set_str(struct ckpt_arena *a, struct value *dict, const char *key, struct value *val);
 
+/* The same for a bare sequence or pairs, as objects have them. */
+int value_seq_add(struct ckpt_arena *a, struct value_seq *s, struct value *item);
+int value_pairs_add(struct ckpt_arena *a, struct value_pairs *d, struct value *key,
+                    struct value *val);
+
 /* Questions; all accept NULL. */
 struct value *value_get(const struct value *dict, const char *key);      /* NULL when absent */
 bool value_is(const struct value *v, enum value_kind kind);

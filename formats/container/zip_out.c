@@ -1,0 +1,193 @@
+/* zip_out - see zip_out.h. */
+#include "formats/container/zip_out.h"
+
+#include <string.h>
+
+#include "libckpt/buf.h"
+
+#define BIG       0xffffffffu
+#define HEAD_SIZE 30u           /* of a local header, without name and extra field */
+
+static bool wide(const struct zip_member *m) { return m->size >= BIG || m->header >= BIG; }
+
+/* Bytes of the zip64 block in the local header, its own four included. */
+static unsigned zip64_bytes(const struct zip_member *m)
+{
+    return wide(m) ? 4u + (m->size >= BIG ? 16u : 0u) + (m->header >= BIG ? 8u : 0u) : 0u;
+}
+
+static unsigned pad_bytes(const struct zip_member *m)
+{
+    uint64_t start = m->header + HEAD_SIZE + strlen(m->name) + zip64_bytes(m) + 4;
+
+    return (unsigned)((ZIP_ALIGNMENT - start % ZIP_ALIGNMENT) % ZIP_ALIGNMENT);
+}
+
+static unsigned descriptor_bytes(const struct zip_member *m)
+{
+    return m->size == 0 ? 0u : wide(m) ? 24u : 16u;
+}
+
+uint64_t zip_layout(struct zip_member *member, size_t n)
+{
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct zip_member *m = &member[i];
+
+        m->header = at;
+        m->data = at + HEAD_SIZE + strlen(m->name) + zip64_bytes(m) + 4 + pad_bytes(m);
+        at = m->data + m->size + descriptor_bytes(m);
+    }
+    return at;
+}
+
+static uint16_t flags_of(const struct zip_member *m)
+{
+    return m->size == 0 ? 0x0800 : 0x0808;      /* UTF-8 name; sizes in a descriptor */
+}
+
+static void put_head(struct ckpt_buf *b, const struct zip_member *m)
+{
+    unsigned z = zip64_bytes(m), pad = pad_bytes(m);
+
+    ckpt_buf_put_u32le(b, 0x04034b50);
+    ckpt_buf_put_u16le(b, 0);                   /* version needed */
+    ckpt_buf_put_u16le(b, flags_of(m));
+    for (int i = 0; i < 6; i++)                 /* stored; time, date, crc */
+        ckpt_buf_put_u16le(b, 0);
+    ckpt_buf_put_u32le(b, 0);                   /* size */
+    ckpt_buf_put_u16le(b, (uint16_t)strlen(m->name));
+    ckpt_buf_put_u16le(b, (uint16_t)(z + 4 + pad));
+    ckpt_buf_put_str(b, m->name);
+    if (z) {
+        ckpt_buf_put_u16le(b, 1);
+        ckpt_buf_put_u16le(b, (uint16_t)(z - 4));
+        if (m->size >= BIG) {
+            ckpt_buf_put_u64le(b, m->size);
+            ckpt_buf_put_u64le(b, m->size);
+        }
+        if (m->header >= BIG)
+            ckpt_buf_put_u64le(b, m->header);
+    }
+    ckpt_buf_put(b, "FB", 2);
+    ckpt_buf_put_u16le(b, (uint16_t)pad);
+    for (unsigned i = 0; i < pad; i++)
+        ckpt_buf_put_u8(b, 'Z');
+}
+
+int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
+              struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc = 0;
+
+    ckpt_buf_init(&b, 1u << 20);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        b.len = 0;
+        put_head(&b, &member[i]);
+        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, member[i].header, err)
+                             : ckpt_nomem(err, b.len);
+    }
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+static void put_entry(struct ckpt_buf *b, const struct zip_member *m)
+{
+    unsigned extra = wide(m) ? zip64_bytes(m) : 0;
+
+    ckpt_buf_put_u32le(b, 0x02014b50);
+    ckpt_buf_put_u32le(b, 0);                   /* versions made by and needed */
+    ckpt_buf_put_u16le(b, flags_of(m));
+    for (int i = 0; i < 3; i++)                 /* stored; time, date */
+        ckpt_buf_put_u16le(b, 0);
+    ckpt_buf_put_u32le(b, m->crc);
+    ckpt_buf_put_u32le(b, m->size >= BIG ? BIG : (uint32_t)m->size);
+    ckpt_buf_put_u32le(b, m->size >= BIG ? BIG : (uint32_t)m->size);
+    ckpt_buf_put_u16le(b, (uint16_t)strlen(m->name));
+    ckpt_buf_put_u16le(b, (uint16_t)extra);
+    for (int i = 0; i < 5; i++)                 /* comment, disk, attributes */
+        ckpt_buf_put_u16le(b, 0);
+    ckpt_buf_put_u32le(b, m->header >= BIG ? BIG : (uint32_t)m->header);
+    ckpt_buf_put_str(b, m->name);
+    if (extra) {
+        ckpt_buf_put_u16le(b, 1);
+        ckpt_buf_put_u16le(b, (uint16_t)(extra - 4));
+        if (m->size >= BIG) {
+            ckpt_buf_put_u64le(b, m->size);
+            ckpt_buf_put_u64le(b, m->size);
+        }
+        if (m->header >= BIG)
+            ckpt_buf_put_u64le(b, m->header);
+    }
+}
+
+static void put_end(struct ckpt_buf *b, size_t n, uint64_t directory, uint64_t bytes)
+{
+    uint16_t count = n >= 0xffff ? 0xffff : (uint16_t)n;
+
+    ckpt_buf_put_u32le(b, 0x06064b50);          /* zip64 end of central directory */
+    ckpt_buf_put_u64le(b, 44);
+    ckpt_buf_put_u16le(b, 0x031e);
+    ckpt_buf_put_u16le(b, 45);
+    ckpt_buf_put_u64le(b, 0);                   /* disks */
+    ckpt_buf_put_u64le(b, n);
+    ckpt_buf_put_u64le(b, n);
+    ckpt_buf_put_u64le(b, bytes);
+    ckpt_buf_put_u64le(b, directory);
+    ckpt_buf_put_u32le(b, 0x07064b50);          /* its locator */
+    ckpt_buf_put_u32le(b, 0);
+    ckpt_buf_put_u64le(b, directory + bytes);
+    ckpt_buf_put_u32le(b, 1);
+    ckpt_buf_put_u32le(b, 0x06054b50);          /* end of central directory */
+    ckpt_buf_put_u32le(b, 0);
+    ckpt_buf_put_u16le(b, count);
+    ckpt_buf_put_u16le(b, count);
+    ckpt_buf_put_u32le(b, bytes >= BIG ? BIG : (uint32_t)bytes);
+    ckpt_buf_put_u32le(b, directory >= BIG ? BIG : (uint32_t)directory);
+    ckpt_buf_put_u16le(b, 0);
+}
+
+uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += 46 + strlen(member[i].name) + (wide(&member[i]) ? zip64_bytes(&member[i]) : 0);
+    return directory + bytes + 56 + 20 + 22;
+}
+
+int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
+               uint64_t directory, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc = 0;
+
+    ckpt_buf_init(&b, (size_t)1 << 30);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const struct zip_member *m = &member[i];
+
+        if (m->size == 0)
+            continue;
+        b.len = 0;
+        ckpt_buf_put_u32le(&b, 0x08074b50);
+        ckpt_buf_put_u32le(&b, m->crc);
+        for (int k = 0; k < 2; k++) {
+            if (wide(m))
+                ckpt_buf_put_u64le(&b, m->size);
+            else
+                ckpt_buf_put_u32le(&b, (uint32_t)m->size);
+        }
+        rc = ckpt_out_write_at(out, b.data, b.len, m->data + m->size, err);
+    }
+    b.len = 0;
+    for (size_t i = 0; i < n; i++)
+        put_entry(&b, &member[i]);
+    put_end(&b, n, directory, b.len);
+    if (rc == 0)
+        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, directory, err)
+                             : ckpt_nomem(err, b.len);
+    ckpt_buf_release(&b);
+    return rc;
+}

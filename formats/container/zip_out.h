@@ -1,0 +1,36 @@
+/*
+ * zip_out - zip archives as torch writes them: stored members, payloads aligned to 64 bytes,
+ * sizes in data descriptors, zip64 end records always, date 1980-00-00.
+ *
+ * Names and sizes are all known before the first byte, so every offset is; payloads may then be
+ * written in any order.  CRC-32s of pieces are combined.
+ * Source: PyTorch 2.15 caffe2/serialize/inline_container.cc over miniz 3; field by field from
+ * files it wrote.
+ */
+#ifndef CKPT_ZIP_OUT_H
+#define CKPT_ZIP_OUT_H
+
+#include "libckpt/commit.h"
+
+#define ZIP_ALIGNMENT 64
+
+struct zip_member {
+    const char *name;           /* borrowed until the layout is freed */
+    uint64_t    size;
+    uint64_t    header;         /* offset of its local header: filled by zip_layout */
+    uint64_t    data;           /* offset of its payload: likewise */
+    uint32_t    crc;            /* CRC-32 of the payload, before zip_finish */
+};
+
+/* Fill header and data of every member; returns where the central directory begins. */
+uint64_t zip_layout(struct zip_member *member, size_t n);
+/* Bytes of the whole archive. */
+uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory);
+/* Write all local headers. */
+int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
+              struct ckpt_err *err);
+/* Write descriptors, directory and end records; every crc is known now. */
+int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
+               uint64_t directory, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,281 @@
+/* torch_out - see torch_out.h. */
+#include "formats/weights/torch_out.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "formats/container/pickle_out.h"
+#include "formats/container/zip_out.h"
+
+/* Members before and behind the storages, in torch 2.7's order. */
+enum { M_PICKLE, M_FORMAT, M_ALIGNMENT, M_BYTEORDER, M_BEFORE, M_VERSION = 0, M_ID, M_BEHIND };
+
+/* A piece that was put: CRCs of neighbours are combined once all are there. */
+struct piece {
+    uint64_t start, bytes;
+    uint32_t crc;
+};
+
+struct storage {
+    size_t         width;
+    uint64_t       bytes, done;
+    struct piece  *piece;
+    size_t         n, cap;
+};
+
+struct torch_writer {
+    struct ckpt_out   *out;
+    struct ckpt_arena  arena;
+    struct zip_member *member;
+    size_t             n_member, n_storage;
+    struct storage    *storage;
+    uint64_t           directory;
+    pthread_mutex_t    lock;            /* of the pieces */
+};
+
+static uint32_t crc_of(const void *p, uint64_t n)
+{
+    uLong crc = crc32(0, NULL, 0);
+    const unsigned char *s = p;
+
+    while (n > 0) {
+        uInt k = n < 1u << 30 ? (uInt)n : 1u << 30;
+
+        crc = crc32(crc, s, k);
+        s += k;
+        n -= k;
+    }
+    return (uint32_t)crc;
+}
+
+static void free_writer(struct torch_writer *w)
+{
+    for (size_t i = 0; w->storage && i < w->n_storage; i++)
+        ckpt_free(w->storage[i].piece);
+    ckpt_arena_release(&w->arena);
+    pthread_mutex_destroy(&w->lock);
+    ckpt_free(w);
+}
+
+/* A small member whose content is known now. */
+static int put_small(struct torch_writer *w, size_t i, const void *bytes, struct ckpt_err *err)
+{
+    struct zip_member *m = &w->member[i];
+
+    m->crc = crc_of(bytes, m->size);
+    return ckpt_out_write_at(w->out, bytes, (size_t)m->size, m->data, err);
+}
+
+struct small { const char *name, *text; };
+static const struct small before[] = {
+    [M_PICKLE] = {"data.pkl", NULL}, [M_FORMAT] = {".format_version", "1"},
+    [M_ALIGNMENT] = {".storage_alignment", "64"}, [M_BYTEORDER] = {"byteorder", "little"},
+};
+/* The id is diagnostic: torch puts hashes there, any 40 digits will do. */
+static const struct small behind[] = {
+    [M_VERSION] = {"version", "3\n"},
+    [M_ID] = {".data/serialization_id", "0000000000000000000000000000000000000000"},
+};
+
+/* Names and sizes of all members. */
+static int list_members(struct torch_writer *w, const char *top,
+                        const struct torch_storage *storage, size_t pickle_bytes,
+                        struct ckpt_err *err)
+{
+    struct zip_member *m;
+
+    w->n_member = M_BEFORE + w->n_storage + M_BEHIND;
+    m = w->member = ckpt_arena_alloc(&w->arena, w->n_member, sizeof *w->member);
+    w->storage = ckpt_arena_alloc(&w->arena, w->n_storage, sizeof *w->storage);
+    if (!w->member || !w->storage)
+        return ckpt_nomem(err, w->n_member * sizeof *w->member);
+    for (size_t i = 0; i < M_BEFORE; i++, m++) {
+        m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, before[i].name);
+        m->size = before[i].text ? strlen(before[i].text) : pickle_bytes;
+    }
+    for (size_t i = 0; i < w->n_storage; i++, m++) {
+        struct ckpt_shape shape = ckpt_shape_1d(storage[i].numel);
+
+        m->name = ckpt_arena_printf(&w->arena, "%s/data/%zu", top, i);
+        w->storage[i].width = ckpt_dtype_size(storage[i].dtype);
+        if (!ckpt_shape_bytes(&m->size, &shape, storage[i].dtype) || !w->storage[i].width)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "storage %zu: %s cannot be written", i,
+                             ckpt_dtype_name(storage[i].dtype));
+        w->storage[i].bytes = m->size;
+    }
+    for (size_t i = 0; i < M_BEHIND; i++, m++) {
+        m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, behind[i].name);
+        m->size = strlen(behind[i].text);
+    }
+    for (size_t i = 0; i < w->n_member; i++)
+        if (!w->member[i].name)
+            return ckpt_nomem(err, 64);
+    return 0;
+}
+
+static int begin(struct torch_writer *w, const char *top, const struct value *root,
+                 const struct torch_storage *storage, struct ckpt_err *err)
+{
+    struct pickle_storage *ps = ckpt_arena_alloc(&w->arena, w->n_storage, sizeof *ps);
+    struct ckpt_buf pickle;
+    int rc = ps ? 0 : ckpt_nomem(err, w->n_storage * sizeof *ps);
+
+    ckpt_buf_init(&pickle, (size_t)1 << 30);
+    for (size_t i = 0; rc == 0 && i < w->n_storage; i++)
+        ps[i] = (struct pickle_storage){storage[i].dtype, storage[i].numel};
+    if (rc == 0)
+        rc = pickle_write(&pickle, root, ps, w->n_storage, err);
+    if (rc == 0)
+        rc = list_members(w, top, storage, pickle.len, err);
+    if (rc == 0) {
+        w->directory = zip_layout(w->member, w->n_member);
+        rc = ckpt_out_reserve(w->out, zip_total(w->member, w->n_member, w->directory), err);
+    }
+    if (rc == 0)
+        rc = zip_begin(w->out, w->member, w->n_member, err);
+    if (rc == 0)
+        rc = put_small(w, M_PICKLE, pickle.data, err);
+    for (size_t i = M_FORMAT; rc == 0 && i < M_BEFORE; i++)
+        rc = put_small(w, i, before[i].text, err);
+    for (size_t i = 0; rc == 0 && i < M_BEHIND; i++)
+        rc = put_small(w, M_BEFORE + w->n_storage + i, behind[i].text, err);
+    ckpt_buf_release(&pickle);
+    return rc;
+}
+
+int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *top,
+                     const struct value *root, const struct torch_storage *storage,
+                     size_t n_storage, struct ckpt_err *err)
+{
+    struct torch_writer *t = ckpt_alloc(1, sizeof *t);
+
+    *w = NULL;
+    if (!t) {
+        ckpt_out_abort(out);
+        return ckpt_nomem(err, sizeof *t);
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    t->out = out;
+    t->n_storage = n_storage;
+    if (begin(t, top, root, storage, err)) {
+        torch_writer_abort(t);
+        return err->code;
+    }
+    *w = t;
+    return 0;
+}
+
+/* Remember a piece; one that follows the last is joined to it. */
+static int remember(struct torch_writer *w, struct storage *s, struct piece p,
+                    struct ckpt_err *err)
+{
+    struct piece *last;
+    int rc = 0;
+
+    pthread_mutex_lock(&w->lock);
+    last = s->n ? &s->piece[s->n - 1] : NULL;
+    s->done += p.bytes;
+    if (last && last->start + last->bytes == p.start) {
+        last->crc = (uint32_t)crc32_combine(last->crc, p.crc, (z_off_t)p.bytes);
+        last->bytes += p.bytes;
+    } else {
+        if (s->n == s->cap) {
+            size_t cap = s->cap ? 2 * s->cap : 4;
+            void *grown = ckpt_grow(s->piece, cap, sizeof *s->piece);
+
+            if (grown) {
+                s->piece = grown;
+                s->cap = cap;
+            } else {
+                rc = ckpt_nomem(err, cap * sizeof *s->piece);
+            }
+        }
+        if (rc == 0)
+            s->piece[s->n++] = p;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
+int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t count,
+                     const void *src, struct ckpt_err *err)
+{
+    struct storage *s = i < w->n_storage ? &w->storage[i] : NULL;
+    uint64_t at, bytes;
+
+    if (!s || start < 0 || count < 0 || !ckpt_mul(&at, (uint64_t)start, s->width) ||
+        !ckpt_mul(&bytes, (uint64_t)count, s->width) || at > s->bytes || bytes > s->bytes - at)
+        return ckpt_fail(err, CKPT_ESTATE, "storage %zu: elements [%lld, +%lld) have no place", i,
+                         (long long)start, (long long)count);
+    if (bytes == 0)
+        return 0;
+    if (ckpt_out_write_at(w->out, src, (size_t)bytes, w->member[M_BEFORE + i].data + at, err))
+        return err->code;
+    return remember(w, s, (struct piece){at, bytes, crc_of(src, bytes)}, err);
+}
+
+/* The CRC of a whole storage from its pieces, which must tile it. */
+static int join_pieces(struct torch_writer *w, size_t i, struct ckpt_err *err)
+{
+    struct storage *s = &w->storage[i];
+    uint32_t crc = 0;
+    uint64_t at = 0;
+
+    while (at < s->bytes) {
+        size_t k = 0;
+
+        while (k < s->n && s->piece[k].start != at)
+            k++;
+        if (k == s->n)
+            return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu of %llu was not written", i,
+                             (unsigned long long)at, (unsigned long long)s->bytes);
+        crc = at ? (uint32_t)crc32_combine(crc, s->piece[k].crc, (z_off_t)s->piece[k].bytes)
+                 : s->piece[k].crc;
+        at += s->piece[k].bytes;
+    }
+    w->member[M_BEFORE + i].crc = crc;
+    return 0;
+}
+
+int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
+{
+    struct ckpt_out *out = w->out;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < w->n_storage; i++)
+        rc = join_pieces(w, i, err);
+    if (rc == 0)
+        rc = zip_finish(out, w->member, w->n_member, w->directory, err);
+    free_writer(w);
+    if (rc)
+        ckpt_out_abort(out);
+    else
+        rc = ckpt_out_commit(out, err);
+    return rc;
+}
+
+void torch_writer_abort(struct torch_writer *w)
+{
+    if (!w)
+        return;
+    ckpt_out_abort(w->out);
+    free_writer(w);
+}
+
+int torch_write(struct ckpt_out *out, const char *top, const struct value *root,
+                const struct torch_storage *storage, const void *const *data, size_t n_storage,
+                struct ckpt_err *err)
+{
+    struct torch_writer *w;
+
+    if (torch_writer_new(&w, out, top, root, storage, n_storage, err))
+        return err->code;
+    for (size_t i = 0; i < n_storage; i++)
+        if (storage[i].numel && torch_writer_put(w, i, 0, storage[i].numel, data[i], err)) {
+            torch_writer_abort(w);
+            return err->code;
+        }
+    return torch_writer_commit(w, err);
+}
