@@ -44,6 +44,7 @@ struct value_tensor {
 struct value {
     enum value_kind kind;
     bool            ordered;                    /* VALUE_DICT: an OrderedDict */
+    unsigned char   mark;                       /* for walks that visit everything once */
     union {
         bool                b;
         int64_t             i;

@@ -24,7 +24,13 @@ struct torch_storage {
 /* An open archive: for formats built of several torch files (DeepSpeed, DCP). */
 struct torch_archive;
 
-/* Takes file, on failure too. */
+/*
+ * Takes file, on failure too.  Strict: a global that is in no table of torch_value makes the
+ * archive CKPT_EREFUSED.  torch_archive_open_any refuses only what is malformed and leaves unknown
+ * calls as inert records: for looking, never for loading.
+ */
+int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
+                           struct ckpt_err *err);
 int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);

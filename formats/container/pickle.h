@@ -1,0 +1,26 @@
+/*
+ * pickle - a pickle machine that builds values and calls nothing.
+ *
+ * Protocols 0 to 5 by one table of opcodes.  GLOBAL makes a name, REDUCE, NEWOBJ, OBJ, INST and
+ * BUILD make records; there is no operation that looks anything up or runs it.
+ * Source: CPython 3.13 Lib/pickle.py and Lib/pickletools.py.
+ */
+#ifndef CKPT_PICKLE_H
+#define CKPT_PICKLE_H
+
+#include "formats/container/value.h"
+#include "libckpt/buf.h"
+
+#define PICKLE_MAX_STACK 1048576u
+#define PICKLE_MAX_MEMO  16777216u
+#define PICKLE_MAX_TEXT  ((size_t)64 << 20)
+#define PICKLE_MAX_DEPTH 512
+
+/*
+ * Run one pickle at the cursor up to STOP; the cursor moves behind it.  *out lives in arena.
+ * CKPT_EFORMAT names opcode and offset; CKPT_ELIMIT the budget.
+ */
+int pickle_read(struct value **out, struct ckpt_cursor *c, struct ckpt_arena *arena,
+                struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * zip - stored members of a zip archive, found through its central directory.
+ *
+ * Strict, because readers in the world disagree: exactly one end record with nothing behind it,
+ * no encryption, no compression, no name twice (nor by case), clean relative names in one top
+ * folder, local headers that agree with the directory, payloads that overlap nothing.
+ * Source: PKWARE APPNOTE 6.3.10; as torch writes them, see zip_out.h.
+ */
+#ifndef CKPT_ZIP_H
+#define CKPT_ZIP_H
+
+#include "libckpt/file.h"
+
+#define ZIP_MAX_MEMBERS 1048576u
+#define ZIP_MAX_NAME    4096u
+
+struct zip_entry {
+    const char *name;           /* without the top folder and its slash */
+    uint64_t    offset, size;   /* of the payload in the file */
+    uint32_t    crc;            /* as the directory says */
+};
+
+struct zip {
+    struct ckpt_arena arena;
+    struct ckpt_file *file;     /* borrowed */
+    char             *top;      /* the folder all members lie in */
+    struct zip_entry *entry;    /* sorted by name */
+    size_t            n;
+};
+
+int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err);
+void zip_release(struct zip *z);
+/* NULL when absent. */
+const struct zip_entry *zip_find(const struct zip *z, const char *name);
+/* A whole member into arena memory, NUL-terminated, its CRC proved. */
+int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,
+              uint64_t limit, char **out, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * torch_names - see torch_names.h.  Rows by producer; what each file of theirs was seen to hold.
+ * Python 2's module names (__builtin__, copy_reg) stand beside today's, since protocol 2 uses
+ * them.
+ */
+#include "formats/weights/torch_names.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "libckpt/dtype.h"
+
+static const struct torch_name rows[] = {
+    /* torch: tensors */
+    {"torch._utils", "_rebuild_tensor_v2", NAME_TENSOR_V2},
+    {"torch._utils", "_rebuild_tensor", NAME_TENSOR_V2},
+    {"torch._utils", "_rebuild_tensor_v3", NAME_TENSOR_V3},
+    {"torch._utils", "_rebuild_parameter", NAME_PARAMETER},
+    {"torch._utils", "_rebuild_parameter_with_state", NAME_PARAMETER},
+    {"torch._tensor", "_rebuild_from_type_v2", NAME_FROM_TYPE},
+    {"torch.tensor", "_rebuild_from_type_v2", NAME_FROM_TYPE},
+    {"torch._tensor", "_rebuild_from_type", NAME_FROM_TYPE},
+    {"torch._utils", "_rebuild_meta_tensor_no_storage", NAME_INERT},
+    {"torch._utils", "_rebuild_sparse_tensor", NAME_INERT},
+    {"torch._utils", "_rebuild_qtensor", NAME_INERT},
+    {"torch._utils", "_rebuild_nested_tensor", NAME_INERT},
+    {"torch._utils", "_rebuild_wrapper_subclass", NAME_INERT},
+    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", NAME_INERT},
+    {"torch._utils", "_rebuild_device_tensor_from_numpy", NAME_INERT},
+    /* torch: everything else */
+    {"torch", "Size", NAME_INERT},
+    {"torch", "device", NAME_INERT},
+    {"torch", "Tensor", NAME_INERT},
+    {"torch", "per_tensor_affine", NAME_INERT},
+    {"torch", "per_channel_affine", NAME_INERT},
+    {"torch._C", "Generator", NAME_INERT},
+    {"torch.nn.parameter", "Parameter", NAME_INERT},
+    {"torch.nn.parameter", "Buffer", NAME_INERT},
+    {"torch.serialization", "_get_layout", NAME_INERT},
+    /* Python */
+    {"collections", "OrderedDict", NAME_DICT},
+    {"collections", "defaultdict", NAME_INERT},
+    {"collections", "Counter", NAME_INERT},
+    {"collections", "deque", NAME_INERT},
+    {"_codecs", "encode", NAME_BYTES},
+    {"__builtin__", "set", NAME_SET},
+    {"builtins", "set", NAME_SET},
+    {"__builtin__", "frozenset", NAME_SET},
+    {"builtins", "frozenset", NAME_SET},
+    {"__builtin__", "bytes", NAME_BYTES},
+    {"builtins", "bytes", NAME_BYTES},
+    {"__builtin__", "bytearray", NAME_INERT},
+    {"builtins", "bytearray", NAME_INERT},
+    {"__builtin__", "complex", NAME_INERT},
+    {"builtins", "complex", NAME_INERT},
+    {"__builtin__", "list", NAME_INERT},
+    {"builtins", "list", NAME_INERT},
+    {"__builtin__", "dict", NAME_INERT},
+    {"builtins", "dict", NAME_INERT},
+    {"__builtin__", "tuple", NAME_INERT},
+    {"builtins", "tuple", NAME_INERT},
+    {"__builtin__", "int", NAME_INERT},
+    {"builtins", "int", NAME_INERT},
+    {"__builtin__", "float", NAME_INERT},
+    {"builtins", "float", NAME_INERT},
+    {"__builtin__", "str", NAME_INERT},
+    {"builtins", "str", NAME_INERT},
+    {"__builtin__", "bool", NAME_INERT},
+    {"builtins", "bool", NAME_INERT},
+    {"__builtin__", "xrange", NAME_INERT},
+    {"builtins", "range", NAME_INERT},
+    {"__builtin__", "slice", NAME_INERT},
+    {"builtins", "slice", NAME_INERT},
+    {"__builtin__", "object", NAME_INERT},
+    {"builtins", "object", NAME_INERT},
+    {"copy_reg", "_reconstructor", NAME_INERT},
+    {"copyreg", "_reconstructor", NAME_INERT},
+    {"argparse", "Namespace", NAME_INERT},
+    {"datetime", "timedelta", NAME_INERT},
+    {"pathlib", "PosixPath", NAME_INERT},
+    {"pathlib._local", "PosixPath", NAME_INERT},
+    {"types", "SimpleNamespace", NAME_INERT},
+    /* numpy */
+    {"numpy", "ndarray", NAME_INERT},
+    {"numpy", "dtype", NAME_INERT},
+    {"numpy.core.multiarray", "_reconstruct", NAME_INERT},
+    {"numpy._core.multiarray", "_reconstruct", NAME_INERT},
+    {"numpy.core.multiarray", "scalar", NAME_INERT},
+    {"numpy._core.multiarray", "scalar", NAME_INERT},
+    {"numpy.core.numeric", "_frombuffer", NAME_INERT},
+    {"numpy._core.numeric", "_frombuffer", NAME_INERT},
+    /* DeepSpeed */
+    {"deepspeed.runtime.zero.config", "ZeroStageEnum", NAME_INERT},
+    {"deepspeed.runtime.fp16.loss_scaler", "LossScaler", NAME_INERT},
+    {"deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler", NAME_INERT},
+    {"deepspeed.utils.tensor_fragment", "fragment_address", NAME_INERT},
+    {"deepspeed.runtime.bf16_optimizer", "fragment_address", NAME_INERT},
+    {"deepspeed.checkpoint.universal_checkpoint", "SubparamShape", NAME_INERT},
+    /* transformers and accelerate: training_args.bin */
+    {"transformers.training_args", NULL, NAME_INERT},
+    {"transformers.training_args_seq2seq", NULL, NAME_INERT},
+    {"transformers.trainer_utils", NULL, NAME_INERT},
+    {"transformers.trainer_pt_utils", "AcceleratorConfig", NAME_INERT},
+    {"transformers.integrations.deepspeed", NULL, NAME_INERT},
+    {"transformers.deepspeed", NULL, NAME_INERT},
+    {"accelerate.state", "PartialState", NAME_INERT},
+    {"accelerate.utils.dataclasses", NULL, NAME_INERT},
+    {"trl.trainer.sft_config", "SFTConfig", NAME_INERT},
+    {"trl.trainer.dpo_config", "DPOConfig", NAME_INERT},
+};
+
+/* torch.float32, torch.FloatStorage and their kin are names of dtypes. */
+static const struct torch_name dtype_row = {"torch", NULL, NAME_INERT};
+
+static bool names_dtype(const char *module, const char *name)
+{
+    if (strcmp(module, "torch.storage") == 0)
+        return strcmp(name, "UntypedStorage") == 0 || strcmp(name, "_UntypedStorage") == 0 ||
+               strcmp(name, "TypedStorage") == 0;
+    if (strcmp(module, "torch") != 0 && strcmp(module, "torch.cuda") != 0)
+        return false;
+    return strcmp(name, "UntypedStorage") == 0 || ckpt_dtype_parse(name) != CKPT_DTYPE_NONE;
+}
+
+const struct torch_name *torch_name_find(const char *module, const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].module, module) == 0 &&
+            (!rows[i].name || strcmp(rows[i].name, name) == 0))
+            return &rows[i];
+    return names_dtype(module, name) ? &dtype_row : NULL;
+}
+
+bool torch_name_alarms(const char *module, const char *name)
+{
+    static const char *const modules[] = {
+        "os", "posix", "nt", "sys", "subprocess", "shutil", "socket", "pty", "runpy", "importlib",
+        "ctypes", "marshal", "pickle", "_pickle", "dill", "cloudpickle", "joblib", "types", "code",
+        "operator", "_operator", "functools", "webbrowser", "commands", "timeit", "pip",
+        "asyncio", "multiprocessing", "builtins", "__builtin__", "torch.hub", "numpy.testing",
+    };
+    size_t n = strcspn(module, ".");
+
+    if (strcmp(module, "torch") == 0 || strcmp(module, "torch.serialization") == 0)
+        return strcmp(name, "load") == 0;
+    if (strcmp(module, "numpy") == 0)
+        return strcmp(name, "load") == 0 || strcmp(name, "fromfile") == 0;
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
+        if (strcmp(modules[i], module) == 0 ||
+            (strlen(modules[i]) == n && strncmp(modules[i], module, n) == 0))
+            return true;
+    return false;
+}

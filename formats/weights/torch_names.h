@@ -1,0 +1,24 @@
+/*
+ * torch_names - the one table of names that a checkpoint's pickle may contain.
+ */
+#ifndef CKPT_TORCH_NAMES_H
+#define CKPT_TORCH_NAMES_H
+
+#include <stdbool.h>
+
+enum torch_name_what {
+    NAME_INERT,                 /* kept as a record, or as a name */
+    NAME_TENSOR_V2, NAME_TENSOR_V3, NAME_PARAMETER, NAME_FROM_TYPE, NAME_DICT, NAME_SET, NAME_BYTES
+};
+
+struct torch_name {
+    const char          *module, *name;     /* name NULL: every name of the module */
+    enum torch_name_what what;
+};
+
+/* NULL when it is in no row. */
+const struct torch_name *torch_name_find(const char *module, const char *name);
+/* True for names that no checkpoint has a use for: calls that run, open or import things. */
+bool torch_name_alarms(const char *module, const char *name);
+
+#endif

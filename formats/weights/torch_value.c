@@ -1,0 +1,402 @@
+/* torch_value - see torch_value.h. */
+#include "formats/weights/torch_value.h"
+
+#include <string.h>
+
+#include "formats/weights/torch_names.h"
+#include "libckpt/map.h"
+
+#define MAX_VISITS ((size_t)64 << 20)
+#define MAX_NEST   8            /* rebuild calls inside each other */
+#define MAX_BLOWUP 64           /* logical bytes to stored bytes of a strided tensor */
+
+struct walk {
+    struct torch_storages *storages;
+    struct ckpt_arena     *a;
+    bool                   strict;
+    struct ckpt_err       *err;
+    struct value         **stack;
+    size_t                 n, cap, visits;
+};
+
+void torch_storages_release(struct torch_storages *s)
+{
+    ckpt_map_free(s->by_key);
+    ckpt_free(s->item);
+    memset(s, 0, sizeof *s);
+}
+
+static int bad(struct walk *w, const char *what)
+{
+    return ckpt_fail(w->err, CKPT_EFORMAT, "pickle: %s", what);
+}
+
+static struct value *arg(const struct value *v, size_t i)
+{
+    const struct value *args = v->u.obj.args;
+
+    return args && i < args->u.seq.n ? args->u.seq.item[i] : NULL;
+}
+
+/* -- storages -------------------------------------------------------------------------------- */
+
+/* The dtype a storage class holds; its module says nothing of interest. */
+static enum ckpt_dtype storage_dtype(const struct value *class)
+{
+    if (!value_is(class, VALUE_GLOBAL))
+        return CKPT_DTYPE_NONE;
+    if (strcmp(class->u.obj.name, "UntypedStorage") == 0 ||
+        strcmp(class->u.obj.name, "_UntypedStorage") == 0)
+        return CKPT_U8;
+    if (strstr(class->u.obj.name, "Storage") == NULL)
+        return CKPT_DTYPE_NONE;
+    return ckpt_dtype_parse(class->u.obj.name);
+}
+
+/* ('storage', class, key, location, numel) -> index in the table. */
+static int find_storage(struct walk *w, const struct value *v, size_t *index)
+{
+    const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
+    struct torch_storages *s = w->storages;
+    enum ckpt_dtype dtype;
+    const char *key;
+    int64_t numel;
+
+    if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != 5 || !value_as_str(t->u.seq.item[0]) ||
+        strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
+        return bad(w, "a persistent id is no storage");
+    key = value_as_str(t->u.seq.item[2]);
+    dtype = storage_dtype(t->u.seq.item[1]);
+    if (!key || strlen(key) > 64 || strspn(key, "0123456789") != strlen(key) || !*key)
+        return bad(w, "a storage's key is no number");
+    if (dtype == CKPT_DTYPE_NONE)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "storage %s: of an unknown class", key);
+    if (!value_as_int(t->u.seq.item[4], &numel) || numel < 0)
+        return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
+    if (!s->by_key && ckpt_map_new(&s->by_key, 64, w->err))
+        return w->err->code;
+    *index = ckpt_map_get(s->by_key, key, strlen(key));
+    if (*index != CKPT_MAP_NONE)
+        return s->item[*index].dtype == dtype && s->item[*index].numel == numel
+                   ? 0 : ckpt_fail_as(w->err, CKPT_EFORMAT, "ambiguous",
+                                      "storage %s: named with two classes or sizes", key);
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 64;
+        void *grown = ckpt_grow(s->item, cap, sizeof *s->item);
+
+        if (!grown)
+            return ckpt_nomem(w->err, cap * sizeof *s->item);
+        s->item = grown;
+        s->cap = cap;
+    }
+    *index = s->n;
+    s->item[s->n++] = (struct torch_storage){.dtype = dtype, .numel = numel, .key = key};
+    return ckpt_map_add(s->by_key, key, strlen(key), *index, w->err);
+}
+
+/* -- tensors --------------------------------------------------------------------------------- */
+
+/* A tuple of ints, or torch.Size of one. */
+static int dims(struct walk *w, const struct value *v, int64_t *out, int *n)
+{
+    if (value_names(v, "torch", "Size"))
+        v = arg(v, 0);
+    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
+        return bad(w, "a tensor's size or stride is no tuple");
+    if (v->u.seq.n > CKPT_MAX_RANK)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: a tensor of %zu axes, %d at most",
+                         v->u.seq.n, CKPT_MAX_RANK);
+    *n = (int)v->u.seq.n;
+    for (int i = 0; i < *n; i++)
+        if (!value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
+            return bad(w, "a tensor's size or stride is no number >= 0");
+    return 0;
+}
+
+/* The furthest element lies inside the storage, and the whole is no blown-up view. */
+static int check_extent(struct walk *w, const struct value_tensor *t)
+{
+    const struct torch_storage *s = &w->storages->item[t->storage];
+    uint64_t width = ckpt_dtype_size(t->dtype), last = (uint64_t)t->offset, part, bytes, have;
+    int64_t numel;
+
+    if (!ckpt_shape_numel(&numel, &t->shape) || !ckpt_shape_bytes(&bytes, &t->shape, t->dtype) ||
+        !ckpt_mul(&have, (uint64_t)s->numel, ckpt_dtype_size(s->dtype)) || width == 0)
+        return bad(w, "a tensor's size overflows");
+    if (numel == 0)
+        return 0;
+    for (int i = 0; i < t->shape.rank; i++)
+        if (!ckpt_mul(&part, (uint64_t)(t->shape.dim[i] - 1), (uint64_t)t->stride[i]) ||
+            !ckpt_add(&last, last, part))
+            return bad(w, "a tensor's strides overflow");
+    if (last >= have / width)
+        return ckpt_fail_as(w->err, CKPT_EFORMAT, "bounds",
+                            "pickle: a tensor reaches element %llu of storage %s, which has %llu",
+                            (unsigned long long)last, s->key, (unsigned long long)(have / width));
+    if (bytes / MAX_BLOWUP > have + ((uint64_t)1 << 30))
+        return ckpt_fail(w->err, CKPT_ELIMIT,
+                         "pickle: a view of %llu bytes on a storage of %llu",
+                         (unsigned long long)bytes, (unsigned long long)have);
+    return 0;
+}
+
+/* _rebuild_tensor, _v2 and _v3: storage, offset, size, stride, ... */
+static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row)
+{
+    struct value_tensor t = {0};
+    const struct value *dtype = row->what == NAME_TENSOR_V3 ? arg(v, 6) : NULL;
+    const struct value *metadata = arg(v, row->what == NAME_TENSOR_V3 ? 7 : 6);
+    int n_stride;
+    bool b;
+
+    if (find_storage(w, arg(v, 0), &t.storage))
+        return w->err->code;
+    if (!value_as_int(arg(v, 1), &t.offset) || t.offset < 0)
+        return bad(w, "a tensor's offset is no number >= 0");
+    if (dims(w, arg(v, 2), t.shape.dim, &t.shape.rank) || dims(w, arg(v, 3), t.stride, &n_stride))
+        return w->err->code;
+    if (n_stride != t.shape.rank)
+        return bad(w, "a tensor has more strides than axes, or fewer");
+    t.dtype = w->storages->item[t.storage].dtype;
+    if (row->what == NAME_TENSOR_V3) {
+        if (!value_is(dtype, VALUE_GLOBAL))
+            return bad(w, "a tensor's dtype is none");
+        t.dtype = ckpt_dtype_parse(dtype->u.obj.name);
+        if (t.dtype == CKPT_DTYPE_NONE || ckpt_dtype_size(t.dtype) == 0)
+            return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "a tensor of dtype torch.%s is not read",
+                             dtype->u.obj.name);
+    }
+    if (value_is(metadata, VALUE_DICT) && metadata->u.dict.n)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "a tensor with conjugate or negative bit is not read");
+    b = value_is(arg(v, 4), VALUE_BOOL) && arg(v, 4)->u.b;
+    t.requires_grad = b;
+    if (check_extent(w, &t))
+        return w->err->code;
+    v->kind = VALUE_TENSOR;
+    v->u.tensor = ckpt_arena_alloc(w->a, 1, sizeof t);
+    if (!v->u.tensor)
+        return ckpt_nomem(w->err, sizeof t);
+    *v->u.tensor = t;
+    return 0;
+}
+
+static int resolve(struct walk *w, struct value *v, int nest);
+
+/* A call whose value is that of its n-th argument. */
+static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool parameter)
+{
+    struct value *inner = arg(v, n);
+    struct value_tensor *copy;
+    bool grad = value_is(arg(v, 1), VALUE_BOOL) && arg(v, 1)->u.b;
+
+    if (!inner || resolve(w, inner, nest + 1))
+        return w->err->code ? w->err->code : bad(w, "a rebuilt tensor has no tensor in it");
+    if (!value_is(inner, VALUE_TENSOR))
+        return bad(w, "a rebuilt parameter has no tensor in it");
+    copy = ckpt_arena_alloc(w->a, 1, sizeof *copy);
+    if (!copy)
+        return ckpt_nomem(w->err, sizeof *copy);
+    *copy = *inner->u.tensor;
+    if (parameter) {
+        copy->parameter = true;
+        copy->requires_grad = grad;
+    }
+    v->kind = VALUE_TENSOR;
+    v->u.tensor = copy;
+    return 0;
+}
+
+/* _rebuild_from_type_v2(func, type, args, state): func(*args), with attributes we do not need. */
+static int from_type(struct walk *w, struct value *v, int nest)
+{
+    struct value *func = arg(v, 0), *args = arg(v, 2);
+    struct value call = {.kind = VALUE_OBJECT};
+
+    if (!value_is(func, VALUE_GLOBAL) || !value_is(args, VALUE_TUPLE))
+        return bad(w, "_rebuild_from_type_v2 without function and arguments");
+    call.u.obj.module = func->u.obj.module;
+    call.u.obj.name = func->u.obj.name;
+    call.u.obj.args = args;
+    if (resolve(w, &call, nest + 1))
+        return w->err->code;
+    if (call.kind == VALUE_TENSOR)
+        *v = call;
+    return 0;
+}
+
+/* -- plain values ---------------------------------------------------------------------------- */
+
+/* OrderedDict(): its items are what SETITEMS put on it. */
+static int make_dict(struct walk *w, struct value *v)
+{
+    struct value_pairs pairs = v->u.obj.pairs;
+    struct value *items = arg(v, 0);
+
+    /* OrderedDict([[key, value], ...]) is how protocol 0 spells it. */
+    if (items && value_is(items, VALUE_LIST))
+        for (size_t i = 0; i < items->u.seq.n; i++) {
+            struct value *kv = items->u.seq.item[i];
+
+            if ((!value_is(kv, VALUE_LIST) && !value_is(kv, VALUE_TUPLE)) || kv->u.seq.n != 2)
+                return bad(w, "an OrderedDict of what are no pairs");
+            if (value_pairs_add(w->a, &pairs, kv->u.seq.item[0], kv->u.seq.item[1]))
+                return ckpt_nomem(w->err, sizeof pairs);
+        }
+    v->kind = VALUE_DICT;
+    v->ordered = true;
+    v->u.dict = pairs;
+    return 0;
+}
+
+static int make_set(struct walk *w, struct value *v)
+{
+    struct value *items = arg(v, 0);
+
+    if (items && !value_is(items, VALUE_LIST) && !value_is(items, VALUE_TUPLE))
+        return bad(w, "a set of what is no list");
+    v->kind = VALUE_SET;
+    v->u.seq = items ? items->u.seq : (struct value_seq){0};
+    return 0;
+}
+
+/* _codecs.encode(text, 'latin1'): characters below 256 are the bytes. */
+static int make_bytes(struct walk *w, struct value *v)
+{
+    const struct value *t = arg(v, 0);
+    const unsigned char *s;
+    struct value out = {.kind = VALUE_BYTES};
+    size_t n = 0;
+    char *bytes;
+
+    if (!value_is(t, VALUE_STR))
+        return arg(v, 0) ? bad(w, "bytes of what is no text") : 0;
+    s = (const unsigned char *)t->u.text.p;
+    bytes = ckpt_arena_alloc(w->a, t->u.text.n + 1, 1);
+    if (!bytes)
+        return ckpt_nomem(w->err, t->u.text.n);
+    for (size_t i = 0; i < t->u.text.n; i++) {
+        if (s[i] < 0x80) {
+            bytes[n++] = (char)s[i];
+        } else if ((s[i] & 0xfc) == 0xc0 && i + 1 < t->u.text.n && (s[i + 1] & 0xc0) == 0x80) {
+            bytes[n++] = (char)(s[i] << 6 | (s[i + 1] & 0x3f));
+            i++;
+        } else {
+            return bad(w, "bytes of a text that is no Latin-1");
+        }
+    }
+    out.u.text.p = bytes;
+    out.u.text.n = n;
+    *v = out;
+    return 0;
+}
+
+/* -- the walk -------------------------------------------------------------------------------- */
+
+static int refuse(struct walk *w, const struct value *v)
+{
+    if (torch_name_alarms(v->u.obj.module, v->u.obj.name))
+        return ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
+                            "pickle: asks for %s.%s: this file looks malicious", v->u.obj.module,
+                            v->u.obj.name);
+    ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
+                 "pickle: asks for %s.%s, which is in no table of known names", v->u.obj.module,
+                 v->u.obj.name);
+    return ckpt_err_hint(w->err, "ckpt-inspect shows what such a file holds without running it");
+}
+
+/* One value; what lies below it is the walk's business. */
+static int resolve(struct walk *w, struct value *v, int nest)
+{
+    const struct torch_name *row;
+
+    if (nest > MAX_NEST)
+        return bad(w, "tensors rebuilt inside each other too deep");
+    if (v->kind != VALUE_OBJECT && v->kind != VALUE_GLOBAL)
+        return 0;
+    row = torch_name_find(v->u.obj.module, v->u.obj.name);
+    if (!row && w->strict)
+        return refuse(w, v);
+    if (!row || v->kind == VALUE_GLOBAL)
+        return 0;
+    switch (row->what) {
+    case NAME_TENSOR_V2:
+    case NAME_TENSOR_V3: return make_tensor(w, v, row);
+    case NAME_PARAMETER: return become_arg(w, v, 0, nest, true);
+    case NAME_FROM_TYPE: return from_type(w, v, nest);
+    case NAME_DICT:      return make_dict(w, v);
+    case NAME_SET:       return make_set(w, v);
+    case NAME_BYTES:     return make_bytes(w, v);
+    case NAME_INERT:     return 0;
+    }
+    return 0;
+}
+
+static int push(struct walk *w, struct value *v)
+{
+    if (!v || v->mark)
+        return 0;
+    if (++w->visits > MAX_VISITS)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: more than %zu values", MAX_VISITS);
+    v->mark = 1;
+    if (w->n == w->cap) {
+        size_t cap = w->cap ? 2 * w->cap : 256;
+        void *grown = ckpt_grow(w->stack, cap, sizeof *w->stack);
+
+        if (!grown)
+            return ckpt_nomem(w->err, cap * sizeof *w->stack);
+        w->stack = grown;
+        w->cap = cap;
+    }
+    w->stack[w->n++] = v;
+    return 0;
+}
+
+static int push_seq(struct walk *w, const struct value_seq *s)
+{
+    for (size_t i = s->n; i-- > 0;)     /* the first is taken first: storages keep their order */
+        if (push(w, s->item[i]))
+            return w->err->code;
+    return 0;
+}
+
+static int push_pairs(struct walk *w, const struct value_pairs *d)
+{
+    for (size_t i = d->n; i-- > 0;)
+        if (push(w, d->val[i]) || push(w, d->key[i]))
+            return w->err->code;
+    return 0;
+}
+
+static int push_children(struct walk *w, struct value *v)
+{
+    switch (v->kind) {
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_SET:  return push_seq(w, &v->u.seq);
+    case VALUE_DICT: return push_pairs(w, &v->u.dict);
+    case VALUE_OBJECT:
+        return push(w, v->u.obj.state) || push_pairs(w, &v->u.obj.pairs) ||
+                       push_seq(w, &v->u.obj.items) || push(w, v->u.obj.kwargs) ||
+                       push(w, v->u.obj.args)
+                   ? w->err->code : 0;
+    default: return 0;
+    }
+}
+
+int torch_value_resolve(struct value *root, struct torch_storages *storages,
+                        struct ckpt_arena *arena, bool strict, struct ckpt_err *err)
+{
+    struct walk w = {.storages = storages, .a = arena, .strict = strict, .err = err};
+    int rc = push(&w, root);
+
+    while (rc == 0 && w.n > 0) {
+        struct value *v = w.stack[--w.n];
+
+        rc = resolve(&w, v, 0);
+        if (rc == 0)
+            rc = push_children(&w, v);
+    }
+    ckpt_free(w.stack);
+    return rc;
+}

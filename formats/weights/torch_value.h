@@ -1,0 +1,31 @@
+/*
+ * torch_value - pickle values -> storages, tensors, dictionaries.
+ *
+ * One table says which names a checkpoint may contain and what each becomes; anything else is an
+ * inert record, which strict resolving refuses by name.  Nothing is called.
+ * Source: torch 2.15 torch/_utils.py, serialization.py, _tensor.py; DeepSpeed 0.19; transformers
+ * 5.17; what their files contain.
+ */
+#ifndef CKPT_TORCH_VALUE_H
+#define CKPT_TORCH_VALUE_H
+
+#include "formats/weights/torch.h"
+
+/* The storages that persistent ids name, in order of first mention. */
+struct torch_storages {
+    struct torch_storage *item;
+    size_t                n, cap;
+    struct ckpt_map      *by_key;
+};
+
+void torch_storages_release(struct torch_storages *s);
+
+/*
+ * Make tensors, dictionaries and plain values of the records below root, in place.  Every value
+ * is visited once; more than 64 M are CKPT_ELIMIT.  Tensors are checked against their storage's
+ * size as the pickle tells it (offsets in the file are not known here).
+ */
+int torch_value_resolve(struct value *root, struct torch_storages *storages,
+                        struct ckpt_arena *arena, bool strict, struct ckpt_err *err);
+
+#endif
