@@ -75,7 +75,7 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
         ptr[2 * p->n + k] = z->exp_avg_sq + at;
     }
     rc = ds_write_rank(dir, tag, &(struct ds_rank_state){
-        .stage = 3, .rank = flat->rank, .world_size = flat->world_size,
+        .rank = flat->rank, .world_size = flat->world_size,
         .param = param, .n_param = p->n, .alias = &alias, .n_alias = tied ? 1 : 0,
         .group = group, .n_group = N_GROUPS, .model_dtype = CKPT_F32,
         .master = ptr, .exp_avg = ptr + p->n, .exp_avg_sq = ptr + 2 * p->n,

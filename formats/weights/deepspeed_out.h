@@ -8,6 +8,7 @@
 #define CKPT_DEEPSPEED_OUT_H
 
 #include "formats/container/value.h"
+#include "formats/weights/trainer_files.h"
 #include "libckpt/commit.h"
 
 /* One parameter of the model, in the optimizer's order. */
@@ -24,38 +25,28 @@ struct ds_alias {
     const char *kept;                   /* transformer.word_embeddings.weight */
 };
 
-struct ds_group_options {               /* one optimizer group as torch's AdamW has it */
-    double lr, initial_lr, beta1, beta2, eps, weight_decay;
-};
-
-/* What one rank writes.  All arrays are borrowed for the call. */
+/* What one rank writes of a stage-3 run.  All arrays are borrowed for the call. */
 struct ds_rank_state {
-    int                     stage;              /* 0 or 3 */
     int                     rank, world_size;
     const struct ds_param  *param;              /* group 0's first, then group 1's */
     size_t                  n_param;
     const struct ds_alias  *alias;
     size_t                  n_alias;
-    const struct ds_group_options *group;       /* [n_group] */
+    const struct adamw_group *group;            /* [n_group] */
     size_t                  n_group;
-    enum ckpt_dtype         model_dtype;        /* of `module` */
-    /*
-     * Stage 3: for each group g, this rank's flat f32 partition, the concatenation of
-     * ds3_part(numel, W) elements per trainable parameter in order.
-     * Stage 0: full f32 tensors, the concatenation of numel elements per parameter in order.
-     */
-    const float *const     *master;             /* [n_group] */
-    const float *const     *exp_avg;            /* [n_group] */
-    const float *const     *exp_avg_sq;         /* [n_group] */
+    enum ckpt_dtype         model_dtype;        /* of `module`'s placeholders */
+    /* This rank's part of each parameter: ds3_part(numel, W) elements, padding included. */
+    const float *const     *master;             /* [n_param] */
+    const float *const     *exp_avg;            /* [n_param] */
+    const float *const     *exp_avg_sq;         /* [n_param] */
     int64_t                 optimizer_step;     /* applied steps */
     int64_t                 global_steps, global_samples, skipped_steps;
     const json_t           *ds_config;          /* object */
-    const struct value     *client_state;       /* dict merged at top level, or NULL */
 };
 
 /*
- * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and ..._optim_states.pt (stage 3), or
- * on rank 0 <tag>/mp_rank_00_model_states.pt (stage 0), into dir.
+ * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and ..._optim_states.pt into dir.  One
+ * sub-group per optimizer group.
  */
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
                   struct ckpt_err *err);
