@@ -194,9 +194,9 @@ int ds_files_open(struct ds_files *f, struct ckpt_dir *dir, const char *tag,
 
     memset(f, 0, sizeof *f);
     snprintf(f->tag, sizeof f->tag, "%s", tag);
-    rc = ckpt_dir_open_at(&sub, dir, tag, err);
+    rc = *tag ? ckpt_dir_open_at(&sub, dir, tag, err) : 0;
     if (rc == 0)
-        rc = ckpt_dir_list(sub, &a, &entry, &n, err);
+        rc = ckpt_dir_list(sub ? sub : dir, &a, &entry, &n, err);
     if (rc == 0 && !(model = ckpt_alloc(2 * DS_MAX_RANKS, sizeof *model)))
         rc = ckpt_nomem(err, 2 * DS_MAX_RANKS * sizeof *model);
     optim = model + DS_MAX_RANKS;
@@ -207,7 +207,7 @@ int ds_files_open(struct ds_files *f, struct ckpt_dir *dir, const char *tag,
     if (rc == 0 && !(f->rank = ckpt_alloc(f->n, sizeof *f->rank)))
         rc = ckpt_nomem(err, f->n * sizeof *f->rank);
     if (rc == 0)
-        rc = open_ranks(f, sub, model, optim, single, err);
+        rc = open_ranks(f, sub ? sub : dir, model, optim, single, err);
     if (rc == 0)
         rc = agree(f, err);
     ckpt_free(model);

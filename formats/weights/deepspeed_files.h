@@ -24,7 +24,7 @@ struct ds_files {
 
 /* The tag to read: what was asked for, or what `latest` says (one clean name, <= 256 bytes). */
 int ds_find_tag(char tag[256], struct ckpt_dir *dir, const char *wanted, struct ckpt_err *err);
-/* Open all files of a tag.  dir holds the tag's folder. */
+/* Open all files of a tag.  dir holds the tag's folder, or is it when tag is "". */
 int ds_files_open(struct ds_files *f, struct ckpt_dir *dir, const char *tag,
                   struct ckpt_err *err);
 void ds_files_close(struct ds_files *f);
