@@ -58,9 +58,5 @@ struct opt_spec {
  */
 int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
               int *n_rest, struct ckpt_err *err);
-/* Whether the row was set by flag or run file (then *from says "flag" or the file's name). */
-bool opt_was_set(const struct opt_spec *spec, const char *name, const char **from);
-/* The run file that says what was parsed: YAML, every row with its value. */
-int opt_print_config(const struct opt_spec *spec, char **out, struct ckpt_err *err);
 
 #endif

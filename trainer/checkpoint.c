@@ -207,7 +207,7 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
 static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                        struct ckpt_err *err)
 {
-    int rc = put_json(dir, "config.json", arch_config(s->arch), false, err);
+    int rc = put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
 
     if (rc == 0 && s->tokenizer_dir)
         rc = copy_tokenizer(dir, s->tokenizer_dir, err);
@@ -269,7 +269,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
 
     if (s->comm->rank == 0 && ckpt_outdir_create(&dir, path, err) == 0) {
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
-        if (put_json(dir, "config.json", arch_config(s->arch), false, err) == 0 &&
+        if (put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err) == 0 &&
             s->tokenizer_dir)
             copy_tokenizer(dir, s->tokenizer_dir, err);
     }

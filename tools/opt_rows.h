@@ -1,0 +1,40 @@
+/*
+ * opt_rows - what opt's rooms share: the common rows, finding a row by name, giving it a value.
+ */
+#ifndef CKPT_OPT_ROWS_H
+#define CKPT_OPT_ROWS_H
+
+#include "tools/opt.h"
+
+#define OPT_COMMON 12
+
+/* Rows every tool has; fills row[OPT_COMMON] and returns how many.  help, version, completion
+ * and config have no dest. */
+size_t opt_common(struct opt row[OPT_COMMON], struct cli *cli, bool run_file);
+
+/* All rows of one parse: the tool's, then the common ones. */
+struct opt_table {
+    const struct opt *tool, *common;
+    size_t            n_tool, n_common;
+};
+
+size_t opt_count(const struct opt_table *t);
+const struct opt *opt_at(const struct opt_table *t, size_t i);
+/* By long name of n characters, "_" as "-"; SIZE_MAX when absent. */
+size_t opt_find(const struct opt_table *t, const char *name, size_t n);
+/* The long name nearest to a mistyped one, or NULL when none is near. */
+const char *opt_nearest(const struct opt_table *t, const char *name, size_t n);
+/* Parse text into the row's dest.  where is put in front of a message ("--dtype", "run.yaml:3"). */
+int opt_set(const struct opt *o, const char *text, const char *where, struct ckpt_err *err);
+void opt_set_flag(const struct opt *o, bool on);
+/* True for kinds that take a value. */
+bool opt_takes_value(const struct opt *o);
+
+/* The run file's values into rows that `given` does not name.  CKPT_ECONFIG with file and line. */
+int opt_run_file(const struct opt_table *t, const char *path, bool *given, struct ckpt_err *err);
+/* --help and --completion on stdout. */
+void opt_help(const struct opt_table *t, const struct opt_spec *spec, const struct cli *cli);
+int opt_completion(const struct opt_table *t, const struct cli *cli, const char *shell,
+                   struct ckpt_err *err);
+
+#endif
