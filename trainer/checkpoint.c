@@ -7,7 +7,7 @@
 #include "formats/formats.h"
 #include "formats/weights/deepspeed_out.h"
 #include "formats/weights/trainer_files.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/ckpt.h"
 #include "libckpt/json.h"
 #include "trainer/manifest.h"
 #include "trainer/model/config.h"
