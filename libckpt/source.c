@@ -18,16 +18,24 @@ int ckpt_source_new(struct ckpt_source **out, const struct ckpt_source_ops *ops,
 {
     struct ckpt_source *s = ckpt_alloc(1, sizeof *s);
 
+    int rc = 0;
+
     *out = NULL;
     if (s && !info)
         info = json_object();
-    if (!s || !info) {
+    if (!s || !info)
+        rc = ckpt_nomem(err, sizeof *s);
+    for (size_t i = 0; rc == 0 && i < list->n; i++)
+        if (list->item[i].alias_of >= list->n)
+            rc = ckpt_fail(err, CKPT_ESTATE, "tensor %s: tied to tensor %zu of %zu",
+                           list->item[i].name, list->item[i].alias_of, list->n);
+    if (rc) {
         ckpt_free(s);
         json_decref(info);
-        ckpt_tensors_release(list);
         if (ops->close)
             ops->close(self);
-        return ckpt_nomem(err, sizeof *s);
+        ckpt_tensors_release(list);
+        return rc;
     }
     s->ops = ops;
     s->self = self;
@@ -91,6 +99,17 @@ static struct ckpt_shape box_shape(const struct ckpt_tensor *t)
     return t->flat ? ckpt_shape_1d(t->numel) : t->shape;
 }
 
+/* Put the tensor in front of the sentence, unless a source beneath has done so. */
+static int in_tensor(struct ckpt_err *err, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (strncmp(err->text, "tensor ", 7) == 0 && strncmp(err->text + 7, name, n) == 0 &&
+        err->text[7 + n] == ':')
+        return err->code;
+    return ckpt_err_in(err, "tensor %s", name);
+}
+
 int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t count, void *dst,
                      struct ckpt_err *err)
 {
@@ -99,8 +118,8 @@ int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t c
     int rc;
 
     if (!t || start < 0 || count < 0 || start > t->numel || count > t->numel - start)
-        return ckpt_fail(err, CKPT_ESTATE, "tensor %zu: elements [%lld, +%lld) are not there", i,
-                         (long long)start, (long long)count);
+        return ckpt_fail(err, CKPT_ESTATE, "tensor %zu: elements [%lld, +%lld) are not there",
+                         i, (long long)start, (long long)count);
     if (count == 0)
         return 0;
     if (ckpt_dtype_size(t->dtype) == 0)
@@ -112,7 +131,7 @@ int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t c
         shape = box_shape(t);
         rc = ckpt_gather(dst, &shape, t->dtype, t->frag, t->n_frag, start, count, err);
     }
-    return rc ? ckpt_err_in(err, "tensor %s", t->name) : 0;
+    return rc ? in_tensor(err, t->name) : 0;
 }
 
 bool ckpt_source_locate(struct ckpt_source *src, size_t i, int64_t start, int64_t count,

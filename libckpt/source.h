@@ -1,9 +1,9 @@
 /*
  * source - the read side: a list of tensors that can be read by ranges, whatever wrote them.
  *
- * Ranges count elements of the tensor in row-major order: a flat partition, some rows, or all of
- * it.  That is every cut that copying, merging and sharding need, so no N-dimensional box passes
- * this seam (the boxes stay inside fragment).
+ * Ranges count elements of the tensor in row-major order: a flat partition, some rows, or all
+ * of it.  That is every cut that copying, merging and sharding need, so no N-dimensional box
+ * passes this seam (the boxes stay inside fragment).
  */
 #ifndef CKPT_SOURCE_H
 #define CKPT_SOURCE_H
@@ -35,7 +35,7 @@ struct ckpt_source;
 /*
  * Make a source of a filled list.  Takes self, list, extras array's memory (in list->arena) and
  * info (a json object of facts about the checkpoint, or NULL), on failure too: then ops->close
- * has been called.
+ * has been called.  CKPT_ESTATE when an alias_of points outside the list.
  */
 int ckpt_source_new(struct ckpt_source **out, const struct ckpt_source_ops *ops, void *self,
                     struct ckpt_tensors *list, const struct ckpt_extra *extra, size_t n_extra,

@@ -39,7 +39,10 @@ int ckpt_view_filter(struct ckpt_source **out, struct ckpt_source *src,
                      const char *const *include, size_t n_include, const char *const *exclude,
                      size_t n_exclude, struct ckpt_err *err);
 
-/* Several sources as one list, in order.  Takes all.  Duplicate names are refused. */
+/*
+ * Several sources as one list, in order.  Takes all.  Duplicate names are refused.  Extras are
+ * those of all, the first of each name; info is that of the first.
+ */
 int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                    struct ckpt_err *err);
 

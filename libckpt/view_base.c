@@ -66,20 +66,25 @@ int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *na
 
 int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *err)
 {
-    size_t n = ckpt_source_count(v->below), *own = ckpt_alloc(n, sizeof *own);
+    size_t n = ckpt_source_count(v->below), *keeper = ckpt_alloc(n, sizeof *keeper);
 
-    if (!own)
-        return ckpt_nomem(err, n * sizeof *own);
+    if (!keeper)
+        return ckpt_nomem(err, n * sizeof *keeper);
     for (size_t i = 0; i < n; i++)
-        own[i] = SIZE_MAX;
-    for (size_t i = 0; i < list->n; i++)
-        own[v->map[i]] = i;
+        keeper[i] = SIZE_MAX;
+    /* Whom the others are tied to: the one they were tied to, or the first that is left. */
     for (size_t i = 0; i < list->n; i++) {
-        size_t kept = own[ckpt_source_tensor(v->below, v->map[i])->alias_of];
+        size_t root = ckpt_source_tensor(v->below, v->map[i])->alias_of;
 
-        list->item[i].alias_of = kept == SIZE_MAX ? i : kept;
+        if (keeper[root] == SIZE_MAX || v->map[i] == root)
+            keeper[root] = i;
     }
-    ckpt_free(own);
+    for (size_t i = 0; i < list->n; i++) {
+        size_t k = keeper[ckpt_source_tensor(v->below, v->map[i])->alias_of];
+
+        list->item[i].alias_of = list->item[k].dtype == list->item[i].dtype ? k : i;
+    }
+    ckpt_free(keeper);
     return 0;
 }
 

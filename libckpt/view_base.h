@@ -1,5 +1,5 @@
 /*
- * view_base - what all views share: a handle on the source beneath, its list copied and changed.
+ * view_base - what views share: a handle on the source beneath, its list copied and changed.
  */
 #ifndef CKPT_VIEW_BASE_H
 #define CKPT_VIEW_BASE_H
@@ -23,7 +23,10 @@ int view_new(struct view **out, struct ckpt_source *src, size_t n, struct ckpt_e
 /* Append tensor i of below to list under name; v->map is filled.  alias_of is set later. */
 int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *name,
              enum ckpt_dtype dtype, struct ckpt_err *err);
-/* Point alias_of of every entry at the view's own index of the tensor it was tied to. */
+/*
+ * Set alias_of of every entry to the view's own indices.  Ties survive as long as two tensors of
+ * a group are left, and have one dtype.
+ */
 int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *err);
 /* Reading that only maps the index. */
 extern const struct ckpt_source_ops view_plain_ops;

@@ -5,7 +5,8 @@
 #include "libckpt/convert.h"
 #include "libckpt/view_base.h"
 
-#define STAGE_BYTES 65536u
+#define STAGE_BYTES 65536u      /* of a read whose elements become narrower */
+#define BLOCK_BYTES 4096u       /* stays in the first cache */
 
 static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
                      struct ckpt_err *err);
@@ -35,25 +36,58 @@ static enum ckpt_dtype seen_as(const struct ckpt_tensor *t, const struct ckpt_ca
     return to;
 }
 
-static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
-                     struct ckpt_err *err)
+/*
+ * To elements at least as wide: read all of them into the rear of dst at once, then convert from
+ * the front.  What is written never passes what is still to be converted, since an element moves
+ * towards the rear by less the later it comes; a block is copied out first.
+ */
+static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
+                      unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)
 {
-    struct cast *c = self;
-    enum ckpt_dtype from = ckpt_source_tensor(c->view.below, c->view.map[i])->dtype;
+    size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
+    unsigned char *rear = dst + (size_t)count * (width - in);
+    _Alignas(64) unsigned char block[BLOCK_BYTES];
+    int64_t step = (int64_t)(sizeof block / in);
+
+    if (ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err))
+        return err->code;
+    for (int64_t at = 0; at < count; at += step) {
+        size_t n = (size_t)(count - at < step ? count - at : step);
+
+        memcpy(block, rear + (size_t)at * in, n * in);
+        ckpt_convert(dst + (size_t)at * width, c->to[i], block, from, n);
+    }
+    return 0;
+}
+
+static int cast_narrower(struct cast *c, size_t i, int64_t start, int64_t count,
+                         unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)
+{
     size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
     _Alignas(64) unsigned char stage[STAGE_BYTES];
     int64_t step = (int64_t)(sizeof stage / in);
 
-    if (c->to[i] == from)
-        return ckpt_source_read(c->view.below, c->view.map[i], start, count, dst, err);
     for (int64_t at = 0; at < count; at += step) {
         int64_t n = count - at < step ? count - at : step;
 
         if (ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage, err))
             return err->code;
-        ckpt_convert((unsigned char *)dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
+        ckpt_convert(dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
     }
     return 0;
+}
+
+static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                     struct ckpt_err *err)
+{
+    struct cast *c = self;
+    enum ckpt_dtype from = ckpt_source_tensor(c->view.below, c->view.map[i])->dtype;
+
+    if (c->to[i] == from)
+        return ckpt_source_read(c->view.below, c->view.map[i], start, count, dst, err);
+    return ckpt_dtype_size(c->to[i]) < ckpt_dtype_size(from)
+               ? cast_narrower(c, i, start, count, dst, from, err)
+               : cast_wider(c, i, start, count, dst, from, err);
 }
 
 static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
@@ -90,8 +124,8 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
 
         c->to[i] = seen_as(t, rule, n_rule);
         if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
-            rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s", t->name,
-                           ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
+            rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
+                           t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
         else
             rc = view_add(&c->view, &list, i, t->name, c->to[i], err);
     }

@@ -49,8 +49,8 @@ static int add_all(struct join *j, struct ckpt_tensors *list, size_t k, struct c
         const struct ckpt_tensor *t = ckpt_source_tensor(j->below[k], i);
         struct ckpt_tensor *added;
 
-        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape, NULL, 0,
-                             t->flat, err))
+        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape,
+                             NULL, 0, t->flat, err))
             return err->code;
         added->kind = t->kind;
         added->alias_of = first + t->alias_of;
@@ -60,26 +60,60 @@ static int add_all(struct join *j, struct ckpt_tensors *list, size_t k, struct c
     return 0;
 }
 
+/* The extras of all, in order; of a name that several have, the first. */
+static int add_extras(const struct join *j, struct ckpt_tensors *list,
+                      const struct ckpt_extra **out, size_t *n_out, struct ckpt_err *err)
+{
+    const struct ckpt_extra *theirs;
+    struct ckpt_extra *all;
+    size_t total = 0, n = 0;
+
+    for (size_t k = 0; k < j->n; k++)
+        total += ckpt_source_extras(j->below[k], &theirs);
+    all = ckpt_arena_alloc(&list->arena, total, sizeof *all);
+    if (!all)
+        return ckpt_nomem(err, total * sizeof *all);
+    for (size_t k = 0; k < j->n; k++) {
+        size_t n_theirs = ckpt_source_extras(j->below[k], &theirs);
+
+        for (size_t i = 0; i < n_theirs; i++) {
+            bool known = false;
+
+            for (size_t before = 0; before < k && !known; before++)
+                known = ckpt_source_extra(j->below[before], theirs[i].name) != NULL;
+            if (!known)
+                all[n++] = theirs[i];
+        }
+    }
+    *out = all;
+    *n_out = n;
+    return 0;
+}
+
 int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                    struct ckpt_err *err)
 {
     struct join *j = ckpt_alloc(1, sizeof *j);
     struct ckpt_source **below = ckpt_alloc(n, sizeof *below);
+    const struct ckpt_extra *extra = NULL;
     struct ckpt_tensors list = {0};
-    size_t total = 0;
+    size_t total = 0, n_extra = 0;
+    json_t *info = NULL;
     int rc = 0;
 
-    *out = NULL;
-    for (size_t k = 0; k < n; k++)
-        total += ckpt_source_count(src[k]);
     if (!j || !below) {
         ckpt_free(j);
         ckpt_free(below);
         for (size_t k = 0; k < n; k++)
             ckpt_source_close(src[k]);
+        *out = NULL;
         return ckpt_nomem(err, n * sizeof *below);
     }
-    memcpy(below, src, n * sizeof *below);
+    for (size_t k = 0; k < n; k++) {
+        below[k] = src[k];
+        total += ckpt_source_count(src[k]);
+    }
+    *out = NULL;                        /* only now: out may be the place of a source */
     j->below = below;
     j->n = n;
     j->which = ckpt_alloc(total, sizeof *j->which);
@@ -88,11 +122,14 @@ int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
         rc = ckpt_nomem(err, total * sizeof *j->which);
     for (size_t k = 0; rc == 0 && k < n; k++)
         rc = add_all(j, &list, k, err);
+    if (rc == 0)
+        rc = add_extras(j, &list, &extra, &n_extra, err);
     if (rc) {
         join_close(j);
         ckpt_tensors_release(&list);
         return rc;
     }
-    return ckpt_source_new(out, &join_ops, j, &list, NULL, 0,
-                           json_incref((json_t *)ckpt_source_info(below[0])), err);
+    if (n > 0)
+        info = json_incref((json_t *)ckpt_source_info(below[0]));
+    return ckpt_source_new(out, &join_ops, j, &list, extra, n_extra, info, err);
 }

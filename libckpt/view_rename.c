@@ -25,7 +25,8 @@ int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
                 break;
             }
         }
-        rc = name ? view_add(v, &list, i, name, t->dtype, err) : ckpt_nomem(err, strlen(t->name));
+        rc = name ? view_add(v, &list, i, name, t->dtype, err)
+                  : ckpt_nomem(err, strlen(t->name));
     }
     if (rc == 0)
         rc = view_tie(v, &list, err);

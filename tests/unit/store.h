@@ -95,7 +95,7 @@ struct store_out {
     size_t                     n;
     atomic_int                 writes;
     int                        fail_at; /* this write is refused; 0: none */
-    int64_t                    most;    /* elements of the longest write */
+    _Atomic(int64_t)           most;    /* elements of the longest write */
     struct ckpt_out           *place;   /* where located ranges go, one tensor behind the other */
     int                       *committed, *aborted;
 };
@@ -109,7 +109,9 @@ static inline int store_write(void *self, size_t i, int64_t start, int64_t count
     if (atomic_fetch_add(&o->writes, 1) + 1 == o->fail_at)
         return ckpt_fail(err, CKPT_EIO, "the store is full");
     memcpy(o->bytes[i] + (size_t)start * width, src, (size_t)count * width);
-    o->most = count > o->most ? count : o->most;    /* only looked at with one worker */
+    for (int64_t most = atomic_load(&o->most); count > most;)
+        if (atomic_compare_exchange_weak(&o->most, &most, count))
+            break;
     return 0;
 }
 
