@@ -43,6 +43,9 @@ uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 
+/* As norm_bwd with rows, but dx is [n, D], one row per row of dout; dx may be dout. */
+void cpu_norm_bwd_gathered(struct device *dev, const struct op_rownorm *a);
+
 /* Entries of the row, by room. */
 void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
                const float *grad, int64_t n, const struct adamw *a);

@@ -59,6 +59,16 @@ static void cpu_sync(struct device *dev) { (void)dev; }
 
 static void cpu_close(struct device *dev) { ckpt_free(dev); }
 
+static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
+{
+    uint64_t need[] = {cpu_norm_work(dev, l), cpu_attention_work(dev, l), cpu_head_work(dev, l)};
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+        most = need[i] > most ? need[i] : most;
+    return most;
+}
+
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes)
 {
     if (bytes <= dev->work_bytes)
@@ -72,8 +82,14 @@ static const struct ops cpu_row = {
     .name = "cpu",
     .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
     .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move,
-    .sync = cpu_sync, .close = cpu_close,
+    .sync = cpu_sync, .close = cpu_close, .workspace = cpu_workspace,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
+    .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
+    .norm_fwd = cpu_norm_fwd, .norm_bwd = cpu_norm_bwd,
+    .linear_fwd = cpu_linear_fwd, .linear_bwd = cpu_linear_bwd,
+    .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
+    .attention_cached = cpu_attention_cached,
+    .head_loss = cpu_head_loss, .head_logits = cpu_head_logits,
 };
 
 int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)

@@ -66,7 +66,7 @@ struct op_embed {
     void                 *dtable;   /* bwd: gradient [V, D], added to by row; NULL: frozen */
     const void           *table;    /* weight [V, D] */
     const int32_t        *ids;      /* [N], each in [0, V) */
-    const struct op_norm *norm;
+    const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
 };
 

@@ -1,0 +1,181 @@
+/*
+ * linear - projections with bias, activation and residual, and their backward.
+ *
+ * Each thread multiplies its own rows (or, when rows are few, its own columns) by one-threaded
+ * OpenBLAS calls and then runs the elementwise part over what it has just made.  Bias and
+ * residual are written first and the product is added to them: OpenBLAS' kernels always add, so
+ * they cost no pass of their own.
+ */
+#include "trainer/cpu/cpu.h"
+
+#include <cblas.h>
+#include <string.h>
+
+#include "trainer/cpu/vmath.h"
+
+/* Rows a thread should have at least before work is split by rows. */
+#define MIN_ROWS 16
+
+CPU_HOT static void gelu_rows(float *out, const float *pre, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        out[i] = cpu_gelu(pre[i]);
+}
+
+/* x = gelu(pre) again, dx *= gelu'(pre). */
+CPU_HOT static void gelu_back(float *restrict x, float *restrict dx, const float *restrict pre,
+                              int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float value;
+
+        dx[i] *= cpu_gelu_both(pre[i], &value);
+        x[i] = value;
+    }
+}
+
+CPU_HOT static void add_columns(float *restrict sum, const float *restrict x, int64_t rows,
+                                int64_t stride, int64_t begin, int64_t end)
+{
+    for (int64_t i = 0; i < rows; i++)
+#pragma omp simd
+        for (int64_t j = begin; j < end; j++)
+            sum[j] += x[i * stride + j];
+}
+
+CPU_HOT static void add_bias(float *restrict out, const float *restrict residual,
+                             const float *restrict b, int64_t n)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        out[j] = residual[j] + b[j];
+}
+
+/* out[row][c0, c1) <- what the product is added to. */
+static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t c0, int64_t c1)
+{
+    const float *b = a->b, *res = a->residual;
+    float *to = out + row * a->n_out + c0;
+    size_t bytes = (size_t)(c1 - c0) * sizeof(float);
+
+    if (res && b)
+        add_bias(to, res + row * a->n_out + c0, b + c0, c1 - c0);
+    else if (res || b)
+        memmove(to, res ? res + row * a->n_out + c0 : b + c0, bytes);
+}
+
+/* out[m, n] (row stride ld) = x W^T + beta out, W [n, k]. */
+static void product(float *out, int64_t ld, const float *x, const float *w, int64_t m, int64_t n,
+                    int64_t k, float beta)
+{
+    if (m == 1)
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)k, x, 1, beta, out,
+                    1);
+    else if (m > 1 && n > 0)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, 1.0f, x,
+                    (int)k, w, (int)k, beta, out, (int)ld);
+}
+
+/* Rows [r0, r1), columns [c0, c1) of the output. */
+static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+{
+    const float *x = a->x, *w = a->w;
+    float *out = a->out, *to = a->pre ? a->pre : a->out;
+    float beta = a->b || a->residual ? 1.0f : 0.0f;
+
+    for (int64_t i = r0; i < r1; i++)
+        prefill(a, to, i, c0, c1);
+    product(to + r0 * a->n_out + c0, a->n_out, x + r0 * a->n_in, w + c0 * a->n_in, r1 - r0,
+            c1 - c0, a->n_in, beta);
+    for (int64_t i = r0; i < r1 && (a->act != OP_ACT_NONE || a->pre); i++) {
+        int64_t at = i * a->n_out + c0;
+
+        if (a->act == OP_ACT_GELU_TANH)
+            gelu_rows(out + at, to + at, c1 - c0);
+        else
+            memcpy(out + at, to + at, (size_t)(c1 - c0) * sizeof(float));
+    }
+}
+
+void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+#pragma omp parallel num_threads(dev->threads)
+    {
+        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+        int64_t begin, end;
+
+        if (a->n >= (int64_t)threads * MIN_ROWS) {
+            cpu_range(&begin, &end, a->n, 8, me, threads);
+            forward(a, begin, end, 0, a->n_out);
+        } else {
+            cpu_range(&begin, &end, a->n_out, 16, me, threads);
+            forward(a, 0, a->n, begin, end);
+        }
+    }
+}
+
+/* Rows [r0, r1) of dx, and of x when it is rebuilt. */
+static void backward_rows(const struct op_linear *a, int64_t r0, int64_t r1)
+{
+    const float *dout = a->dout, *pre = a->x_pre;
+    float *dx = a->dx, *x = a->x;
+    int64_t at = r0 * a->n_in, n = (r1 - r0) * a->n_in;
+
+    if (n == 0 || !dx)
+        return;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(r1 - r0), (int)a->n_in,
+                (int)a->n_out, 1.0f, dout + r0 * a->n_out, (int)a->n_out, a->w, (int)a->n_in,
+                0.0f, dx + at, (int)a->n_in);
+    if (a->x_act == OP_ACT_GELU_TANH)
+        gelu_back(x + at, dx + at, pre + at, n);
+}
+
+/* Output columns [c0, c1): rows of dw and db. */
+static void backward_columns(const struct op_linear *a, int64_t c0, int64_t c1)
+{
+    const float *dout = a->dout;
+    float *dw = a->dw;
+
+    if (c0 == c1)
+        return;
+    if (dw)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(c1 - c0), (int)a->n_in,
+                    (int)a->n, 1.0f, dout + c0, (int)a->n_out, a->x, (int)a->n_in, 1.0f,
+                    dw + c0 * a->n_in, (int)a->n_in);
+    if (a->db)
+        add_columns(a->db, dout, a->n, a->n_out, c0, c1);
+}
+
+void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+#pragma omp parallel num_threads(dev->threads)
+    {
+        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, a->n, 8, me, threads);
+        backward_rows(a, begin, end);
+        if (a->x_act != OP_ACT_NONE) {          /* dw reads every row of x */
+#pragma omp barrier
+        }
+        cpu_range(&begin, &end, a->n_out, 16, me, threads);
+        backward_columns(a, begin, end);
+    }
+}
+
+void cpu_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
+                     int64_t dim, int64_t vocab, float mul)
+{
+    struct op_linear a = {.out = logits, .x = (void *)(uintptr_t)x, .w = w, .n = n, .n_in = dim,
+                          .n_out = vocab};
+
+    cpu_linear_fwd(dev, &a);
+    if (mul != 1.0f && !dev->err.code)
+        cblas_sscal((int)(n * vocab), mul, logits, 1);
+}
