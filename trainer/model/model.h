@@ -82,6 +82,8 @@ struct decode;
 int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
                struct ckpt_err *err);
 void decode_free(struct decode *d);
+/* Forget all sequences; the memory stays. */
+void decode_reset(struct decode *d);
 /*
  * Feed n_new[i] tokens to sequence i (ids concatenated; prompts first, then one each) and give
  * the logits after the last token of every sequence that was fed: logits[n_docs][V].

@@ -1,0 +1,172 @@
+/*
+ * golden_model - a tiny model of tests/golden/models opened with its weights and its expected
+ * values (made by transformers 5.17; see make_models.py's docstring in the fixtures).
+ */
+#ifndef CKPT_TEST_GOLDEN_MODEL_H
+#define CKPT_TEST_GOLDEN_MODEL_H
+
+#include "tests/unit/model_help.h"
+
+#include <math.h>
+
+#include "formats/formats.h"
+#include "libckpt/convert.h"
+#include "libckpt/mem.h"
+#include "trainer/model/model.h"
+#include "trainer/model/resident.h"
+
+struct golden {
+    struct arch         *arch;
+    struct device       *dev;
+    struct model        *model;
+    struct resident     *weights;
+    struct ckpt_source  *expect;        /* golden.safetensors */
+    json_t              *json;          /* golden.json */
+    struct ckpt_arena    arena;
+};
+
+/* A cmocka failure that tells the library's sentence. */
+#define OK(call, err)                                                                              \
+    do {                                                                                           \
+        if (call)                                                                                  \
+            fail_msg("%s: %s", #call, (err).text);                                                 \
+    } while (0)
+
+/* Tensor of a source as f32 (F32, BF16 files) in the arena; *n its elements. */
+static inline float *golden_floats(struct golden *g, struct ckpt_source *src, const char *name,
+                                   int64_t *n)
+{
+    struct ckpt_err err = {0};
+    size_t i = ckpt_source_find(src, name);
+    const struct ckpt_tensor *t = i == SIZE_MAX ? NULL : ckpt_source_tensor(src, i);
+    float *out;
+    void *raw;
+
+    if (!t)
+        fail_msg("no tensor %s", name);
+    out = ckpt_arena_alloc(&g->arena, (size_t)t->numel, sizeof *out);
+    raw = ckpt_arena_alloc(&g->arena, (size_t)t->numel, ckpt_dtype_size(t->dtype));
+    OK(ckpt_source_read(src, i, 0, t->numel, raw, &err), err);
+    ckpt_convert(out, CKPT_F32, raw, t->dtype, (size_t)t->numel);
+    *n = t->numel;
+    return out;
+}
+
+static inline int64_t *golden_ints(struct golden *g, const char *name, int64_t *rows,
+                                   int64_t *cols)
+{
+    struct ckpt_err err = {0};
+    size_t i = ckpt_source_find(g->expect, name);
+    const struct ckpt_tensor *t = i == SIZE_MAX ? NULL : ckpt_source_tensor(g->expect, i);
+    int64_t *out;
+
+    if (!t || t->dtype != CKPT_I64)
+        fail_msg("no I64 tensor %s", name);
+    out = ckpt_arena_alloc(&g->arena, (size_t)t->numel, sizeof *out);
+    OK(ckpt_source_read(g->expect, i, 0, t->numel, out, &err), err);
+    *rows = t->shape.dim[0];
+    *cols = t->shape.dim[1];
+    return out;
+}
+
+static inline void golden_load(struct golden *g, const char *dir)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_source *src;
+    const struct params *p = model_params(g->model);
+    char path[320];
+
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    OK(ckpt_open_as(&src, "safetensors", path, NULL, &err), err);
+    assert_int_equal(ckpt_source_count(src), p->n);
+    for (size_t t = 0; t < ckpt_source_count(src); t++) {
+        int64_t n;
+        const char *name = ckpt_source_tensor(src, t)->name;
+        const float *x = golden_floats(g, src, name, &n);
+        size_t i = params_find(p, name);
+
+        assert_int_not_equal(i, SIZE_MAX);
+        assert_int_equal(n, p->item[i].numel);
+        memcpy(resident_weight(g->weights, i), x, (size_t)n * sizeof *x);
+    }
+    ckpt_source_close(src);
+}
+
+static inline void golden_open(struct golden *g, const char *name, const struct model_opts *opts,
+                               int threads)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_dir *dir;
+    struct ckpt_file *file;
+    char path[256], file_path[300];
+
+    memset(g, 0, sizeof *g);
+    snprintf(path, sizeof path, "tests/golden/models/%s", name);
+    OK(ckpt_dir_open(&dir, path, 0, &err), err);
+    OK(arch_read(&g->arch, dir, &err), err);
+    OK(device_open_cpu(&g->dev, threads, &err), err);
+    OK(model_new(&g->model, g->arch, opts, g->dev, &err), err);
+    OK(resident_new(&g->weights, model_params(g->model), opts->train, g->dev, &err), err);
+    golden_load(g, path);
+    snprintf(file_path, sizeof file_path, "%s/golden.safetensors", path);
+    OK(ckpt_open_as(&g->expect, "safetensors", file_path, NULL, &err), err);
+    OK(ckpt_file_open_at(&file, dir, "golden.json", &err), err);
+    OK(ckpt_json_read(&g->json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &err), err);
+    ckpt_file_close(file);
+    ckpt_dir_close(dir);
+}
+
+static inline void golden_close(struct golden *g)
+{
+    json_decref(g->json);
+    ckpt_source_close(g->expect);
+    resident_free(g->weights);
+    model_free(g->model);
+    device_close(g->dev);
+    arch_free(g->arch);
+    ckpt_arena_release(&g->arena);
+}
+
+/*
+ * The batch of a side ("right", "left") without its padding: masked tokens are left out, and
+ * positions follow the mask.  place[i] is where row i lay in the padded [rows, cols].
+ */
+static inline void golden_batch(struct golden *g, const char *side, struct batch *b,
+                                int32_t **place)
+{
+    char name[64];
+    int64_t R, C, *ids, *mask, *labels;
+    int32_t *out_ids, *pos, *start, *rows, *targets;
+
+    snprintf(name, sizeof name, "%s.input_ids", side);
+    ids = golden_ints(g, name, &R, &C);
+    snprintf(name, sizeof name, "%s.attention_mask", side);
+    mask = golden_ints(g, name, &R, &C);
+    snprintf(name, sizeof name, "%s.labels", side);
+    labels = golden_ints(g, name, &R, &C);
+    out_ids = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *out_ids);
+    pos = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *pos);
+    rows = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *rows);
+    targets = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *targets);
+    *place = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof **place);
+    start = ckpt_arena_alloc(&g->arena, (size_t)R + 1, sizeof *start);
+    *b = (struct batch){.n_docs = R, .ids = out_ids, .positions = pos, .doc_start = start,
+                        .rows = rows, .targets = targets};
+    for (int64_t r = 0; r < R; r++) {
+        for (int64_t c = 0; c < C; c++) {
+            if (!mask[r * C + c])
+                continue;
+            out_ids[b->n_tokens] = (int32_t)ids[r * C + c];
+            pos[b->n_tokens] = (int32_t)(b->n_tokens - start[r]);
+            (*place)[b->n_tokens] = (int32_t)(r * C + c);
+            if (c + 1 < C && mask[r * C + c + 1] && labels[r * C + c + 1] >= 0) {
+                rows[b->n_rows] = (int32_t)b->n_tokens;
+                targets[b->n_rows++] = (int32_t)labels[r * C + c + 1];
+            }
+            b->n_tokens++;
+        }
+        start[r + 1] = (int32_t)b->n_tokens;
+    }
+}
+
+#endif

@@ -1,0 +1,476 @@
+/*
+ * BLOOM against transformers: logits, losses, every gradient, five AdamW steps, with and without
+ * recomputing, on one and on several threads.
+ */
+#include "tests/unit/golden_model.h"
+
+static const struct model_opts train = {.max_tokens = 39, .max_docs = 3, .max_rows = 36,
+                                        .train = true};
+
+static double num(const json_t *j, const char *key)
+{
+    const json_t *v = json_object_get(j, key);
+
+    if (!json_is_number(v))
+        fail_msg("no number %s", key);
+    return json_number_value(v);
+}
+
+static void near(double found, double wanted, double relative, const char *what)
+{
+    if (!(fabs(found - wanted) <= relative * fabs(wanted)))
+        fail_msg("%s is %.9g, wanted %.9g", what, found, wanted);
+}
+
+/* Logits at every visible place: absolute 1e-5 as the fixtures promise (values are 1 to 10). */
+static void check_logits(struct golden *g, const char *side)
+{
+    struct ckpt_err err = {0};
+    struct batch b;
+    int32_t *place, rows[64];
+    int64_t V = g->arch->vocab_size, n;
+    char name[64];
+    float *found, *wanted;
+
+    golden_batch(g, side, &b, &place);
+    for (int32_t i = 0; i < (int32_t)b.n_tokens; i++)
+        rows[i] = i;
+    found = ckpt_arena_alloc(&g->arena, (size_t)(b.n_tokens * V), sizeof *found);
+    OK(model_logits(g->model, resident_door(g->weights), &b, rows, b.n_tokens, found, &err), err);
+    snprintf(name, sizeof name, "%s.logits", side);
+    wanted = golden_floats(g, g->expect, name, &n);
+    for (int64_t i = 0; i < b.n_tokens; i++)
+        for (int64_t j = 0; j < V; j++)
+            if (!(fabsf(found[i * V + j] - wanted[place[i] * V + j]) <= 1e-5f))
+                fail_msg("%s row %d id %d: %.8g, wanted %.8g", name, (int)i, (int)j,
+                         (double)found[i * V + j], (double)wanted[place[i] * V + j]);
+}
+
+/*
+ * Each supervised row's loss against the recorded logits in f64; the right side's mean also
+ * against the recorded loss.  (The left side's counts the step from padding into the first token,
+ * whose logits are arbitrary.)
+ */
+static void check_loss(struct golden *g, const char *side)
+{
+    struct ckpt_err err = {0};
+    struct batch b;
+    int32_t *place;
+    float nll[64], *logits;
+    double sum, again = 0;
+    char name[64];
+    int64_t V = g->arch->vocab_size, n;
+
+    golden_batch(g, side, &b, &place);
+    snprintf(name, sizeof name, "%s.logits", side);
+    logits = golden_floats(g, g->expect, name, &n);
+    OK(model_loss(g->model, resident_door(g->weights), &b, &sum, nll, &err), err);
+    for (int64_t i = 0; i < b.n_rows; i++) {
+        const float *z = logits + place[b.rows[i]] * V;
+        double total = 0;
+
+        for (int64_t j = 0; j < V; j++)
+            total += exp((double)z[j]);
+        near((double)nll[i], log(total) - (double)z[b.targets[i]], 1e-5, "a row's loss");
+        again += (double)nll[i];
+    }
+    assert_true(again == sum);
+    if (strcmp(side, "right") == 0)
+        near(sum / (double)b.n_rows, num(g->json, "right.loss"), 1e-6, "right.loss");
+}
+
+/* Mean loss and its gradients into the resident buffers. */
+static double loss_grad(struct golden *g, const struct batch *b)
+{
+    struct ckpt_err err = {0};
+    size_t bytes = (size_t)model_params(g->model)->numel * sizeof(float);
+    double sum;
+
+    g->dev->ops->zero(g->dev, resident_grads(g->weights), bytes);
+    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f / (float)b->n_rows, &sum, &err),
+       err);
+    return sum / (double)b->n_rows;
+}
+
+/* Each tensor's gradient within 2e-5 of its own largest entry. */
+static void check_gradients(struct golden *g)
+{
+    const struct params *p = model_params(g->model);
+    struct batch b;
+    int32_t *place;
+    double norm;
+
+    golden_batch(g, "right", &b, &place);
+    near(loss_grad(g, &b), num(g->json, "right.loss"), 1e-6, "right.loss");
+    for (size_t i = 0; i < p->n; i++) {
+        char name[160];
+        int64_t n;
+        const float *wanted, *found = resident_grad(g->weights, i);
+        float max = 0;
+
+        snprintf(name, sizeof name, "grad.%s", p->item[i].name);
+        wanted = golden_floats(g, g->expect, name, &n);
+        for (int64_t j = 0; j < n; j++)
+            max = fmaxf(max, fabsf(wanted[j]));
+        for (int64_t j = 0; j < n; j++)
+            if (!(fabsf(found[j] - wanted[j]) <= 2e-5f * max + 1e-7f))
+                fail_msg("%s[%d] is %.8g, wanted %.8g (max %.8g)", name, (int)j,
+                         (double)found[j], (double)wanted[j], (double)max);
+    }
+    g->dev->ops->sum_squares(g->dev, &norm, resident_grads(g->weights), p->numel);
+    near(sqrt(norm), num(g->json, "grad_norm"), 1e-5, "grad_norm");
+}
+
+static void each_model(void (*check)(struct golden *g, const void *arg), const void *arg,
+                       const struct model_opts *opts, int threads)
+{
+    static const char *const models[] = {"bloom-a", "bloom-b"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct golden g;
+
+        golden_open(&g, models[i], opts, threads);
+        check(&g, arg);
+        golden_close(&g);
+    }
+}
+
+static void passes(struct golden *g, const void *arg)
+{
+    (void)arg;
+    check_logits(g, "right");
+    check_loss(g, "right");
+    check_gradients(g);
+    check_loss(g, "left");
+    check_logits(g, "left");
+}
+
+static void test_bloom_agrees_with_transformers(void **state)
+{
+    (void)state;
+    each_model(passes, NULL, &train, 1);
+}
+
+static void test_bloom_agrees_when_blocks_are_recomputed(void **state)
+{
+    struct model_opts opts = train;
+
+    (void)state;
+    opts.recompute = true;
+    each_model(passes, NULL, &opts, 1);
+}
+
+static void test_bloom_agrees_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int threads = 2; threads <= 7; threads += 5)
+        each_model(passes, NULL, &train, threads);
+}
+
+static void evaluation(struct golden *g, const void *arg)
+{
+    struct ckpt_err err = {0};
+    struct batch b;
+    int32_t *place;
+    double sum;
+
+    (void)arg;
+    check_logits(g, "right");
+    check_loss(g, "left");
+    golden_batch(g, "right", &b, &place);
+    assert_int_equal(model_loss_grad(g->model, resident_door(g->weights), &b, 1, &sum, &err),
+                     CKPT_ESTATE);
+}
+
+static void test_bloom_agrees_without_a_backward_plan(void **state)
+{
+    struct model_opts opts = train, kept = train;
+    uint64_t bytes[2];
+    struct golden g;
+
+    (void)state;
+    opts.train = false;
+    each_model(evaluation, NULL, &opts, 2);
+    /* The plans shrink in this order: kept, recomputed, forward only. */
+    golden_open(&g, "bloom-a", &opts, 1);
+    bytes[0] = model_planned_bytes(g.model);
+    golden_close(&g);
+    kept.recompute = true;
+    golden_open(&g, "bloom-a", &kept, 1);
+    bytes[1] = model_planned_bytes(g.model);
+    golden_close(&g);
+    golden_open(&g, "bloom-a", &train, 1);
+    assert_true(bytes[0] < bytes[1] && bytes[1] < model_planned_bytes(g.model));
+    golden_close(&g);
+}
+
+/* One of the two recorded runs. */
+struct adamw_run {
+    const char *name;
+    bool        groups;             /* no decay on norms and biases */
+    double      clip, eps;
+};
+
+static double train_step(struct golden *g, const struct batch *b, const struct adamw_run *run,
+                         float *moments, int64_t step, double *norm)
+{
+    const struct params *p = model_params(g->model);
+    double loss = loss_grad(g, b);
+    struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = run->eps, .grad_scale = 1,
+                      .step = step};
+
+    g->dev->ops->sum_squares(g->dev, norm, resident_grads(g->weights), p->numel);
+    *norm = sqrt(*norm);
+    if (run->clip > 0)
+        a.grad_scale = fmin(1.0, run->clip / (*norm + 1e-6));
+    for (size_t i = 0; i < p->n; i++) {
+        int64_t at = resident_weight(g->weights, i) - resident_weights(g->weights);
+
+        a.weight_decay = !run->groups || p->item[i].decay ? 0.1 : 0.0;
+        g->dev->ops->adamw(g->dev, resident_weight(g->weights, i), moments + at,
+                           moments + p->numel + at, resident_grad(g->weights, i),
+                           p->item[i].numel, &a);
+    }
+    return loss;
+}
+
+/* Sums of a final tensor against the recorded ones, 1e-4 relative to the sum of |x|. */
+static void check_sums(struct golden *g, const json_t *run, const json_t *skip)
+{
+    const struct params *p = model_params(g->model);
+    const json_t *sums = json_object_get(run, "final_checksums");
+
+    for (size_t i = 0; i < p->n; i++) {
+        const json_t *want = json_object_get(sums, p->item[i].name);
+        const float *x = resident_weight(g->weights, i);
+        double s[4] = {0, 0, 0, 0};
+        bool skipped = false;
+
+        for (size_t k = 0; k < json_array_size(skip); k++)
+            skipped |= !strcmp(json_string_value(json_array_get(skip, k)), p->item[i].name);
+        if (skipped)
+            continue;
+        for (int64_t j = 0; j < p->item[i].numel; j++) {
+            double v = (double)x[j];
+
+            s[0] += v;
+            s[1] += fabs(v);
+            s[2] += v * v;
+            s[3] += v * ((double)((uint32_t)j * 2654435761u) / 4294967296.0 - 0.5);
+        }
+        for (size_t k = 0; k < 4; k++) {
+            double w = json_number_value(json_array_get(want, k));
+
+            if (!(fabs(s[k] - w) <= 1e-4 * s[1]))
+                fail_msg("%s: sum %zu is %.10g, wanted %.10g", p->item[i].name, k, s[k], w);
+        }
+    }
+}
+
+static void five_steps(struct golden *g, const void *arg)
+{
+    const struct adamw_run *run = arg;
+    const json_t *want = json_object_get(json_object_get(g->json, "adamw"), run->name);
+    const json_t *losses = json_object_get(want, "losses");
+    const json_t *norms = json_object_get(want, "grad_norms_before_clip");
+    size_t n = (size_t)model_params(g->model)->numel;
+    float *moments = ckpt_arena_alloc(&g->arena, 2 * n, sizeof *moments);
+    struct batch b;
+    int32_t *place;
+    double norm;
+
+    golden_batch(g, "right", &b, &place);
+    assert_int_equal(json_array_size(losses), 5);
+    for (size_t i = 0; i < 5; i++) {
+        double loss = train_step(g, &b, run, moments, (int64_t)i + 1, &norm);
+
+        near(loss, json_number_value(json_array_get(losses, i)), 1e-5, run->name);
+        near(norm, json_number_value(json_array_get(norms, i)), 1e-4, "norm");
+    }
+    near(loss_grad(g, &b), num(want, "loss_after"), 1e-5, "loss_after");
+    check_sums(g, want, run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
+}
+
+static void test_bloom_trains_as_torch_does(void **state)
+{
+    static const struct adamw_run runs[] = {{"adamw_all_decay_eps1e-8", false, 0, 1e-8},
+                                            {"adamw_hf_groups_clip1_eps1e-6", true, 1.0, 1e-6}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        each_model(five_steps, &runs[i], &train, 2);
+}
+
+/* Two runs of one pass give the same bits, and gradients are added. */
+static void repeatable(struct golden *g, const void *arg)
+{
+    struct ckpt_err err = {0};
+    size_t n = (size_t)model_params(g->model)->numel;
+    float *first = ckpt_arena_alloc(&g->arena, n, sizeof *first);
+    float *grads = resident_grads(g->weights);
+    struct batch b;
+    int32_t *place;
+    double sum;
+
+    (void)arg;
+    golden_batch(g, "right", &b, &place);
+    loss_grad(g, &b);
+    memcpy(first, grads, n * sizeof *first);
+    loss_grad(g, &b);
+    assert_memory_equal(first, grads, n * sizeof *first);
+    OK(model_loss_grad(g->model, resident_door(g->weights), &b, 1.0f / (float)b.n_rows, &sum, &err),
+       err);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(grads[i] - 2 * first[i]) <= 1e-5f * fabsf(first[i]) + 1e-6f))
+            fail_msg("gradient %zu: %g twice is %g", i, (double)first[i], (double)grads[i]);
+}
+
+static void test_bloom_repeats_bit_for_bit(void **state)
+{
+    (void)state;
+    each_model(repeatable, NULL, &train, 2);
+}
+
+/* An empty batch, and one without supervised rows, still touch every unit in order. */
+static void test_bloom_passes_when_nothing_is_supervised(void **state)
+{
+    struct ckpt_err err = {0};
+    struct golden g;
+    struct batch b, empty = {.doc_start = (const int32_t[]){0}};
+    int32_t *place;
+    double sum = 1;
+    float *grads;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &train, 2);
+    golden_batch(&g, "right", &b, &place);
+    b.n_rows = 0;
+    OK(model_loss_grad(g.model, resident_door(g.weights), &b, 1, &sum, &err), err);
+    assert_true(sum == 0);
+    OK(model_loss_grad(g.model, resident_door(g.weights), &empty, 1, &sum, &err), err);
+    assert_true(sum == 0);
+    grads = resident_grads(g.weights);
+    for (int64_t i = 0; i < model_params(g.model)->numel; i++)
+        assert_true(grads[i] == 0);
+    golden_close(&g);
+}
+
+static void test_bloom_refuses_a_batch_that_does_not_fit(void **state)
+{
+    struct ckpt_err err = {0};
+    struct golden g;
+    struct batch b, bad;
+    int32_t *place, wrong[64];
+    double sum;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &train, 1);
+    golden_batch(&g, "right", &b, &place);
+#define REFUSED(change)                                                                            \
+    do {                                                                                           \
+        bad = b;                                                                                   \
+        change;                                                                                    \
+        assert_int_equal(model_loss(g.model, resident_door(g.weights), &bad, &sum, NULL, &err),    \
+                         CKPT_ELIMIT);                                                             \
+    } while (0)
+    REFUSED(bad.n_tokens = 40);
+    REFUSED(bad.n_docs = 4);
+    REFUSED(bad.n_rows = 37);
+    REFUSED(bad.n_tokens--);
+    memcpy(wrong, b.ids, (size_t)b.n_tokens * sizeof *wrong);
+    wrong[3] = 261;
+    REFUSED(bad.ids = wrong);
+    wrong[3] = -1;
+    REFUSED(bad.ids = wrong);
+    memcpy(wrong, b.rows, (size_t)b.n_rows * sizeof *wrong);
+    wrong[1] = wrong[0];
+    REFUSED(bad.rows = wrong);
+    wrong[b.n_rows - 1] = (int32_t)b.n_tokens;
+    REFUSED(bad.rows = wrong);
+    memcpy(wrong, b.targets, (size_t)b.n_rows * sizeof *wrong);
+    wrong[0] = 261;
+    REFUSED(bad.targets = wrong);
+    OK(model_loss(g.model, resident_door(g.weights), &b, &sum, NULL, &err), err);
+    golden_close(&g);
+}
+
+/* A weights provider that checks the brackets. */
+struct watch {
+    const struct model_weights *inner;
+    int held[8], graded[8], done[8], most, now;
+};
+
+static const void *watch_acquire(void *ctx, int unit)
+{
+    struct watch *w = ctx;
+
+    w->held[unit]++;
+    w->now++;
+    w->most = w->now > w->most ? w->now : w->most;
+    return w->inner->acquire(w->inner->ctx, unit);
+}
+
+static void watch_release(void *ctx, int unit)
+{
+    struct watch *w = ctx;
+
+    assert_true(w->held[unit] > 0);
+    w->held[unit]--;
+    w->now--;
+}
+
+static void *watch_grad(void *ctx, int unit)
+{
+    struct watch *w = ctx;
+
+    assert_int_equal(w->done[unit], 0);
+    w->graded[unit]++;
+    return w->inner->grad(w->inner->ctx, unit);
+}
+
+static void watch_done(void *ctx, int unit)
+{
+    struct watch *w = ctx;
+
+    assert_true(w->graded[unit] > 0);
+    w->done[unit]++;
+}
+
+static void test_bloom_brackets_every_unit_when_training(void **state)
+{
+    struct ckpt_err err = {0};
+    struct golden g;
+    struct watch w = {0};
+    struct model_weights door = {&w, watch_acquire, watch_release, watch_grad, watch_done};
+    struct batch b;
+    int32_t *place;
+    double sum;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &train, 1);
+    w.inner = resident_door(g.weights);
+    golden_batch(&g, "right", &b, &place);
+    OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
+    for (int u = 0; u < 4; u++) {
+        assert_int_equal(w.held[u], 0);
+        assert_int_equal(w.done[u], 1);
+    }
+    assert_int_equal(w.most, 2);        /* the final norm and the tied head */
+    golden_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bloom_agrees_with_transformers),
+        cmocka_unit_test(test_bloom_agrees_when_blocks_are_recomputed),
+        cmocka_unit_test(test_bloom_agrees_on_any_number_of_threads),
+        cmocka_unit_test(test_bloom_agrees_without_a_backward_plan),
+        cmocka_unit_test(test_bloom_trains_as_torch_does),
+        cmocka_unit_test(test_bloom_repeats_bit_for_bit),
+        cmocka_unit_test(test_bloom_passes_when_nothing_is_supervised),
+        cmocka_unit_test(test_bloom_refuses_a_batch_that_does_not_fit),
+        cmocka_unit_test(test_bloom_brackets_every_unit_when_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* block - one layer: its weights' brackets around its halves, and how large its buffers are. */
+#include "trainer/model/pass.h"
+
+struct unit unit_acquire(const struct pass *p, int index)
+{
+    return (struct unit){.m = p->m, .index = index,
+                         .weights = p->w->acquire(p->w->ctx, index)};
+}
+
+void unit_release(const struct pass *p, const struct unit *u)
+{
+    p->w->release(p->w->ctx, u->index);
+}
+
+const void *unit_weight(const struct unit *u, enum role role)
+{
+    int64_t at = u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+
+    if (at < 0)
+        return NULL;
+    return (const unsigned char *)u->weights + (size_t)at * ckpt_dtype_size(u->m->dev->weight);
+}
+
+void *unit_grad(const struct unit *u, enum role role)
+{
+    int64_t at = u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+
+    if (at < 0 || !u->grads)
+        return NULL;
+    return (unsigned char *)u->grads + (size_t)at * ckpt_dtype_size(u->m->dev->grad);
+}
+
+struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
+{
+    return (struct op_norm){
+        .kind = OP_NORM_LAYER, .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
+        .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
+    };
+}
+
+uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_buf buf,
+                     int64_t n)
+{
+    int64_t d = a->head_dim, H = a->num_attention_heads, K = a->num_key_value_heads, width;
+    uint64_t act = ckpt_dtype_size(dev->act);
+
+    switch (buf) {
+    case BUF_STATS1:
+    case BUF_STATS2:
+        return (uint64_t)n * 2 * sizeof(float);
+    case BUF_LSE:
+        return (uint64_t)(n * H) * sizeof(float);
+    case BUF_QKV:
+    case BUF_DQKV:
+        width = (H + 2 * K) * d;
+        break;
+    case BUF_CTX:
+    case BUF_DCTX:
+        width = H * d;
+        break;
+    case BUF_U:
+    case BUF_G:
+    case BUF_DU:
+        width = a->intermediate_size;
+        break;
+    default:
+        width = a->hidden_size;
+        break;
+    }
+    return (uint64_t)(n * width) * act;
+}
+
+void block_step(const struct pass *p, int layer, const struct block_bufs *b, void *next)
+{
+    struct unit u = unit_acquire(p, layer + 1);
+
+    attention_fwd(p, &u, b);
+    mlp_fwd(p, &u, b, next);
+    unit_release(p, &u);
+}
+
+void block_fwd(const struct pass *p, int layer, void *next)
+{
+    block_step(p, layer, &p->m->fwd[layer], next);
+}
+
+void block_bwd(const struct pass *p, int layer, void *dh)
+{
+    const struct block_bufs *b = &p->m->bwd[layer];
+    struct unit u = unit_acquire(p, layer + 1);
+
+    u.grads = p->w->grad(p->w->ctx, layer + 1);
+    if (p->m->opts.recompute) {
+        attention_fwd(p, &u, b);
+        mlp_again(p, &u, b);
+    }
+    mlp_bwd(p, &u, b, dh);
+    attention_bwd(p, &u, b, dh);
+    unit_release(p, &u);
+    p->w->grad_done(p->w->ctx, layer + 1);
+}

@@ -1,0 +1,299 @@
+/*
+ * decode - generation with a cache of keys and values; see model.h.
+ *
+ * New rows of all sequences pass through the blocks together, CHUNK rows at a time, so that a
+ * long prompt needs no more memory than a short one; attention is causal, so chunks are exact.
+ * Cache of a layer: [n_seq][K][max_len][d], keys and values apart.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/pass.h"
+
+#define CHUNK 512                   /* rows; a multiple of the attention's block */
+
+/* Which part of a chunk belongs to which sequence. */
+struct segments {
+    int32_t *start;                 /* [n + 1] first row */
+    int32_t *seq, *past;            /* [n] */
+    int64_t  n, rows, max_keys;
+};
+
+struct decode {
+    struct model      *m;
+    struct model       view;        /* the model with this session's buffers in its place */
+    int64_t            n_seq, max_len, chunk;
+    int32_t           *len;         /* [n_seq] tokens in the cache; host */
+    struct segments    host;        /* of the chunk in work */
+    int32_t           *seg_start, *seg_seq, *seg_past;      /* on the device */
+    int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
+    int32_t           *ids;         /* [chunk] host */
+    void              *k, *v;       /* all layers */
+    uint64_t           layer_bytes;
+    struct block_bufs  bufs;
+    void              *next;        /* the other half of the residual stream's two buffers */
+    struct plan        plan;
+    void              *arena;
+};
+
+static struct op_limits limits(const struct decode *d)
+{
+    const struct arch *a = d->m->arch;
+
+    return (struct op_limits){
+        .n = d->chunk, .max_keys = d->max_len, .dim = a->hidden_size,
+        .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
+        .head_dim = a->head_dim, .ff = a->intermediate_size, .vocab = a->vocab_size,
+    };
+}
+
+enum { N_PLACES = BUF_COUNT + 16 };
+
+/* Everything lives as long as the session: a step is short and its buffers are small. */
+static int allocate(struct decode *d, struct ckpt_err *err)
+{
+    const struct arch *a = d->m->arch;
+    struct model *view = &d->view;
+    struct device *dev = d->m->dev;
+    struct op_limits lim = limits(d);
+    uint64_t act = ckpt_dtype_size(dev->act), seg = (uint64_t)d->n_seq * sizeof(int32_t);
+    uint64_t rows = (uint64_t)(d->chunk > view->logit_rows ? d->chunk : view->logit_rows);
+    struct {
+        void **to;
+        size_t item;
+    } at[N_PLACES];
+    size_t n = 0;
+
+    d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
+                     (uint64_t)d->max_len * act;
+    view->work_bytes = dev->ops->workspace(dev, &lim);
+#define ADD(place, bytes)                                                                          \
+    (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
+    for (int i = 0; i < BUF_COUNT; i++)
+        if (i <= BUF_G && i != BUF_LSE && i != BUF_U)
+            ADD(d->bufs.at[i], block_bytes(a, dev, (enum block_buf)i, d->chunk));
+    ADD(d->next, block_bytes(a, dev, BUF_H, d->chunk));
+    ADD(d->k, d->layer_bytes * (uint64_t)a->num_hidden_layers);
+    ADD(d->v, d->layer_bytes * (uint64_t)a->num_hidden_layers);
+    ADD(d->seg_start, seg + sizeof(int32_t));
+    ADD(d->seg_seq, seg);
+    ADD(d->seg_past, seg);
+    ADD(view->ids, rows * sizeof(int32_t));
+    ADD(view->rows, rows * sizeof(int32_t));
+    ADD(view->emb_stats, rows * 2 * sizeof(float));
+    ADD(view->final_stats, rows * 2 * sizeof(float));
+    ADD(view->y_rows, rows * (uint64_t)a->hidden_size * act);
+    ADD(view->logits, (uint64_t)(view->logit_rows * a->vocab_size) * sizeof(float));
+    ADD(view->work, view->work_bytes);
+#undef ADD
+    if (plan_pack(&d->plan, err))
+        return err->code;
+    d->arena = dev->ops->alloc(dev, d->plan.bytes);
+    if (!d->arena)
+        return ckpt_nomem(err, d->plan.bytes);
+    for (size_t i = 0; i < n; i++)
+        *at[i].to = plan_at(&d->plan, d->arena, at[i].item);
+    return 0;
+}
+
+int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
+               struct ckpt_err *err)
+{
+    struct decode *d;
+    size_t n = (size_t)max_docs;
+
+    *out = NULL;
+    if (max_docs < 1 || max_docs > 1 << 20 || max_len < 1 || max_len > 1 << 28)
+        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
+                         (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
+    d = ckpt_alloc(1, sizeof *d);
+    if (!d)
+        return ckpt_nomem(err, sizeof *d);
+    d->m = m;
+    d->view = *m;
+    d->n_seq = max_docs;
+    d->max_len = max_len;
+    d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
+    d->len = ckpt_alloc(n, sizeof *d->len);
+    d->done = ckpt_alloc(n, sizeof *d->done);
+    d->host.start = ckpt_alloc(n + 1, sizeof *d->host.start);
+    d->host.seq = ckpt_alloc(n, sizeof *d->host.seq);
+    d->host.past = ckpt_alloc(n, sizeof *d->host.past);
+    d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
+    if (!d->len || !d->done || !d->host.start || !d->host.seq || !d->host.past || !d->ids) {
+        ckpt_nomem(err, n * sizeof *d->len);
+        goto fail;
+    }
+    if (allocate(d, err))
+        goto fail;
+    *out = d;
+    return 0;
+fail:
+    decode_free(d);
+    return err->code;
+}
+
+void decode_free(struct decode *d)
+{
+    if (!d)
+        return;
+    d->m->dev->ops->free(d->m->dev, d->arena);
+    plan_release(&d->plan);
+    ckpt_free(d->len);
+    ckpt_free(d->done);
+    ckpt_free(d->host.start);
+    ckpt_free(d->host.seq);
+    ckpt_free(d->host.past);
+    ckpt_free(d->ids);
+    ckpt_free(d);
+}
+
+void decode_reset(struct decode *d) { memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len); }
+
+/* What is fed fits and is in the vocabulary. */
+static int check_feed(const struct decode *d, const int32_t *ids, const int32_t *n_new,
+                      int64_t n_docs, struct ckpt_err *err)
+{
+    int64_t at = 0, V = d->m->arch->vocab_size;
+
+    if (n_docs < 0 || n_docs > d->n_seq)
+        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences are fed, the session holds %lld",
+                         (long long)n_docs, (long long)d->n_seq);
+    for (int64_t i = 0; i < n_docs; i++) {
+        if (n_new[i] < 0 || n_new[i] > d->max_len - d->len[i])
+            return ckpt_fail(err, CKPT_ELIMIT,
+                             "sequence %lld: %d tokens after %d, the session holds %lld",
+                             (long long)i, n_new[i], d->len[i], (long long)d->max_len);
+        for (int64_t end = at + n_new[i]; at < end; at++)
+            if (ids[at] < 0 || ids[at] >= V)
+                return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld: token id %d, wanted 0 to %lld",
+                                 (long long)i, ids[at], (long long)V - 1);
+    }
+    return 0;
+}
+
+/*
+ * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start in
+ * ids.  *seq goes on from call to call.
+ */
+static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new, int64_t n_docs,
+                       int64_t *seq, int64_t *at)
+{
+    struct segments *s = &d->host;
+
+    s->n = s->rows = s->max_keys = 0;
+    while (*seq < n_docs && s->rows < d->chunk) {
+        int64_t left = n_new[*seq] - d->done[*seq], room = d->chunk - s->rows;
+        int64_t take = left < room ? left : room, past = d->len[*seq];
+
+        if (take > 0) {
+            s->start[s->n] = (int32_t)s->rows;
+            s->seq[s->n] = (int32_t)*seq;
+            s->past[s->n++] = (int32_t)past;
+            memcpy(d->ids + s->rows, ids + *at, (size_t)take * sizeof *ids);
+            s->rows += take;
+            s->max_keys = past + take > s->max_keys ? past + take : s->max_keys;
+            d->done[*seq] += (int32_t)take;
+            d->len[*seq] += (int32_t)take;
+            *at += take;
+        }
+        if (take == left)
+            ++*seq;
+    }
+    s->start[s->n] = (int32_t)s->rows;
+}
+
+/* The chunk through all blocks; gives where its residual stream ends. */
+static void *run_chunk(struct decode *d, struct pass *p)
+{
+    const struct ops *ops = p->dev->ops;
+    const struct segments *s = &d->host;
+    size_t n = (size_t)s->n * sizeof(int32_t);
+    struct block_bufs b = d->bufs;
+    void *next = d->next, *h;
+    struct unit u;
+
+    p->n = s->rows;
+    ops->to_device(p->dev, d->view.ids, d->ids, (size_t)s->rows * sizeof *d->ids);
+    ops->to_device(p->dev, d->seg_start, s->start, n + sizeof(int32_t));
+    ops->to_device(p->dev, d->seg_seq, s->seq, n);
+    ops->to_device(p->dev, d->seg_past, s->past, n);
+    u = unit_acquire(p, 0);
+    embed_pass(p, &u, b.at[BUF_H], false);
+    unit_release(p, &u);
+    for (int l = 0; l < (int)d->m->arch->num_hidden_layers; l++) {
+        struct cache_view cache = {.op = {
+            .k_cache = (unsigned char *)d->k + (uint64_t)l * d->layer_bytes,
+            .v_cache = (unsigned char *)d->v + (uint64_t)l * d->layer_bytes,
+            .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
+            .slopes = d->view.slopes, .n = s->rows, .n_seg = s->n, .capacity = d->max_len,
+            .max_keys = s->max_keys, .n_head = d->m->arch->num_attention_heads,
+            .n_kv = d->m->arch->num_key_value_heads, .dim = d->m->arch->head_dim,
+            .window = d->m->arch->sliding_window, .scale = (float)d->m->arch->attn_scale}};
+
+        p->cache = &cache;
+        block_step(p, l, &b, next);
+        h = b.at[BUF_H];
+        b.at[BUF_H] = next;
+        next = h;
+    }
+    p->cache = NULL;
+    return b.at[BUF_H];
+}
+
+/* Logits of the sequences whose last new token is in the chunk. */
+static void chunk_logits(struct decode *d, const struct pass *p, const int32_t *n_new,
+                         const void *h, float *logits)
+{
+    const struct segments *s = &d->host;
+    struct unit after = unit_acquire(p, d->m->params.n_unit - 1);
+    struct unit head = unit_acquire(p, head_unit(d->m));
+    int64_t V = d->m->arch->vocab_size;
+
+    for (int64_t g = 0; g < s->n;) {
+        int64_t first = g, n = 0;
+
+        /* Finished sequences that follow each other share one product. */
+        while (g < s->n && n < d->view.logit_rows && d->done[s->seq[g]] == n_new[s->seq[g]] &&
+               s->seq[g] == s->seq[first] + n) {
+            d->ids[n++] = s->start[g + 1] - 1;
+            g++;
+        }
+        if (n == 0) {
+            g++;
+            continue;
+        }
+        p->dev->ops->to_device(p->dev, d->view.rows, d->ids, (size_t)n * sizeof *d->ids);
+        head_rows(p, &after, &head, h, n, logits + s->seq[first] * V);
+    }
+    unit_release(p, &head);
+    unit_release(p, &after);
+}
+
+int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+{
+    struct device *dev = d->m->dev;
+    uint64_t n_alloc = dev->n_alloc;
+    struct pass p = {.m = &d->view, .w = w, .dev = dev};
+    int64_t seq = 0, at = 0;
+
+    if (check_feed(d, ids, n_new, n_docs, err))
+        return err->code;
+    dev->work = d->view.work;
+    dev->work_bytes = d->view.work_bytes;
+    memset(d->done, 0, (size_t)d->n_seq * sizeof *d->done);
+    for (;;) {
+        void *h;
+
+        next_chunk(d, ids, n_new, n_docs, &seq, &at);
+        if (d->host.rows == 0)
+            break;
+        h = run_chunk(d, &p);
+        chunk_logits(d, &p, n_new, h, logits);
+    }
+    assert(dev->n_alloc == n_alloc);
+    (void)n_alloc;
+    return device_sync(dev, err);
+}

@@ -1,0 +1,341 @@
+/*
+ * model - see model.h: embedding, blocks, head, loss; the order of a pass.
+ *
+ * What lies where is planned in model_plan.c; here a pass is a straight list of calls.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/model_plan.h"
+#include "trainer/model/pass.h"
+
+static int check_opts(const struct arch *arch, const struct model_opts *o, struct ckpt_err *err)
+{
+    const int64_t most = (int64_t)1 << 30;
+
+    if (o->max_tokens < 1 || o->max_tokens > most || o->max_docs < 1 || o->max_docs > most ||
+        o->max_rows < 1 || o->max_rows > most)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "a batch of %lld tokens, %lld documents, %lld rows: wanted 1 to 2^30 each",
+                         (long long)o->max_tokens, (long long)o->max_docs, (long long)o->max_rows);
+    if (o->train && (arch->hidden_dropout > 0 || arch->attention_dropout > 0))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "config.json: %s is %g: training with dropout is not built; set it to 0",
+                         arch->hidden_dropout > 0 ? "hidden_dropout" : "attention_dropout",
+                         arch->hidden_dropout > 0 ? arch->hidden_dropout
+                                                  : arch->attention_dropout);
+    return 0;
+}
+
+/* Where each role lies in its unit. */
+static int index_roles(struct model *m, struct ckpt_err *err)
+{
+    size_t n = (size_t)m->params.n_unit * ROLE_COUNT;
+
+    m->offset = ckpt_alloc(n, sizeof *m->offset);
+    if (!m->offset)
+        return ckpt_nomem(err, n * sizeof *m->offset);
+    for (size_t i = 0; i < n; i++)
+        m->offset[i] = -1;
+    for (size_t i = 0; i < m->params.n; i++) {
+        const struct param *p = &m->params.item[i];
+
+        m->offset[p->unit * (int)ROLE_COUNT + p->role] = p->offset;
+    }
+    return 0;
+}
+
+int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,
+              struct device *dev, struct ckpt_err *err)
+{
+    struct model *m;
+
+    *out = NULL;
+    if (check_opts(arch, opts, err))
+        return err->code;
+    m = ckpt_alloc(1, sizeof *m);
+    if (!m)
+        return ckpt_nomem(err, sizeof *m);
+    m->arch = arch;
+    m->dev = dev;
+    m->opts = *opts;
+    if (params_build(&m->params, arch, err) || index_roles(m, err) || model_plan(m, err)) {
+        model_free(m);
+        return err->code;
+    }
+    *out = m;
+    return 0;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    ckpt_free(m->bwd);
+    ckpt_free(m->fwd);
+    if (m->arena)
+        m->dev->ops->free(m->dev, m->arena);
+    ckpt_free(m->nll_host);
+    ckpt_free(m->offset);
+    plan_release(&m->plan);
+    params_release(&m->params);
+    ckpt_free(m);
+}
+
+const struct params *model_params(const struct model *m) { return &m->params; }
+
+uint64_t model_planned_bytes(const struct model *m)
+{
+    return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host;
+}
+
+static int bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit)
+{
+    return ckpt_fail(err, CKPT_ELIMIT, "batch: %s is %lld, wanted 0 to %lld", what,
+                     (long long)found, (long long)limit);
+}
+
+/* Everything an operation indexes with; gives the rows of the longest document. */
+static int check_batch(const struct model *m, const struct batch *b, int64_t *max_doc,
+                       struct ckpt_err *err)
+{
+    int64_t V = m->arch->vocab_size;
+
+    *max_doc = 0;
+    if (b->n_tokens < 0 || b->n_tokens > m->opts.max_tokens)
+        return bad(err, "the number of tokens", b->n_tokens, m->opts.max_tokens);
+    if (b->n_docs < 0 || b->n_docs > m->opts.max_docs)
+        return bad(err, "the number of documents", b->n_docs, m->opts.max_docs);
+    if (b->n_rows < 0 || b->n_rows > m->opts.max_rows)
+        return bad(err, "the number of supervised rows", b->n_rows, m->opts.max_rows);
+    for (int64_t i = 0; i < b->n_tokens; i++)
+        if (b->ids[i] < 0 || b->ids[i] >= V)
+            return bad(err, "a token id", b->ids[i], V - 1);
+    for (int64_t i = 0; i < b->n_docs; i++) {
+        int64_t len = (int64_t)b->doc_start[i + 1] - b->doc_start[i];
+
+        if (len < 0 || b->doc_start[0] != 0 || b->doc_start[i + 1] > b->n_tokens)
+            return bad(err, "a document's first row", b->doc_start[i + 1], b->n_tokens);
+        *max_doc = len > *max_doc ? len : *max_doc;
+    }
+    if ((b->n_docs ? b->doc_start[b->n_docs] : 0) != b->n_tokens)
+        return bad(err, "the end of the last document", b->n_docs ? b->doc_start[b->n_docs] : 0,
+                   b->n_tokens);
+    for (int64_t i = 0; i < b->n_rows; i++) {
+        if (b->targets[i] < 0 || b->targets[i] >= V)
+            return bad(err, "a target id", b->targets[i], V - 1);
+        if (b->rows[i] < (i ? b->rows[i - 1] + 1 : 0) || b->rows[i] >= b->n_tokens)
+            return bad(err, "a supervised row", b->rows[i], b->n_tokens - 1);
+    }
+    return 0;
+}
+
+static void upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t n)
+{
+    if (n > 0)
+        p->dev->ops->to_device(p->dev, dst, src, (size_t)n * sizeof *src);
+}
+
+static int begin(struct pass *p, struct model *m, const struct model_weights *w,
+                 const struct batch *b, bool keep, struct ckpt_err *err)
+{
+    *p = (struct pass){.m = m, .w = w, .dev = m->dev, .n = b->n_tokens, .n_docs = b->n_docs,
+                       .n_rows = b->n_rows, .keep = keep};
+    if (check_batch(m, b, &p->max_doc, err))
+        return err->code;
+    m->dev->work = m->work;
+    m->dev->work_bytes = m->work_bytes;
+    upload(p, m->ids, b->ids, b->n_tokens);
+    upload(p, m->doc_start, b->doc_start, b->n_docs + 1);
+    upload(p, m->rows, b->rows, b->n_rows);
+    upload(p, m->targets, b->targets, b->n_rows);
+    return 0;
+}
+
+void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back)
+{
+    const struct arch *a = p->m->arch;
+    struct op_norm norm = unit_norm(u, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B);
+    struct op_embed op = {
+        .out = h, .stats = p->m->emb_stats, .dout = h, .dtable = unit_grad(u, ROLE_TOKENS),
+        .table = unit_weight(u, ROLE_TOKENS), .ids = p->m->ids,
+        .norm = a->emb_norm ? &norm : NULL, .n = p->n, .dim = a->hidden_size,
+        .vocab = a->vocab_size,
+    };
+
+    if (back)
+        p->dev->ops->embed_bwd(p->dev, &op);
+    else
+        p->dev->ops->embed_fwd(p->dev, &op);
+}
+
+/* Embedding and blocks: h_last. */
+static void forward(const struct pass *p)
+{
+    const struct model *m = p->m;
+    int layers = (int)m->arch->num_hidden_layers;
+    struct unit u = unit_acquire(p, 0);
+
+    embed_pass(p, &u, m->fwd[0].at[BUF_H], false);
+    unit_release(p, &u);
+    for (int l = 0; l < layers; l++)
+        block_fwd(p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
+}
+
+static struct op_rownorm final_norm(const struct pass *p, const struct unit *u,
+                                    const int32_t *rows, int64_t n)
+{
+    const struct model *m = p->m;
+
+    return (struct op_rownorm){
+        .out = m->y_rows, .stats = m->final_stats, .x = m->h_last, .dout = m->dy_rows,
+        .dx = m->dh, .rows = rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B),
+        .n = n, .n_x = p->n, .dim = m->arch->hidden_size,
+    };
+}
+
+int head_unit(const struct model *m)
+{
+    return m->arch->tie_word_embeddings ? 0 : m->params.n_unit - 1;
+}
+
+static enum role head_role(const struct model *m)
+{
+    return m->arch->tie_word_embeddings ? ROLE_TOKENS : ROLE_HEAD_W;
+}
+
+/* Final norm and loss of the supervised rows; with back also dh. */
+static void head(const struct pass *p, float scale, bool back)
+{
+    const struct model *m = p->m;
+    const struct arch *a = m->arch;
+    int last = m->params.n_unit - 1;
+    struct unit after = unit_acquire(p, last), head = unit_acquire(p, head_unit(m));
+    struct op_rownorm norm;
+
+    if (back) {
+        after.grads = p->w->grad(p->w->ctx, last);
+        head.grads = head.index == last ? after.grads : p->w->grad(p->w->ctx, head.index);
+    }
+    norm = final_norm(p, &after, m->rows, p->n_rows);
+    p->dev->ops->norm_fwd(p->dev, &norm);
+    p->dev->ops->head_loss(p->dev, &(struct op_head){
+        .nll = m->nll, .dx = back ? m->dy_rows : NULL, .dw = unit_grad(&head, head_role(m)),
+        .x = m->y_rows, .w = unit_weight(&head, head_role(m)), .targets = m->targets,
+        .n = p->n_rows, .dim = a->hidden_size, .vocab = a->vocab_size,
+        .mul = (float)a->head_mul, .scale = scale});
+    if (back)
+        p->dev->ops->norm_bwd(p->dev, &norm);
+    unit_release(p, &head);
+    unit_release(p, &after);
+    if (back)
+        p->w->grad_done(p->w->ctx, last);
+}
+
+static void backward(struct pass *p)
+{
+    const struct model *m = p->m;
+    struct unit u;
+
+    p->keep = true;
+    for (int l = (int)m->arch->num_hidden_layers - 1; l >= 0; l--)
+        block_bwd(p, l, m->dh);
+    u = unit_acquire(p, 0);
+    u.grads = p->w->grad(p->w->ctx, 0);
+    embed_pass(p, &u, m->dh, true);
+    unit_release(p, &u);
+    p->w->grad_done(p->w->ctx, 0);
+}
+
+/* Each row's loss comes to the host; the sum is made in f64, in the order of rows. */
+static int collect(const struct pass *p, double *loss_sum, float *nll, struct ckpt_err *err)
+{
+    const struct model *m = p->m;
+    size_t bytes = (size_t)p->n_rows * sizeof *m->nll_host;
+
+    if (bytes)
+        p->dev->ops->to_host(p->dev, m->nll_host, m->nll, bytes);
+    if (device_sync(p->dev, err))
+        return err->code;
+    *loss_sum = 0;
+    for (int64_t i = 0; i < p->n_rows; i++)
+        *loss_sum += (double)m->nll_host[i];
+    if (nll && bytes)
+        memcpy(nll, m->nll_host, bytes);
+    return 0;
+}
+
+int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
+               double *loss_sum, float *nll, struct ckpt_err *err)
+{
+    uint64_t n_alloc = m->dev->n_alloc;
+    struct pass p;
+
+    if (begin(&p, m, w, b, false, err))
+        return err->code;
+    forward(&p);
+    head(&p, 1.0f, false);
+    assert(m->dev->n_alloc == n_alloc);
+    (void)n_alloc;
+    return collect(&p, loss_sum, nll, err);
+}
+
+int model_loss_grad(struct model *m, const struct model_weights *w, const struct batch *b,
+                    float scale, double *loss_sum, struct ckpt_err *err)
+{
+    uint64_t n_alloc = m->dev->n_alloc;
+    struct pass p;
+
+    if (!m->opts.train)
+        return ckpt_fail(err, CKPT_ESTATE, "the model was planned without a backward pass");
+    if (begin(&p, m, w, b, !m->opts.recompute, err))
+        return err->code;
+    forward(&p);
+    head(&p, scale, true);
+    backward(&p);
+    assert(m->dev->n_alloc == n_alloc);
+    (void)n_alloc;
+    return collect(&p, loss_sum, NULL, err);
+}
+
+int model_logits(struct model *m, const struct model_weights *w, const struct batch *b,
+                 const int32_t *rows, int64_t n, float *logits, struct ckpt_err *err)
+{
+    struct batch without = *b;
+    int64_t V = m->arch->vocab_size;
+    struct unit after, head;
+    struct pass p;
+
+    without.n_rows = 0;
+    if (begin(&p, m, w, &without, false, err))
+        return err->code;
+    for (int64_t i = 0; i < n; i++)
+        if (rows[i] < 0 || rows[i] >= b->n_tokens)
+            return bad(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
+    forward(&p);
+    after = unit_acquire(&p, m->params.n_unit - 1);
+    head = unit_acquire(&p, head_unit(m));
+    for (int64_t i = 0, some; i < n; i += some) {
+        some = n - i < m->logit_rows ? n - i : m->logit_rows;
+        upload(&p, m->rows, rows + i, some);
+        head_rows(&p, &after, &head, m->h_last, some, logits + i * V);
+    }
+    unit_release(&p, &head);
+    unit_release(&p, &after);
+    return device_sync(m->dev, err);
+}
+
+void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
+               const void *h, int64_t n, float *logits)
+{
+    const struct model *m = p->m;
+    int64_t V = m->arch->vocab_size;
+    struct op_rownorm norm = final_norm(p, after, m->rows, n);
+
+    norm.x = h;
+    p->dev->ops->norm_fwd(p->dev, &norm);
+    p->dev->ops->head_logits(p->dev, m->logits, m->y_rows, unit_weight(head, head_role(m)), n,
+                             m->arch->hidden_size, V, (float)m->arch->head_mul);
+    p->dev->ops->to_host(p->dev, logits, m->logits, (size_t)(n * V) * sizeof *logits);
+}

@@ -1,0 +1,120 @@
+/*
+ * pass - what the rooms of the model share: buffers of a block, a pass in work, weights by role.
+ *
+ * Only attention.c, mlp.c, block.c, model.c and decode.c include this.
+ *
+ * A block, pre-norm (h the residual stream, [N, D]):
+ *   y1 = norm1(h);  qkv = y1 Wqkv^T + b;  ctx = attention(qkv);  h1 = r1 + ctx Wo^T + b
+ *   y2 = norm2(h1);  u = y2 Wup^T + b;  g = act(u);  h' = r2 + g Wdown^T + b
+ * where r1 = h, r2 = h1, or with resid_from_norm r1 = y1, r2 = y2.
+ */
+#ifndef CKPT_PASS_H
+#define CKPT_PASS_H
+
+#include "trainer/model/arch.h"
+#include "trainer/model/model.h"
+#include "trainer/model/names.h"
+#include "trainer/ops/ops.h"
+#include "trainer/ops/plan.h"
+
+/* Buffers of one block in one direction of a pass.  Widths: D unless said. */
+enum block_buf {
+    BUF_H,                      /* the block's input */
+    BUF_Y1, BUF_STATS1,
+    BUF_QKV,                    /* (H + 2K) d */
+    BUF_CTX,                    /* H d */
+    BUF_LSE,
+    BUF_H1, BUF_Y2, BUF_STATS2,
+    BUF_U, BUF_G,               /* F */
+    BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
+    BUF_COUNT
+};
+
+struct block_bufs {
+    void *at[BUF_COUNT];
+};
+
+struct model {
+    const struct arch *arch;
+    struct device     *dev;
+    struct model_opts  opts;
+    struct params      params;
+    int64_t           *offset;          /* [n_unit][ROLE_COUNT], -1: no such parameter */
+    struct plan        plan;
+    void              *arena;
+    struct block_bufs *fwd, *bwd;       /* [L] each: addresses in the two directions */
+    void              *h_last;          /* output of the last block [N, D] */
+    void              *dh;              /* gradient of the residual stream [N, D] */
+    float             *emb_stats, *final_stats;
+    void              *y_rows, *dy_rows;/* final norm's output at chosen rows [rows, D] */
+    float             *nll, *logits;    /* [rows], [logit_rows, V] */
+    float             *nll_host;        /* [rows] */
+    int32_t           *ids, *doc_start, *rows, *targets;
+    float             *slopes;          /* [H], or NULL */
+    void              *work;
+    uint64_t           work_bytes;
+    int64_t            logit_rows;
+};
+
+/* The cache of a generation session as one layer's attention sees it. */
+struct cache_view {
+    struct op_cached op;                /* all but out and in */
+};
+
+/* One pass in work. */
+struct pass {
+    const struct model         *m;
+    const struct model_weights *w;
+    struct device              *dev;
+    const struct cache_view    *cache;  /* NULL: whole documents */
+    int64_t                     n, n_docs, max_doc, n_rows;
+    bool                        keep;   /* a backward pass follows */
+};
+
+/* A unit's weights and gradients during its brackets. */
+struct unit {
+    const struct model *m;
+    int                 index;
+    const void         *weights;
+    void               *grads;          /* NULL in a forward pass */
+};
+
+struct unit unit_acquire(const struct pass *p, int index);
+void unit_release(const struct pass *p, const struct unit *u);
+/* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
+const void *unit_weight(const struct unit *u, enum role role);
+void *unit_grad(const struct unit *u, enum role role);
+/* A norm's weights, gradients and constants. */
+struct op_norm unit_norm(const struct unit *u, enum role w, enum role b);
+
+/* attention.c: y1 ... h1, and back: dh becomes the gradient of h. */
+void attention_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b);
+void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+                   void *dh);
+/* mlp.c: y2 ... h' (written to next), and back: dh becomes the gradient of h1. */
+void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next);
+/* Only what mlp_bwd needs again: y2 and u. */
+void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b);
+void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
+
+/* block.c */
+void block_fwd(const struct pass *p, int layer, void *next);
+void block_bwd(const struct pass *p, int layer, void *dh);
+/* One block with given buffers, for generation. */
+void block_step(const struct pass *p, int layer, const struct block_bufs *b, void *next);
+/* Bytes of a block's buffer for n rows. */
+uint64_t block_bytes(const struct arch *arch, const struct device *dev, enum block_buf buf,
+                     int64_t n);
+
+/* model.c: embedding of the pass's ids into h, or its backward from the gradient in h. */
+void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back);
+/* The unit the head's matrix lies in: the embedding's when tied. */
+int head_unit(const struct model *m);
+/* logits (host) [n, V] of the rows of h that m->rows names. */
+void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
+               const void *h, int64_t n, float *logits);
+
+/* slopes[H] of ALiBi, as transformers' build_alibi_tensor computes them. */
+void alibi_slopes(float *slopes, int64_t n_head);
+
+#endif

@@ -1,0 +1,92 @@
+/* resident - see resident.h. */
+#include "trainer/model/resident.h"
+
+#include "libckpt/mem.h"
+
+struct resident {
+    struct model_weights door;
+    const struct params *params;
+    struct device       *dev;
+    int64_t             *base;          /* [n_unit], elements */
+    float               *weights, *grads;
+};
+
+static const void *acquire(void *ctx, int unit)
+{
+    const struct resident *r = ctx;
+
+    return r->weights + r->base[unit];
+}
+
+static void release(void *ctx, int unit)
+{
+    (void)ctx;
+    (void)unit;
+}
+
+static void *grad(void *ctx, int unit)
+{
+    const struct resident *r = ctx;
+
+    return r->grads + r->base[unit];
+}
+
+int resident_new(struct resident **out, const struct params *params, bool grads,
+                 struct device *dev, struct ckpt_err *err)
+{
+    struct resident *r = ckpt_alloc(1, sizeof *r);
+    size_t bytes = (size_t)params->numel * sizeof(float);
+    int64_t at = 0;
+
+    *out = NULL;
+    if (!r || !(r->base = ckpt_alloc((size_t)params->n_unit, sizeof *r->base))) {
+        ckpt_free(r);
+        return ckpt_nomem(err, sizeof *r);
+    }
+    r->params = params;
+    r->dev = dev;
+    for (int u = 0; u < params->n_unit; u++) {
+        r->base[u] = at;
+        at += params->unit_numel[u];
+    }
+    r->weights = dev->ops->alloc(dev, bytes);
+    r->grads = grads && r->weights ? dev->ops->alloc(dev, bytes) : NULL;
+    if (!r->weights || (grads && !r->grads)) {
+        resident_free(r);
+        return ckpt_nomem(err, bytes);
+    }
+    r->door = (struct model_weights){.ctx = r, .acquire = acquire, .release = release,
+                                     .grad = grad, .grad_done = release};
+    *out = r;
+    return 0;
+}
+
+void resident_free(struct resident *r)
+{
+    if (!r)
+        return;
+    r->dev->ops->free(r->dev, r->weights);
+    r->dev->ops->free(r->dev, r->grads);
+    ckpt_free(r->base);
+    ckpt_free(r);
+}
+
+const struct model_weights *resident_door(const struct resident *r) { return &r->door; }
+
+float *resident_weights(const struct resident *r) { return r->weights; }
+
+float *resident_grads(const struct resident *r) { return r->grads; }
+
+float *resident_weight(const struct resident *r, size_t i)
+{
+    const struct param *p = &r->params->item[i];
+
+    return r->weights + r->base[p->unit] + p->offset;
+}
+
+float *resident_grad(const struct resident *r, size_t i)
+{
+    const struct param *p = &r->params->item[i];
+
+    return r->grads + r->base[p->unit] + p->offset;
+}
