@@ -53,6 +53,9 @@ static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
         if (p->head_len >= accidents[i].n &&
             memcmp(p->head, accidents[i].magic, accidents[i].n) == 0)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is %s", p->path, accidents[i].what);
+    if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
+        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
+                            "%s: is a bare pickle, which others would execute", p->path);
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no known checkpoint format", p->path);
 }
 

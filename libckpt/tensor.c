@@ -8,8 +8,8 @@
 
 static int check_name(const char *name, size_t len, struct ckpt_err *err)
 {
-    if (len == 0 || len > CKPT_MAX_NAME)
-        return ckpt_fail(err, CKPT_ELIMIT, "a tensor's name has %zu bytes, 1 to %d wanted", len,
+    if (len > CKPT_MAX_NAME)
+        return ckpt_fail(err, CKPT_ELIMIT, "a tensor's name has %zu bytes, %d at most", len,
                          CKPT_MAX_NAME);
     if (!ckpt_utf8_valid(name, len))
         return ckpt_fail(err, CKPT_EFORMAT, "a tensor's name is not strict UTF-8: %.*s", (int)len,

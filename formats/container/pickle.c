@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/container/pickle_int.h"
+
 struct machine {
     struct ckpt_cursor *c;
     struct ckpt_arena  *a;
     struct ckpt_err    *err;
+    struct value_seq   *names;          /* every global that was named, or NULL */
     struct value      **stack;
     size_t              n, cap;
     size_t             *mark;           /* heights of the stack */
@@ -26,7 +29,6 @@ static int bad(struct machine *m, const char *what)
 }
 
 static int nomem(struct machine *m) { return ckpt_nomem(m->err, 64); }
-
 static int push(struct machine *m, struct value *v)
 {
     if (!v)
@@ -142,41 +144,6 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
 
 /* -- integers ------------------------------------------------------------------------------- */
 
-/* Decimal digits of a little-endian two's complement number of more than eight bytes. */
-static struct value *big_int(struct machine *m, const unsigned char *p, size_t n)
-{
-    unsigned char mag[256];
-    char digits[640];
-    bool negative = p[n - 1] & 0x80;
-    size_t at = sizeof digits;
-    unsigned carry = 1;
-
-    if (n > sizeof mag)
-        return text(m, VALUE_BIGINT, "?", 1);
-    for (size_t i = 0; i < n; i++) {
-        unsigned b = negative ? (unsigned)(unsigned char)~p[i] + carry : p[i];
-
-        mag[i] = (unsigned char)b;
-        carry = negative ? b >> 8 : 0;
-    }
-    while (n > 0) {
-        unsigned rest = 0;
-
-        for (size_t i = n; i-- > 0;) {
-            unsigned cur = rest << 8 | mag[i];
-
-            mag[i] = (unsigned char)(cur / 10);
-            rest = cur % 10;
-        }
-        digits[--at] = (char)('0' + rest);
-        while (n > 0 && mag[n - 1] == 0)
-            n--;
-    }
-    if (negative)
-        digits[--at] = '-';
-    return text(m, VALUE_BIGINT, digits + at, sizeof digits - at);
-}
-
 static int push_long(struct machine *m, size_t n)
 {
     const unsigned char *p;
@@ -190,7 +157,7 @@ static int push_long(struct machine *m, size_t n)
     if (!p)
         return bad(m, "the pickle ends inside a number");
     if (n > 8)
-        return push(m, big_int(m, p, n));
+        return push(m, pickle_big_int(m->a, p, n));
     for (size_t i = 0; i < n; i++)
         bits |= (uint64_t)p[i] << (8 * i);
     if (n < 8 && (p[n - 1] & 0x80))
@@ -283,7 +250,10 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
         return nomem(m);
     v->u.obj.module = ckpt_arena_strndup(m->a, module, n_module);
     v->u.obj.name = ckpt_arena_strndup(m->a, name, n_name);
-    return v->u.obj.module && v->u.obj.name ? push(m, v) : nomem(m);
+    if (!v->u.obj.module || !v->u.obj.name ||
+        (m->names && value_seq_add(m->a, m->names, v)))
+        return nomem(m);
+    return push(m, v);
 }
 
 /* callable(*args) as a record.  What is called is a name, or the record of another call. */
@@ -310,6 +280,10 @@ static int build(struct machine *m)
 
     if (!state || !value_is(v, VALUE_OBJECT))
         return bad(m, "builds what is no record");
+    if (v->u.obj.state)                 /* the first could plant what the second would run */
+        return ckpt_fail_as(m->err, CKPT_EREFUSED, "refused-global",
+                            "pickle: builds one record twice at %zu: this file looks malicious",
+                            m->at);
     v->u.obj.state = state;
     return 0;
 }
@@ -422,8 +396,7 @@ static int op_constant(struct machine *m)
     case 'C':  return push_text(m, VALUE_BYTES, ckpt_get_u8(m->c));
     case 0x8e: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
     case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
-    case 'I':
-    case 'L':  return push_line_int(m);
+    case 'I': case 'L': return push_line_int(m);
     case 'F':  return push_line_float(m);
     default:   return 1;
     }
@@ -448,9 +421,8 @@ static int op_container(struct machine *m)
     case ']':  return push(m, make(m, VALUE_LIST));
     case '}':  return push(m, make(m, VALUE_DICT));
     case 0x8f: return push(m, make(m, VALUE_SET));
-    case 0x85:
-    case 0x86:
-    case 0x87: return tuple_of(m, (size_t)(m->op - 0x84));
+    case 0x85: case 0x86: case 0x87:
+        return tuple_of(m, (size_t)(m->op - 0x84));
     case 'a':
         v = pop(m);
         return v ? append(m, top(m), &v, 1) : bad(m, "nothing to append");
@@ -519,15 +491,14 @@ static int op_record(struct machine *m)
     size_t i, n;
 
     switch (m->op) {
-    case 'c':  return push_line_global(m);
+    case 'c': return push_line_global(m);
     case 0x93:
         b = pop(m);
         a = pop(m);
         if (!value_is(a, VALUE_STR) || !value_is(b, VALUE_STR))
             return bad(m, "a global's names are no texts");
         return push_global(m, a->u.text.p, a->u.text.n, b->u.text.p, b->u.text.n);
-    case 'R':
-    case 0x81:
+    case 'R': case 0x81:
         b = pop(m);
         a = pop(m);
         return push_call(m, a, b, NULL, m->op == 0x81);
@@ -538,8 +509,7 @@ static int op_record(struct machine *m)
         return value_is(c, VALUE_DICT) ? push_call(m, a, b, c, true)
                                        : bad(m, "keyword arguments are no dictionary");
     case 'b':  return build(m);
-    case 'i':
-    case 'o':  return op_inst(m);
+    case 'i': case 'o': return op_inst(m);
     case 'Q':
         a = pop(m);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : bad(m, "no persistent id");
@@ -578,15 +548,14 @@ static int op_control(struct machine *m)
     case '.':
         m->done = true;
         return m->n == 1 && m->n_mark == 0 ? 0 : bad(m, "stops with other than one value");
-    case 'S':
-    case 'V':  return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+    case 'S': case 'V':
+        return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                                 "pickle: quoted texts of protocol 0 are not read");
-    case 0x82:
-    case 0x83:
-    case 0x84: return ckpt_fail(m->err, CKPT_EREFUSED,
+    case 0x82: case 0x83: case 0x84:
+        return ckpt_fail(m->err, CKPT_EREFUSED,
                                 "pickle: an extension registry is asked for at %zu", m->at);
-    case 0x97:
-    case 0x98: return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+    case 0x97: case 0x98:
+        return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                                 "pickle: out-of-band buffers are not read");
     default:   return bad(m, "no such opcode");
     }
@@ -608,9 +577,9 @@ static int step(struct machine *m)
 }
 
 int pickle_read(struct value **out, struct ckpt_cursor *c, struct ckpt_arena *arena,
-                struct ckpt_err *err)
+                struct value_seq *names, struct ckpt_err *err)
 {
-    struct machine m = {.c = c, .a = arena, .err = err};
+    struct machine m = {.c = c, .a = arena, .err = err, .names = names};
     size_t base = c->pos;
     int rc = 0;
 

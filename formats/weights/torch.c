@@ -2,6 +2,7 @@
 #include "formats/weights/torch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/container/pickle.h"
@@ -55,7 +56,8 @@ static int small(struct torch_archive *a, const char *name, char **out, struct c
 
 static int read_facts(struct torch_archive *a, struct ckpt_err *err)
 {
-    char *version, *order;
+    char *version, *order, *end;
+    long n;
 
     if (zip_find(&a->zip, "constants.pkl") || zip_find(&a->zip, "code/"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a TorchScript archive, which holds code");
@@ -64,6 +66,9 @@ static int read_facts(struct torch_archive *a, struct ckpt_err *err)
         return err->code;
     if (!*version)
         return ckpt_fail(err, CKPT_EFORMAT, "no version member: not what torch writes");
+    n = strtol(version, &end, 10);
+    if (end == version || (*end && *end != '\n') || n < 1 || n > 10)
+        return ckpt_fail(err, CKPT_EFORMAT, "version is \"%.20s\", 1 to 10 wanted", version);
     if (*order && strcmp(order, "little") != 0 && strcmp(order, "big") != 0)
         return ckpt_fail(err, CKPT_EFORMAT, "byteorder is \"%s\", little or big wanted", order);
     a->big_endian = strcmp(order, "big") == 0;
@@ -97,6 +102,7 @@ static int place_storages(struct torch_archive *a, struct ckpt_err *err)
 static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
     const struct zip_entry *e;
+    struct value_seq names = {0};
     struct ckpt_cursor c;
     char *pickle;
 
@@ -108,7 +114,10 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     if (zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err))
         return err->code;
     ckpt_cursor_init(&c, pickle, (size_t)e->size);
-    if (pickle_read(&a->root, &c, &a->arena, err))
+    pickle_read(&a->root, &c, &a->arena, &names, err);
+    if (strict && torch_names_check(&names, err->code != 0, err))
+        return err->code;
+    if (err->code)
         return err->code;
     if (ckpt_cursor_left(&c) != 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes behind the pickle",

@@ -293,16 +293,41 @@ static int make_bytes(struct walk *w, struct value *v)
 
 /* -- the walk -------------------------------------------------------------------------------- */
 
-static int refuse(struct walk *w, const struct value *v)
+static int refuse(struct ckpt_err *err, const struct value *v)
 {
     if (torch_name_alarms(v->u.obj.module, v->u.obj.name))
-        return ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
+        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "pickle: asks for %s.%s: this file looks malicious", v->u.obj.module,
                             v->u.obj.name);
-    ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
+    ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                  "pickle: asks for %s.%s, which is in no table of known names", v->u.obj.module,
                  v->u.obj.name);
-    return ckpt_err_hint(w->err, "ckpt-inspect shows what such a file holds without running it");
+    return ckpt_err_hint(err, "ckpt-inspect shows what such a file holds without running it");
+}
+
+int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        const struct value *v = names->item[i];
+
+        if (!torch_name_find(v->u.obj.module, v->u.obj.name) &&
+            (!alarms_only || torch_name_alarms(v->u.obj.module, v->u.obj.name)))
+            return refuse(err, v);
+    }
+    return 0;
+}
+
+/* A persistent id that is no storage: torch's old way to name a module's source. */
+static int check_persistent(struct walk *w, const struct value *v)
+{
+    const struct value *t = v->u.seq.item[0];
+    const char *what = value_is(t, VALUE_TUPLE) && t->u.seq.n
+                           ? value_as_str(t->u.seq.item[0]) : NULL;
+
+    if (!w->strict || (what && strcmp(what, "storage") == 0))
+        return 0;
+    return ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
+                        "pickle: a persistent id names no storage: this file looks malicious");
 }
 
 /* One value; what lies below it is the walk's business. */
@@ -312,11 +337,13 @@ static int resolve(struct walk *w, struct value *v, int nest)
 
     if (nest > MAX_NEST)
         return bad(w, "tensors rebuilt inside each other too deep");
+    if (v->kind == VALUE_PERSISTENT)
+        return check_persistent(w, v);
     if (v->kind != VALUE_OBJECT && v->kind != VALUE_GLOBAL)
         return 0;
     row = torch_name_find(v->u.obj.module, v->u.obj.name);
     if (!row && w->strict)
-        return refuse(w, v);
+        return refuse(w->err, v);
     if (!row || v->kind == VALUE_GLOBAL)
         return 0;
     switch (row->what) {

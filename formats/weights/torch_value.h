@@ -21,6 +21,12 @@ struct torch_storages {
 void torch_storages_release(struct torch_storages *s);
 
 /*
+ * Refuse a pickle that names a global of no table, wherever it did so.  alarms_only: it failed
+ * anyway, and only names that look malicious change what is said about it.
+ */
+int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err);
+
+/*
  * Make tensors, dictionaries and plain values of the records below root, in place.  Every value
  * is visited once; more than 64 M are CKPT_ELIMIT.  Tensors are checked against their storage's
  * size as the pickle tells it (offsets in the file are not known here).

@@ -1,0 +1,15 @@
+/*
+ * pickle_int - integers of pickles that 64 bits do not hold.
+ */
+#ifndef CKPT_PICKLE_INT_H
+#define CKPT_PICKLE_INT_H
+
+#include "formats/container/value.h"
+
+/*
+ * n bytes of little-endian two's complement as a VALUE_BIGINT: decimal digits, "?" beyond 256
+ * bytes.  NULL when the arena refuses.
+ */
+struct value *pickle_big_int(struct ckpt_arena *a, const unsigned char *p, size_t n);
+
+#endif
