@@ -54,9 +54,10 @@ static void put_head(struct ckpt_buf *b, const struct zip_member *m)
     ckpt_buf_put_u32le(b, 0x04034b50);
     ckpt_buf_put_u16le(b, 0);                   /* version needed */
     ckpt_buf_put_u16le(b, flags_of(m));
-    for (int i = 0; i < 6; i++)                 /* stored; time, date, crc */
+    for (int i = 0; i < 3; i++)                 /* stored; time, date */
         ckpt_buf_put_u16le(b, 0);
-    ckpt_buf_put_u32le(b, 0);                   /* size */
+    for (int i = 0; i < 3; i++)                 /* crc and sizes stand in the descriptor */
+        ckpt_buf_put_u32le(b, 0);
     ckpt_buf_put_u16le(b, (uint16_t)strlen(m->name));
     ckpt_buf_put_u16le(b, (uint16_t)(z + 4 + pad));
     ckpt_buf_put_str(b, m->name);
