@@ -204,8 +204,9 @@ static void test_generate_pick_follows_the_options(void **state)
     o.temperature = 1;
     o.repetition_penalty = 2;           /* once per id: logit 4.08 to 2.04, 3.61 to 1.81 */
     draws(c, &o, history, 3);
-    assert_in_range(c[4], 283, 290);
-    assert_in_range(c[1], 96, 103);
+    assert_in_range(c[4], 338, 340);    /* Python: 0.3386, 0.1172, 0.0927 */
+    assert_in_range(c[1], 116, 118);
+    assert_in_range(c[3], 92, 94);
     o.do_sample = false;
     draws(c, &o, history, 3);
     assert_int_equal(c[4], 1000);
