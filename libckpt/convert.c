@@ -97,7 +97,7 @@ bool ckpt_convert_can(enum ckpt_dtype to, enum ckpt_dtype from)
     return (to == from && ckpt_dtype_size(to) > 0) || (known(to) && known(from));
 }
 
-/* -- vector paths: the same bits as the loops above, which tests compare -------------------- */
+/* -- vector paths: the same bits as the loops above, which tests compare ------------------- */
 
 typedef void convert_fn(unsigned char *dst, const unsigned char *src, size_t n);
 
@@ -118,7 +118,8 @@ __attribute__((target("avx2"))) static void bf16_to_f32(unsigned char *dst,
 __attribute__((target("avx2"))) static void f32_to_bf16(unsigned char *dst,
                                                         const unsigned char *src, size_t n)
 {
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), inf = _mm256_set1_epi32(0x7f800000);
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    const __m256i inf = _mm256_set1_epi32(0x7f800000);
     const __m256i bias = _mm256_set1_epi32(0x7fff), one = _mm256_set1_epi32(1);
     const __m256i nan = _mm256_set1_epi32(0x7fc0);
     size_t i = 0;
@@ -145,7 +146,8 @@ __attribute__((target("avx2,f16c"))) static void f16_to_f32(unsigned char *dst,
     for (; i + 8 <= n; i += 8) {
         __m128i h = _mm_loadu_si128((const __m128i_u *)(src + 2 * i));
 
-        _mm256_storeu_si256((__m256i_u *)(dst + 4 * i), _mm256_castps_si256(_mm256_cvtph_ps(h)));
+        _mm256_storeu_si256((__m256i_u *)(dst + 4 * i),
+                            _mm256_castps_si256(_mm256_cvtph_ps(h)));
     }
     load_f16(dst + 4 * i, src + 2 * i, n - i);
 }
@@ -181,12 +183,14 @@ static bool convert_fast(void *dst, enum ckpt_dtype to, const void *src, enum ck
     return fn != NULL;
 }
 
-/* -- any dtype to any other, a block at a time ----------------------------------------------- */
+/* -- any dtype to any other, a block at a time --------------------------------------------- */
 
 struct stage {
     float    f[BLOCK];
     double   d[BLOCK];
     uint64_t i[BLOCK];
+    float    of_byte[256];      /* of 8-bit floats; filled when there are enough to look up */
+    bool     look_up;
 };
 
 static void from_float(void *dst, enum ckpt_dtype to, const float *f, size_t n)
@@ -259,7 +263,10 @@ static void convert_block(void *dst, enum ckpt_dtype to, const void *src, enum c
         from_double(dst, to, s, n);
         return;
     }
-    if (!convert_fast(s->f, CKPT_F32, src, from, n))
+    if (s->look_up)
+        for (size_t k = 0; k < n; k++)
+            s->f[k] = s->of_byte[((const unsigned char *)src)[k]];
+    else if (!convert_fast(s->f, CKPT_F32, src, from, n))
         rows[from].load_f(s->f, src, n);
     if (rows[to].store_f) {
         from_float(dst, to, s->f, n);
@@ -274,14 +281,23 @@ static void convert_any(void *dst, enum ckpt_dtype to, const void *src, enum ckp
                         size_t n)
 {
     size_t in = ckpt_dtype_size(from), out = ckpt_dtype_size(to);
+    unsigned char byte[256];
     struct stage s;
 
+    s.look_up = in == 1 && rows[from].load_f && n > 4 * sizeof byte;
+    if (s.look_up) {
+        for (size_t i = 0; i < sizeof byte; i++)
+            byte[i] = (unsigned char)i;
+        rows[from].load_f(s.of_byte, byte, sizeof byte);
+    }
     for (size_t i = 0; i < n; i += BLOCK)
-        convert_block((unsigned char *)dst + i * out, to, (const unsigned char *)src + i * in, from,
-                      &s, n - i < BLOCK ? n - i : BLOCK);
+        convert_block((unsigned char *)dst + i * out, to,
+                      (const unsigned char *)src + i * in, from, &s,
+                      n - i < BLOCK ? n - i : BLOCK);
 }
 
-void ckpt_convert(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from, size_t n)
+void ckpt_convert(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from,
+                  size_t n)
 {
     if (n == 0)
         return;

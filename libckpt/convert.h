@@ -9,8 +9,8 @@
  *
  * NaN stays NaN, in these bits: BF16 0x7fc0 (torch's vector code of some processors says
  * 0xffff); F16 <-> F32 keeps sign and payload and sets the quiet bit, as the processor's
- * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives the
- * same bits as the plain loop (a unit test compares them).
+ * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives
+ * the same bits as the plain loop (a unit test compares them).
  */
 #ifndef CKPT_CONVERT_H
 #define CKPT_CONVERT_H
@@ -23,6 +23,7 @@
 /* True when ckpt_convert can go from one to the other. */
 bool ckpt_convert_can(enum ckpt_dtype to, enum ckpt_dtype from);
 /* n elements; dst and src do not overlap, or are equal when the width is the same. */
-void ckpt_convert(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from, size_t n);
+void ckpt_convert(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from,
+                  size_t n);
 
 #endif

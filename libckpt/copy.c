@@ -42,10 +42,10 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
     char a[128], b[128];
 
     if (to->dtype != from->dtype || !ckpt_shape_equal(&to->shape, &from->shape))
-        return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tensor %s: the source has %s %s, the sink wants %s %s", to->name,
-                         ckpt_dtype_name(from->dtype), ckpt_shape_text(a, sizeof a, &from->shape),
-                         ckpt_dtype_name(to->dtype), ckpt_shape_text(b, sizeof b, &to->shape));
+        return ckpt_fail(
+            err, CKPT_EMISMATCH, "tensor %s: the source has %s %s, the sink wants %s %s",
+            to->name, ckpt_dtype_name(from->dtype), ckpt_shape_text(a, sizeof a, &from->shape),
+            ckpt_dtype_name(to->dtype), ckpt_shape_text(b, sizeof b, &to->shape));
     if (ckpt_dtype_size(to->dtype) == 0 && to->numel > 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s elements are not copied",
                          to->name, ckpt_dtype_name(to->dtype));
@@ -130,8 +130,8 @@ static void tell(struct job *j, uint64_t bytes)
 }
 
 /*
- * Wait until all pieces before this one are written.  Pieces are begun in order, so the one that
- * is waited for is in work, and its failure wakes everybody.
+ * Wait until all pieces before this one are written.  Pieces are begun in order, so the one
+ * that is waited for is in work, and its failure wakes everybody.
  */
 static int wait_turn(struct job *j, size_t piece, struct ckpt_err *err)
 {

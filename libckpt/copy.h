@@ -2,10 +2,10 @@
  * copy - source -> sink with bounded memory; the only mover of tensor bytes.
  *
  * Work is cut into chunks of at most chunk_bytes; each worker owns one buffer of that size, so
- * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.  Ranges
- * that lie verbatim on both sides never pass through user memory (ckpt_out_copy).  A stream is
- * written in order: a worker whose chunk is read waits for its turn, so that the workers'
- * buffers are the ring that is read ahead.
+ * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.
+ * Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy).  A
+ * stream is written in order: a worker whose chunk is read waits for its turn, so that the
+ * workers' buffers are the ring that is read ahead.
  */
 #ifndef CKPT_COPY_H
 #define CKPT_COPY_H
@@ -25,9 +25,9 @@ struct ckpt_copy_opts {
 };
 
 /*
- * Copy every tensor of sink's list from the tensor of the same name in src (dtype and shape must
- * agree: CKPT_EMISMATCH names the tensor and both).  CKPT_ESTOPPED when stop was set.  Does not
- * commit the sink; after a failure it can only be aborted.
+ * Copy every tensor of sink's list from the tensor of the same name in src (dtype and shape
+ * must agree: CKPT_EMISMATCH names the tensor and both).  CKPT_ESTOPPED when stop was set.
+ * Does not commit the sink; after a failure it can only be aborted.
  */
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err);

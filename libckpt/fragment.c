@@ -2,8 +2,8 @@
  * fragment - see fragment.h.  The one place where a box becomes bytes.
  *
  * A range of elements is at most 2 * rank - 1 boxes; what a box shares with a fragment is a box
- * again, and reading that is a copy between two strided arrays, one of them in a file.  Axes that
- * lie densely on both sides are merged first, so that the usual tensor is a single read.
+ * again, and reading that is a copy between two strided arrays, one of them in a file.  Axes
+ * that lie densely on both sides are merged first, so that the usual tensor is a single read.
  */
 #include "libckpt/fragment.h"
 
@@ -83,8 +83,8 @@ static bool common(struct ckpt_box *out, int rank, const struct ckpt_box *a,
  * Describe reading box, which lies inside the fragment, into memory that begins with element
  * `start` of the tensor.  Returns the elements of the box.
  */
-static int64_t plan(struct transfer *t, const struct ckpt_shape *shape, const struct ckpt_box *box,
-                    int64_t start)
+static int64_t plan(struct transfer *t, const struct ckpt_shape *shape,
+                    const struct ckpt_box *box, int64_t start)
 {
     int64_t row[CKPT_MAX_RANK], in_box = 1, total = 1, file = 0;
 
@@ -153,7 +153,8 @@ static int read_direct(const struct transfer *t, struct ckpt_err *err)
             file += at[d] * t->axis[d].file;
         }
         if (ckpt_file_read_at(t->f->file, t->dst + (size_t)mem * t->width,
-                              (size_t)run * t->width, t->offset + (uint64_t)file * t->width, err))
+                              (size_t)run * t->width,
+                              t->offset + (uint64_t)file * t->width, err))
             return err->code;
         if (t->f->swapped)
             swap_bytes(t->dst + (size_t)mem * t->width, run, t->dtype);
@@ -162,8 +163,8 @@ static int read_direct(const struct transfer *t, struct ckpt_err *err)
 }
 
 /* n elements, far apart on either side.  Fixed widths let the compiler move registers. */
-static void spread(unsigned char *dst, size_t to, const unsigned char *src, size_t from, int64_t n,
-                   size_t width)
+static void spread(unsigned char *dst, size_t to, const unsigned char *src, size_t from,
+                   int64_t n, size_t width)
 {
     switch (width) {
     case 1: for (; n > 0; n--, dst += to, src += from) *dst = *src; break;
@@ -174,13 +175,27 @@ static void spread(unsigned char *dst, size_t to, const unsigned char *src, size
     }
 }
 
-/* From the stage to their places: the first n axes of a, all of them. */
+/* Sort by distance, in memory or in the file; stable, so that the result is one. */
+static void sort_axes(struct axis *a, int n, bool by_mem)
+{
+    for (int d = 1; d < n; d++) {
+        struct axis x = a[d];
+        int p = d;
+
+        for (; p > 0 && (by_mem ? a[p - 1].mem > x.mem : a[p - 1].file > x.file); p--)
+            a[p] = a[p - 1];
+        a[p] = x;
+    }
+}
+
+/* From the stage to their places.  Writes go in memory's order, since reads hit the cache. */
 static void scatter(const struct transfer *t, unsigned char *dst, const unsigned char *stage,
-                    const struct axis *a, int n)
+                    struct axis *a, int n)
 {
     int64_t at[CKPT_MAX_RANK] = {0};
     size_t w = t->width;
 
+    sort_axes(a, n, true);
     do {
         unsigned char *to = dst;
         const unsigned char *from = stage;
@@ -198,56 +213,88 @@ static void scatter(const struct transfer *t, unsigned char *dst, const unsigned
     } while (step(at, a, 1, n));
 }
 
+/* How a box passes through the stage. */
+struct staging {
+    struct axis axis[CKPT_MAX_RANK];    /* by distance in the file */
+    int         n;                      /* of them */
+    int         whole;                  /* the first ones, taken whole each time */
+    int64_t     span;                   /* elements of the file between the ends of those */
+    int64_t     portion;                /* how many along the next axis go with them */
+    int64_t     pitch;                  /* elements of the stage between these */
+    bool apart; /* the gaps between these are skipped: a read for each */
+};
+
+static void plan_staging(struct staging *s, const struct transfer *t)
+{
+    int64_t limit = (int64_t)(STAGE_BYTES / t->width), gap = (int64_t)(GAP_BYTES / t->width);
+    const struct axis *a = s->axis;
+
+    memcpy(s->axis, t->axis, sizeof s->axis);
+    s->n = t->n;
+    sort_axes(s->axis, s->n, false);
+    s->span = 1;
+    for (s->whole = 0; s->whole < s->n; s->whole++) {
+        const struct axis *x = &a[s->whole];
+
+        if (x->file - s->span > gap || (x->count - 1) * x->file > limit - s->span)
+            break;
+        s->span += (x->count - 1) * x->file;
+    }
+    if (s->whole == s->n)
+        return;
+    s->apart = a[s->whole].file - s->span > gap;
+    s->pitch = s->apart ? s->span : a[s->whole].file;
+    s->portion = 1 + (limit - s->span) / s->pitch;      /* pitch 0 would fit whole */
+}
+
+/* Fill the stage with n portions from `file` elements on. */
+static int fill(const struct transfer *t, const struct staging *s, unsigned char *stage,
+                int64_t file, int64_t n, struct ckpt_err *err)
+{
+    uint64_t from = t->offset + (uint64_t)file * t->width;
+    size_t bytes = (size_t)s->span * t->width;
+
+    if (!s->apart)
+        return ckpt_file_read_at(t->f->file, stage,
+                                 bytes + (size_t)((n - 1) * s->pitch) * t->width, from, err);
+    for (int64_t i = 0; i < n; i++, from += (uint64_t)s->axis[s->whole].file * t->width)
+        if (ckpt_file_read_at(t->f->file, stage + (size_t)i * bytes, bytes, from, err))
+            return err->code;
+    return 0;
+}
+
 /*
  * Elements scattered on either side: as many axes, in the file's order, as span a stage at most
  * are read at once; the next axis in portions, the others one by one.
  */
 static int read_staged(const struct transfer *t, unsigned char *stage, struct ckpt_err *err)
 {
-    int64_t limit = (int64_t)(STAGE_BYTES / t->width), gap = (int64_t)(GAP_BYTES / t->width);
-    int64_t at[CKPT_MAX_RANK] = {0}, span = 1, portion = 1;
-    struct axis a[CKPT_MAX_RANK];
-    int k = 0;                          /* axes read whole */
+    int64_t at[CKPT_MAX_RANK] = {0};
+    struct staging s = {0};
+    int k;
 
-    for (int d = 0; d < t->n; d++) {    /* by distance in the file */
-        int p = d;
-
-        for (; p > 0 && a[p - 1].file > t->axis[d].file; p--)
-            a[p] = a[p - 1];
-        a[p] = t->axis[d];
-    }
-    while (k < t->n && a[k].file - span <= gap && (a[k].count - 1) * a[k].file <= limit - span) {
-        span += (a[k].count - 1) * a[k].file;
-        k++;
-    }
-    if (k < t->n && a[k].file - span <= gap)
-        portion = 1 + (limit - span) / a[k].file;       /* not 0: that axis would fit whole */
-    for (;;) {
+    plan_staging(&s, t);
+    k = s.whole;
+    do {
         int64_t mem = 0, file = 0, n = 1;
+        struct axis part[CKPT_MAX_RANK];
 
-        for (int d = k; d < t->n; d++) {
-            mem += at[d] * a[d].mem;
-            file += at[d] * a[d].file;
+        for (int d = k; d < s.n; d++) {
+            mem += at[d] * s.axis[d].mem;
+            file += at[d] * s.axis[d].file;
         }
-        if (k < t->n)
-            n = min64(portion, a[k].count - at[k]);
-        if (ckpt_file_read_at(t->f->file, stage,
-                              (size_t)(span + (k < t->n ? (n - 1) * a[k].file : 0)) * t->width,
-                              t->offset + (uint64_t)file * t->width, err))
-            return err->code;
-        if (k < t->n) {
-            int64_t all = a[k].count;
-
-            a[k].count = n;
-            scatter(t, t->dst + (size_t)mem * t->width, stage, a, k + 1);
-            a[k].count = all;
+        memcpy(part, s.axis, sizeof part);
+        if (k < s.n) {
+            n = min64(s.portion, s.axis[k].count - at[k]);
+            part[k].count = n;
+            part[k].file = s.pitch;
             at[k] += n - 1;             /* the odometer makes the last step */
-        } else {
-            scatter(t, t->dst, stage, a, k);
         }
-        if (!step(at, a, k, t->n))
-            return 0;
-    }
+        if (fill(t, &s, stage, file, n, err))
+            return err->code;
+        scatter(t, t->dst + (size_t)mem * t->width, stage, part, k < s.n ? k + 1 : k);
+    } while (step(at, s.axis, k, s.n));
+    return 0;
 }
 
 static int read_box(const struct transfer *t, unsigned char **stage, struct ckpt_err *err)
@@ -263,11 +310,11 @@ static int read_box(const struct transfer *t, unsigned char **stage, struct ckpt
 }
 
 /*
- * Where to begin looking for the piece of element `flat`: the right place when the pieces lie in
- * order, and a place like any other when they do not.
+ * Where to begin looking for the piece of element `flat`: the right place when the pieces lie
+ * in order, and a place like any other when they do not.
  */
-static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragment *frag, size_t n,
-                        int64_t flat)
+static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragment *frag,
+                        size_t n, int64_t flat)
 {
     int64_t row[CKPT_MAX_RANK];
     size_t lo = 0, hi = n;
@@ -311,8 +358,9 @@ int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype
             rc = read_box(&t, &stage, err);
         }
         if (rc == 0 && left > 0)
-            rc = ckpt_fail_as(err, CKPT_EFORMAT, "hole", "%lld of %lld elements from %lld on lie "
-                              "in no piece", (long long)left, (long long)all, (long long)at);
+            rc = ckpt_fail_as(err, CKPT_EFORMAT, "hole",
+                              "%lld of %lld elements from %lld on lie in no piece",
+                              (long long)left, (long long)all, (long long)at);
         at += all;
     }
     ckpt_free(stage);

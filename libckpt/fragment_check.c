@@ -1,8 +1,8 @@
 /*
  * fragment_check - the proof that pieces tile a tensor; see fragment.h.
  *
- * Give every box a weight at its corners: the product over the axes of +1 at its start and -1 at
- * its end.  These weights are the differences of "how many boxes cover this element", and
+ * Give every box a weight at its corners: the product over the axes of +1 at its start and -1
+ * at its end.  These weights are the differences of "how many boxes cover this element", and
  * differences determine a bounded function; so the boxes cover each element exactly once if and
  * only if their corner weights add up to those of the whole.  Sorting the corners decides it in
  * n log n, and the first corner that does not add up is the first element covered wrongly.
@@ -71,7 +71,7 @@ static void find_cut_axes(struct cut *c)
             }
 }
 
-/* The usual case, which needs no memory: one axis at most is cut, and the pieces lie in order. */
+/* The usual case, which needs no memory: at most one axis is cut, the pieces lie in order. */
 static bool tile_in_order(const struct cut *c)
 {
     int64_t at = 0;
@@ -110,7 +110,8 @@ static int compare(const void *a, const void *b, void *ctx)
 }
 
 /* The element at a corner is covered 1 + excess times. */
-static int told(const struct cut *c, const struct corner *k, int64_t excess, struct ckpt_err *err)
+static int told(const struct cut *c, const struct corner *k, int64_t excess,
+                struct ckpt_err *err)
 {
     struct ckpt_shape at = {.rank = c->shape->rank};
     char text[256];

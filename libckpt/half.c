@@ -56,7 +56,7 @@ static float decode(uint32_t v, const struct small *s)
     uint32_t sign = (v >> (s->exp_bits + s->man_bits) & 1) << 31;
     uint32_t exp = v >> s->man_bits & ((1u << s->exp_bits) - 1);
     uint32_t man = v & ((1u << s->man_bits) - 1);
-    uint32_t least = (uint32_t)(127 + 1 - s->bias - s->man_bits) << 23;     /* least subnormal */
+    uint32_t least = (uint32_t)(128 - s->bias - s->man_bits) << 23;     /* subnormal, as f32 */
 
     if (exp)
         return ckpt_f32_of_bits(sign | (exp + (uint32_t)(127 - s->bias)) << 23 |
@@ -93,7 +93,8 @@ float ckpt_f8_e5m2_to_f32(uint8_t b)
     uint32_t sign = (uint32_t)(b >> 7) << 31;
 
     if ((b & 0x7c) == 0x7c)
-        return ckpt_f32_of_bits(sign | 0x7f800000u | ((b & 3) ? 0x400000u | (b & 3u) << 21 : 0));
+        return ckpt_f32_of_bits(sign | 0x7f800000u |
+                                ((b & 3) ? 0x400000u | (b & 3u) << 21 : 0));
     return decode(b, &e5m2);
 }
 

@@ -46,15 +46,16 @@ static int check_range(struct ckpt_sink *sink, size_t i, int64_t start, int64_t 
     const struct ckpt_tensor *t = i < sink->tensors->n ? &sink->tensors->item[i] : NULL;
 
     if (!t || start < 0 || count < 0 || start > t->numel || count > t->numel - start)
-        return ckpt_fail(err, CKPT_ESTATE, "tensor %zu: elements [%lld, +%lld) have no place", i,
-                         (long long)start, (long long)count);
+        return ckpt_fail(err, CKPT_ESTATE, "tensor %zu: elements [%lld, +%lld) have no place",
+                         i, (long long)start, (long long)count);
     if (!sink->stream || count == 0)
         return 0;
     while (sink->at < i && atomic_load(&sink->written[sink->at]) ==
                                sink->tensors->item[sink->at].numel)
         sink->at++;
     if (sink->at != i || atomic_load(&sink->written[i]) != start)
-        return ckpt_fail(err, CKPT_ESTATE, "tensor %s: a stream takes elements in order", t->name);
+        return ckpt_fail(err, CKPT_ESTATE, "tensor %s: a stream takes elements in order",
+                         t->name);
     return 0;
 }
 

@@ -12,8 +12,8 @@ static int check_name(const char *name, size_t len, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ELIMIT, "a tensor's name has %zu bytes, %d at most", len,
                          CKPT_MAX_NAME);
     if (!ckpt_utf8_valid(name, len))
-        return ckpt_fail(err, CKPT_EFORMAT, "a tensor's name is not strict UTF-8: %.*s", (int)len,
-                         name);
+        return ckpt_fail(err, CKPT_EFORMAT, "a tensor's name is not strict UTF-8: %.*s",
+                         (int)len, name);
     return 0;
 }
 
@@ -49,7 +49,8 @@ int ckpt_tensors_add(struct ckpt_tensors *list, struct ckpt_tensor **out, const 
     if (check_name(name, name_len, err) || make_room(list, err))
         return err->code;
     if (dtype == CKPT_DTYPE_NONE || (unsigned)dtype >= CKPT_DTYPE_COUNT)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %.*s: unknown dtype", (int)name_len, name);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %.*s: unknown dtype", (int)name_len,
+                         name);
     if (!ckpt_shape_numel(&t.numel, shape) || !ckpt_shape_bytes(&bytes, shape, dtype))
         return ckpt_fail(err, CKPT_EFORMAT, "tensor %.*s: its shape is out of range",
                          (int)name_len, name);

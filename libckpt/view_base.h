@@ -24,8 +24,8 @@ int view_new(struct view **out, struct ckpt_source *src, size_t n, struct ckpt_e
 int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *name,
              enum ckpt_dtype dtype, struct ckpt_err *err);
 /*
- * Set alias_of of every entry to the view's own indices.  Ties survive as long as two tensors of
- * a group are left, and have one dtype.
+ * Set alias_of of every entry to the view's own indices.  Ties survive as long as two tensors
+ * of a group are left, and have one dtype.
  */
 int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *err);
 /* Reading that only maps the index. */

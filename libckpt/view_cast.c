@@ -37,9 +37,9 @@ static enum ckpt_dtype seen_as(const struct ckpt_tensor *t, const struct ckpt_ca
 }
 
 /*
- * To elements at least as wide: read all of them into the rear of dst at once, then convert from
- * the front.  What is written never passes what is still to be converted, since an element moves
- * towards the rear by less the later it comes; a block is copied out first.
+ * To elements at least as wide: read all of them into the rear of dst at once, then convert
+ * from the front.  What is written never passes what is still to be converted, since the room
+ * in front of that shrinks to nothing only with the last element; a block is copied out first.
  */
 static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
                       unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)

@@ -17,7 +17,7 @@
 #define DIR_NAME "build/test_copy_faults"
 #define N        30000          /* elements of each tensor: several chunks */
 
-/* -- a source of one file with a dense F32, a transposed BF16 and a scalar --------------------- */
+/* -- a source of one file with a dense F32, a transposed BF16 and a scalar ----------------- */
 
 static const int64_t transposed[2] = {1, 100};
 
@@ -82,7 +82,7 @@ static int open_views(struct ckpt_source **out, struct ckpt_err *err)
                : 0;
 }
 
-/* -- a sink: one tensor behind the other in a file that is committed --------------------------- */
+/* -- a sink: one tensor behind the other in a file that is committed ----------------------- */
 
 struct to_file {
     struct ckpt_out           *out;
@@ -161,7 +161,7 @@ static int open_sink(struct ckpt_sink **out, const struct ckpt_tensors *list, bo
     return ckpt_sink_new(out, &ops_out, t, list, stream, err);
 }
 
-/* -- one run, and its traces -------------------------------------------------------------------- */
+/* -- one run, and its traces --------------------------------------------------------------- */
 
 static int run(size_t workers, bool stream, struct ckpt_err *err)
 {

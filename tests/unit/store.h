@@ -48,7 +48,8 @@ static inline void store_close(void *self)
 static const struct ckpt_source_ops store_in_ops = {.format = "store", .close = store_close};
 
 /* The tensors of rows, their bytes counting up modulo a prime; one extra named "side". */
-static inline struct ckpt_source *store_source(const struct store_row *row, size_t n, int *closed)
+static inline struct ckpt_source *store_source(const struct store_row *row, size_t n,
+                                               int *closed)
 {
     struct store_in *in = calloc(1, sizeof *in);
     struct ckpt_tensors list = {0};
@@ -96,12 +97,12 @@ struct store_out {
     atomic_int                 writes;
     int                        fail_at; /* this write is refused; 0: none */
     _Atomic(int64_t)           most;    /* elements of the longest write */
-    struct ckpt_out           *place;   /* where located ranges go, one tensor behind the other */
+    struct ckpt_out           *place;   /* where located ranges go, tensor behind tensor */
     int                       *committed, *aborted;
 };
 
-static inline int store_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
-                              struct ckpt_err *err)
+static inline int store_write(void *self, size_t i, int64_t start, int64_t count,
+                              const void *src, struct ckpt_err *err)
 {
     struct store_out *o = self;
     size_t width = ckpt_dtype_size(o->list->item[i].dtype);

@@ -1,4 +1,4 @@
-/* convert - against torch's digests, the plain loops, and the rules for what torch leaves open. */
+/* convert - against torch's digests, the plain loops, and the rules where torch has none. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,6 +150,26 @@ static void test_vector_code_equals_the_plain_functions(void **state)
     free(src);
 }
 
+/* Many 8-bit floats are looked up in a table, few are not. */
+static void test_many_bytes_equal_one_at_a_time(void **state)
+{
+    static const enum ckpt_dtype types[] = {CKPT_F8_E4M3, CKPT_F8_E5M2, CKPT_F8_E4M3FNUZ,
+                                            CKPT_F8_E5M2FNUZ, CKPT_I8, CKPT_U8, CKPT_BOOL};
+    struct inputs *in = *state;
+    float *got = (float *)(void *)in->out, want;
+    unsigned char bytes[3001];
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7);
+    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
+        ckpt_convert(got, CKPT_F32, bytes, types[k], sizeof bytes);
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            ckpt_convert(&want, CKPT_F32, &bytes[i], types[k], 1);
+            assert_memory_equal(&got[i], &want, sizeof want);
+        }
+    }
+}
+
 static int64_t one_int(double v, enum ckpt_dtype to)
 {
     uint64_t out = 0;
@@ -253,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_as_torch),
         cmocka_unit_test(test_vector_code_equals_the_plain_functions),
+        cmocka_unit_test(test_many_bytes_equal_one_at_a_time),
         cmocka_unit_test(test_float_to_int_truncates_and_clamps),
         cmocka_unit_test(test_bool_is_zero_or_one),
         cmocka_unit_test(test_all_pairs_stay_in_bounds),

@@ -32,8 +32,9 @@ static void open_pair(struct pair *p, bool stream)
     memset(p, 0, sizeof *p);
     p->src = store_source(rows, N_ROWS, NULL);
     p->out = store_new(ckpt_source_tensors(p->src), &p->committed, &p->aborted);
-    assert_int_equal(ckpt_sink_new(&p->sink, &store_out_ops, p->out, ckpt_source_tensors(p->src),
-                                   stream, &p->err), 0);
+    assert_int_equal(ckpt_sink_new(&p->sink, &store_out_ops, p->out,
+                                   ckpt_source_tensors(p->src), stream, &p->err),
+                     0);
 }
 
 static void check_and_commit(struct pair *p)
@@ -191,7 +192,7 @@ static void test_progress_is_throttled_and_ends_at_the_total(void **state)
     check_and_commit(&p);
 }
 
-/* -- located on both sides --------------------------------------------------------------------- */
+/* -- located on both sides ----------------------------------------------------------------- */
 
 static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
                          struct ckpt_place_out *out)
@@ -225,8 +226,9 @@ static void test_located_ranges_go_from_file_to_file(void **state)
     p.out = store_new(ckpt_source_tensors(p.src), &p.committed, &p.aborted);
     unlink("build/test_copy.out");
     assert_int_equal(ckpt_out_create(&p.out->place, "build/test_copy.out", 0, &p.err), 0);
-    assert_int_equal(ckpt_sink_new(&p.sink, &place_ops, p.out, ckpt_source_tensors(p.src), false,
-                                   &p.err), 0);
+    assert_int_equal(
+        ckpt_sink_new(&p.sink, &place_ops, p.out, ckpt_source_tensors(p.src), false, &p.err),
+        0);
     assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), 0);
     assert_int_equal(atomic_load(&p.out->writes), 1);   /* the BF16 one */
     assert_int_equal(ckpt_out_commit(p.out->place, &p.err), 0);
@@ -249,7 +251,7 @@ static void test_located_ranges_go_from_file_to_file(void **state)
     check_and_commit(&p);
 }
 
-/* -- bounded memory ---------------------------------------------------------------------------- */
+/* -- bounded memory ------------------------------------------------------------------------ */
 
 struct counted {
     atomic_ullong bytes;
@@ -372,8 +374,8 @@ static void test_expanded_tensor_of_any_size_can_be_begun(void **state)
     assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
     assert_int_equal(ckpt_source_read(src, 0, shape.dim[0] - 3, 3, got, &err), 0);
     assert_int_equal(got[0] + got[1] + got[2], 0);
-    assert_int_equal(ckpt_sink_new(&sink, &count_ops, &c, ckpt_source_tensors(src), false, &err),
-                     0);
+    assert_int_equal(
+        ckpt_sink_new(&sink, &count_ops, &c, ckpt_source_tensors(src), false, &err), 0);
     assert_int_equal(ckpt_copy(sink, src, &opts, &err), CKPT_ESTOPPED);
     ckpt_sink_abort(sink);
     ckpt_source_close(src);

@@ -238,8 +238,8 @@ static void test_gather_of_large_strides_equals_naive_reading(void **state)
         for (int64_t i = 0; i < count; i++)
             naive(p, want + (size_t)i * width, start + i);
         memset(got, 0xa5, LARGE * 16 + 16);
-        assert_int_equal(ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err),
-                         0);
+        assert_int_equal(
+            ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
         assert_memory_equal(got, want, (size_t)count * width);
         for (size_t i = 0; i < 16; i++)
             assert_int_equal(got[(size_t)count * width + i], 0xa5);
@@ -271,7 +271,8 @@ static void test_locate_equals_naive_reading(void **state)
         for (int64_t i = 1; want && i < count; i++)
             want = find(p, start + i, &offset, &times) == f &&
                    offset == first + (uint64_t)i * ckpt_dtype_size(p->dtype);
-        assert_int_equal(ckpt_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count), want);
+        assert_int_equal(ckpt_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count),
+                         want);
         if (want) {
             assert_ptr_equal(got.file, f->file);
             assert_int_equal(got.offset, first);
@@ -459,7 +460,8 @@ static void test_gather_of_unchecked_pieces_fails(void **state)
     struct puzzle *p = *state;
     struct ckpt_shape shape = ckpt_shape_1d(8);
     struct ckpt_fragment f[2] = {{.box = {{0}, {3}}, .file = p->file[0]},
-                                 {.box = {{4}, {4}}, .file = p->file[0], .offset = FILE_BYTES - 2}};
+                                 {.box = {{4}, {4}}, .file = p->file[0],
+                                  .offset = FILE_BYTES - 2}};
     struct ckpt_err err = {0};
     unsigned char got[8];
 

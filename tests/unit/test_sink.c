@@ -18,8 +18,9 @@ static void begin(struct fixture *f, bool stream)
     memset(f, 0, sizeof *f);
     f->src = store_source(rows, 3, NULL);
     f->out = store_new(ckpt_source_tensors(f->src), &f->committed, &f->aborted);
-    assert_int_equal(ckpt_sink_new(&f->sink, &store_out_ops, f->out, ckpt_source_tensors(f->src),
-                                   stream, &f->err), 0);
+    assert_int_equal(ckpt_sink_new(&f->sink, &store_out_ops, f->out,
+                                   ckpt_source_tensors(f->src), stream, &f->err),
+                     0);
     assert_int_equal(ckpt_sink_is_stream(f->sink), stream);
     assert_ptr_equal(ckpt_sink_tensors(f->sink), ckpt_source_tensors(f->src));
 }
@@ -120,7 +121,7 @@ static void test_failed_write_is_not_counted(void **state)
     end(&f, CKPT_ESTATE);
 }
 
-/* -- located ranges ----------------------------------------------------------------------------- */
+/* -- located ranges ------------------------------------------------------------------------ */
 
 static bool anywhere(void *self, size_t i, int64_t start, int64_t count,
                      struct ckpt_place_out *out)

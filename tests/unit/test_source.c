@@ -2,7 +2,9 @@
 #include "tests/unit/store.h"
 
 static const struct store_row rows[] = {
-    {"a", CKPT_F32, 2, {4, 6}, 0}, {"empty", CKPT_F32, 1, {0}, 0}, {"nibbles", CKPT_F4, 1, {8}, 0},
+    {"a", CKPT_F32, 2, {4, 6}, 0},
+    {"empty", CKPT_F32, 1, {0}, 0},
+    {"nibbles", CKPT_F4, 1, {8}, 0},
 };
 
 static void test_facts(void **state)
@@ -49,8 +51,9 @@ static void test_read_checks_its_range(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         assert_int_equal(ckpt_source_read(src, cases[k].i, cases[k].start, cases[k].count, got,
                                           &err), cases[k].code);
-        assert_int_equal(ckpt_source_locate(src, cases[k].i, cases[k].start, cases[k].count, &at),
-                         cases[k].code == 0 && cases[k].count > 0);
+        assert_int_equal(
+            ckpt_source_locate(src, cases[k].i, cases[k].start, cases[k].count, &at),
+            cases[k].code == 0 && cases[k].count > 0);
     }
     assert_int_equal(ckpt_source_read(src, 0, 3, 2, got, &err), 0);
     for (int i = 0; i < 8; i++)
@@ -60,7 +63,7 @@ static void test_read_checks_its_range(void **state)
     ckpt_source_close(src);
 }
 
-/* -- a source that computes: no fragments ------------------------------------------------------ */
+/* -- a source that computes: no fragments -------------------------------------------------- */
 
 static int ones(void *self, size_t i, int64_t start, int64_t count, void *dst,
                 struct ckpt_err *err)
@@ -114,8 +117,8 @@ static void test_new_takes_all_when_it_fails(void **state)
     int closed = 0;
 
     (void)state;
-    assert_int_equal(ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false, &err),
-                     0);
+    assert_int_equal(
+        ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false, &err), 0);
     list.item[0].alias_of = 1;
     assert_int_equal(ckpt_source_new(&src, &ops, &closed, &list, NULL, 0, json_object(), &err),
                      CKPT_ESTATE);

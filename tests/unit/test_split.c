@@ -20,8 +20,8 @@ static void cut(const char *sizes, uint64_t max, const char *want, size_t n_want
     assert_int_equal(ckpt_split(shard, &list, max), n_want);
     for (size_t i = 0; i < n; i++)
         if (shard[i] != (size_t)(want[i] - '0'))
-            fail_msg("%s by %d: tensor %zu in shard %zu, %c wanted", sizes, (int)max, i, shard[i],
-                     want[i]);
+            fail_msg("%s by %d: tensor %zu in shard %zu, %c wanted", sizes, (int)max, i,
+                     shard[i], want[i]);
     ckpt_tensors_release(&list);
 }
 

@@ -22,8 +22,9 @@ static void test_add_and_find(void **state)
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(name, sizeof name, "layer.%d.weight", i);
 
-        assert_int_equal(ckpt_tensors_add(&list, &t, name, (size_t)n, CKPT_BF16, &shape, NULL, 0,
-                                          false, &err), 0);
+        assert_int_equal(ckpt_tensors_add(&list, &t, name, (size_t)n, CKPT_BF16, &shape, NULL,
+                                          0, false, &err),
+                         0);
         assert_int_equal(t->numel, 15);
         assert_int_equal(t->alias_of, i);
         assert_int_equal(t->kind, CKPT_WEIGHT);

@@ -22,9 +22,11 @@ static const char *name_of(const struct ckpt_source *s, size_t i)
 }
 
 /* Any range of the view is the range of its source, converted. */
-static void same_elements(struct ckpt_source *view, size_t i, struct ckpt_source *plain, size_t k)
+static void same_elements(struct ckpt_source *view, size_t i, struct ckpt_source *plain,
+                          size_t k)
 {
-    const struct ckpt_tensor *to = ckpt_source_tensor(view, i), *t = ckpt_source_tensor(plain, k);
+    const struct ckpt_tensor *to = ckpt_source_tensor(view, i),
+                             *t = ckpt_source_tensor(plain, k);
     size_t in = ckpt_dtype_size(t->dtype), width = ckpt_dtype_size(to->dtype);
     unsigned char *src = malloc((size_t)t->numel * in + 1);
     unsigned char *want = malloc((size_t)t->numel * width + 1);
@@ -71,8 +73,8 @@ static void test_cast_every_pair_of_floats(void **state)
             struct ckpt_err err = {0};
             int closed = 0;
 
-            assert_int_equal(ckpt_view_cast(&view, store_source(&row, 1, &closed), &rule, 1, &err),
-                             0);
+            assert_int_equal(
+                ckpt_view_cast(&view, store_source(&row, 1, &closed), &rule, 1, &err), 0);
             assert_int_equal(ckpt_source_tensor(view, 0)->dtype, floats[to]);
             same_elements(view, 0, plain, 0);
             assert_int_equal(ckpt_source_locate(view, 0, 5, 100, &at), from == to);
@@ -87,8 +89,9 @@ static void test_cast_rules(void **state)
 {
     const struct ckpt_cast_rule rule[] = {{"*", CKPT_BF16}, {"model.?", CKPT_F16},
                                           {"mask", CKPT_U8}, {"third", CKPT_F32}};
-    static const enum ckpt_dtype want[N_ROWS] = {CKPT_F16, CKPT_F16, CKPT_I64, CKPT_BF16, CKPT_U8,
-                                                 CKPT_C64, CKPT_F32, CKPT_BF16, CKPT_BF16};
+    static const enum ckpt_dtype want[N_ROWS] = {CKPT_F16,  CKPT_F16,  CKPT_I64,
+                                                 CKPT_BF16, CKPT_U8,   CKPT_C64,
+                                                 CKPT_F32,  CKPT_BF16, CKPT_BF16};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
     struct ckpt_err err = {0};
 
@@ -124,13 +127,15 @@ static void test_cast_refuses_complex(void **state)
 
 static void test_rename_first_matching_prefix(void **state)
 {
-    const struct ckpt_rename_rule rule[] = {{"model.b", "other.b"}, {"model.", "m."}, {"lm", ""}};
+    const struct ckpt_rename_rule rule[] = {
+        {"model.b", "other.b"}, {"model.", "m."}, {"lm", ""}};
     static const char *const want[] = {"m.a", "other.b", "ids", "_head"};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
     struct ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, NULL), rule, 3, &err), 0);
+    assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, NULL), rule, 3, &err),
+                     0);
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(name_of(view, i), want[i]);
         assert_int_equal(ckpt_source_find(view, want[i]), i);
@@ -150,8 +155,9 @@ static void test_rename_refuses_one_name_twice(void **state)
     int closed = 0;
 
     (void)state;
-    assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
-                     CKPT_EFORMAT);
+    assert_int_equal(
+        ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
+        CKPT_EFORMAT);
     assert_string_equal(err.reason, "duplicate");
     assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &nothing, 1,
                                       &err), CKPT_ELIMIT);
@@ -165,7 +171,8 @@ static void test_select_keeps_order_and_ties(void **state)
     struct ckpt_err err = {0};
 
     (void)state;
-    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, NULL), keep, 3, &err), 0);
+    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, NULL), keep, 3, &err),
+                     0);
     assert_int_equal(ckpt_source_count(view), 3);
     for (size_t i = 0; i < 3; i++) {
         assert_string_equal(name_of(view, i), rows[keep[i]].name);
@@ -186,10 +193,12 @@ static void test_select_refuses_bad_indices(void **state)
     int closed = 0;
 
     (void)state;
-    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), beyond, 2, &err),
-                     CKPT_ESTATE);
-    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), twice, 2, &err),
-                     CKPT_EFORMAT);
+    assert_int_equal(
+        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), beyond, 2, &err),
+        CKPT_ESTATE);
+    assert_int_equal(
+        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), twice, 2, &err),
+        CKPT_EFORMAT);
     assert_int_equal(closed, 2);
 }
 
@@ -220,8 +229,9 @@ static void test_filter_by_globs(void **state)
     filter(NULL, "*[admy]*", "z ");
     filter(NULL, "*a*", "model.b ids z third empty ");
     filter("*", "*", "");
-    assert_int_equal(ckpt_view_filter(&view, store_source(rows, N_ROWS, &closed), &none, 1, NULL,
-                                      0, &err), CKPT_ENOTFOUND);
+    assert_int_equal(
+        ckpt_view_filter(&view, store_source(rows, N_ROWS, &closed), &none, 1, NULL, 0, &err),
+        CKPT_ENOTFOUND);
     assert_string_equal(err.text, "no tensor matches nothing*");
     assert_int_equal(closed, 1);
 }
@@ -323,8 +333,8 @@ static void test_error_names_the_tensor_once(void **state)
     uint16_t got[3];
 
     (void)state;
-    assert_int_equal(ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F32, &shape, NULL, 0, false, &err),
-                     0);
+    assert_int_equal(
+        ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F32, &shape, NULL, 0, false, &err), 0);
     assert_int_equal(ckpt_source_new(&v, &ops, NULL, &list, NULL, 0, NULL, &err), 0);
     assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, &err), 0);
     assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, &err), CKPT_EIO);
