@@ -18,7 +18,7 @@ enum ckpt_kind {
 };
 
 struct ckpt_tensor {
-    const char                 *name;    /* strict UTF-8, unique in its list */
+    const char                 *name;    /* strict UTF-8, unique in its list, may be empty */
     enum ckpt_dtype             dtype;
     enum ckpt_kind              kind;
     struct ckpt_shape           shape;

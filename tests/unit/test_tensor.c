@@ -55,7 +55,6 @@ static void test_add_refuses(void **state)
     assert_int_equal(add(&list, "a", 1, CKPT_F32, ok, &err), 0);
     assert_int_equal(add(&list, "a", 1, CKPT_F32, ok, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "duplicate");
-    assert_int_equal(add(&list, "", 0, CKPT_F32, ok, &err), CKPT_ELIMIT);
     assert_int_equal(add(&list, name, sizeof name, CKPT_F32, ok, &err), CKPT_ELIMIT);
     assert_int_equal(add(&list, "b\0c", 3, CKPT_F32, ok, &err), CKPT_EFORMAT);
     assert_int_equal(add(&list, "\xff", 1, CKPT_F32, ok, &err), CKPT_EFORMAT);
@@ -69,6 +68,19 @@ static void test_add_refuses(void **state)
     assert_int_equal(list.n, 1);
     assert_int_equal(add(&list, name, CKPT_MAX_NAME, CKPT_F32, ok, &err), 0);
     assert_int_equal(list.n, 2);
+    ckpt_tensors_release(&list);
+}
+
+/* torch and safetensors both write it. */
+static void test_empty_name_is_a_name(void **state)
+{
+    struct ckpt_tensors list = {0};
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(add(&list, "", 0, CKPT_F32, ckpt_shape_1d(4), &err), 0);
+    assert_int_equal(add(&list, "", 0, CKPT_F32, ckpt_shape_1d(4), &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_tensors_find(&list, ""), 0);
     ckpt_tensors_release(&list);
 }
 
@@ -88,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add_and_find),
         cmocka_unit_test(test_add_refuses),
+        cmocka_unit_test(test_empty_name_is_a_name),
         cmocka_unit_test(test_sub_byte_tensor_rounds_up),
     };
 
