@@ -1,0 +1,178 @@
+/* ckpt-eval - loss, perplexity and generations of models, side by side with a base. */
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "tools/eval/eval.h"
+#include "tools/out.h"
+
+#define ROWS 32
+
+static size_t rows(struct opt *row, struct eval_want *w)
+{
+    const struct opt all[] = {
+        {0, "model-options", NULL, OPT_GROUP, NULL, "Models", NULL, 0, 0, true},
+        {'b', "base", "PATH", OPT_PATH, &w->base, "model to compare with", NULL, 0, 0, false},
+        {0, "tokenizer", "DIR", OPT_PATH, &w->tokenizer,
+         "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
+        {0, "tag", "NAME", OPT_STR, &w->tag,
+         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
+        {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: by CPUs", NULL, 0, 4096, false},
+        {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
+        {'t', "eval-file", "PATH", OPT_LIST, &w->data,
+         "held-out data: JSONL or text file, or a directory of them; may be repeated", NULL, 0, 0,
+         false},
+        {0, "prompt-template", "TEXT", OPT_STR, &w->prompt_template,
+         "prompt made of {field}s of a record", NULL, 0, 0, false},
+        {0, "completion-template", "TEXT", OPT_STR, &w->completion_template,
+         "completion made of {field}s of a record", NULL, 0, 0, false},
+        {0, "train-on-prompt", NULL, OPT_FLAG, &w->train_on_prompt,
+         "take the loss on prompts too", NULL, 0, 0, false},
+        {0, "max-seq-length", "N", OPT_INT, &w->max_seq_length,
+         "cut samples to this many tokens", NULL, 1, 1 << 20, false},
+        {0, "batch-size", "N", OPT_INT, &w->batch_size, "samples at a time", NULL, 1, 1 << 20,
+         false},
+        {0, "logits", "FILE", OPT_PATH, &w->logits,
+         "write logits and losses of every row as safetensors", NULL, 0, 0, false},
+        {0, "generation-options", NULL, OPT_GROUP, NULL, "Generation", NULL, 0, 0, true},
+        {'p', "prompt", "TEXT", OPT_LIST, &w->prompt, "text to continue; may be repeated", NULL, 0,
+         0, false},
+        {'n', "generate", "N", OPT_INT, &w->generate, "continue the first N rows of the data",
+         NULL, 0, 1 << 20, false},
+        {0, "max-new-tokens", "N", OPT_INT, &w->max_new_tokens, "tokens of a continuation", NULL,
+         1, 1 << 20, false},
+        {0, "do-sample", NULL, OPT_FLAG, &w->do_sample, "draw tokens instead of the likeliest",
+         NULL, 0, 0, false},
+        {0, "temperature", "X", OPT_REAL, &w->temperature, "divides logits before a draw", NULL,
+         1e-6, 1e6, false},
+        {0, "top-k", "N", OPT_INT, &w->top_k, "draw among the N likeliest; 0: all", NULL, 0,
+         1 << 30, false},
+        {0, "top-p", "X", OPT_REAL, &w->top_p, "draw among the likeliest of this mass", NULL, 1e-9,
+         1, false},
+        {0, "repetition-penalty", "X", OPT_REAL, &w->repetition_penalty,
+         "makes tokens that were there less likely; 1: off", NULL, 1e-6, 1e6, false},
+        {0, "seed", "N", OPT_INT, &w->seed, "of the draws", NULL, 0, 4294967295.0, false},
+    };
+
+    memcpy(row, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+static void table_of_losses(struct out *o, const struct eval_result *const *r, size_t n)
+{
+    static const struct out_column columns[] = {
+        {"model", "model", OUT_LEFT},       {"loss", "loss", OUT_RIGHT},
+        {"perplexity", "perplexity", OUT_RIGHT}, {"tokens", "tokens", OUT_RIGHT},
+        {"samples", "samples", OUT_RIGHT},  {"seconds", "seconds", OUT_RIGHT},
+    };
+
+    out_table(o, "scores", columns, 6);
+    for (size_t i = 0; i < n; i++) {
+        out_cell_str(o, r[i]->model);
+        out_cell_real(o, r[i]->loss);
+        out_cell_real(o, r[i]->perplexity);
+        out_cell_int(o, r[i]->n_targets);
+        out_cell_int(o, r[i]->n_samples);
+        out_cell_real(o, r[i]->seconds);
+    }
+    out_table_end(o);
+}
+
+static void continuation(struct out *o, size_t i, const char *who, const char *text)
+{
+    out_cell_int(o, (int64_t)i + 1);
+    out_cell_str(o, who);
+    out_cell_str(o, text);
+}
+
+static void table_of_texts(struct out *o, const struct eval_result *const *r, size_t n)
+{
+    static const struct out_column columns[] = {
+        {"sample", "#", OUT_RIGHT}, {"who", "who", OUT_LEFT}, {"text", "text", OUT_LEFT},
+    };
+
+    out_table(o, "generations", columns, 3);
+    for (size_t i = 0; i < r[0]->n; i++) {
+        continuation(o, i, "prompt", r[0]->prompt[i]);
+        if (r[0]->reference[i][0])
+            continuation(o, i, "reference", r[0]->reference[i]);
+        for (size_t k = 0; k < n; k++)
+            continuation(o, i, r[k]->model, r[k]->text[i]);
+    }
+    out_table_end(o);
+}
+
+static int report(const struct cli *cli, const struct eval_result *base,
+                  const struct eval_result *model, struct ckpt_err *err)
+{
+    const struct eval_result *both[2] = {base ? base : model, model};
+    size_t n = base ? 2 : 1;
+    struct out *o;
+
+    if (out_new(&o, cli->json, err))
+        return err->code;
+    out_str(o, "model", NULL, model->model);
+    if (model->n_targets)
+        table_of_losses(o, both, n);
+    if (model->n)
+        table_of_texts(o, both, n);
+    return out_end(o, err);
+}
+
+static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
+                struct ckpt_err *err)
+{
+    struct eval_result base = {0};
+    struct cli_items *items = NULL;
+    const char *logits = w->logits;
+    char *item = NULL;
+    int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+
+    w->logits = NULL;                   /* the base's are not asked for */
+    if (rc == 0 && w->base)
+        rc = eval_run(&base, w, w->base, err);
+    w->logits = logits;
+    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        struct eval_result r = {0};
+
+        rc = eval_run(&r, w, item, err);
+        if (rc == 0)
+            rc = report(cli, w->base ? &base : NULL, &r, err);
+        eval_release(&r);
+        ckpt_free(item);
+        item = NULL;
+    }
+    eval_release(&base);
+    cli_items_close(items);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    struct eval_want w = {.max_seq_length = 512, .batch_size = 8, .max_new_tokens = 64,
+                          .temperature = 1.0, .top_p = 1.0, .top_k = 50,
+                          .repetition_penalty = 1.0, .seed = 42};
+    struct opt row[ROWS];
+    struct opt_spec spec = {
+        .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
+        .summary = "score models on held-out data and let them continue prompts", .row = row,
+        .run_file = true,
+    };
+    struct ckpt_err err = {0};
+    char **rest;
+    int n_rest, rc;
+
+    cli_begin(&cli, "ckpt-eval");
+    spec.n = rows(row, &w);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    if (rc == 1)
+        return cli_end(&cli, 0);
+    if (rc == 0 && !w.data.n && !w.prompt.n)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
+    if (rc == 0 && w.generate > 0 && !w.data.n)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "--generate needs --eval-file");
+    if (rc == 0)
+        rc = work(&w, &cli, rest, n_rest, &err);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+}

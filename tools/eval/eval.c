@@ -1,0 +1,219 @@
+/* eval - see eval.h. */
+#include "tools/eval/eval.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/mem.h"
+#include "tools/eval/logits.h"
+#include "trainer/data/loader.h"
+#include "trainer/evaluate.h"
+#include "trainer/model/generate.h"
+#include "trainer/session.h"
+
+/* Everything that is open while one model is looked at. */
+struct eval {
+    const struct eval_want *w;
+    struct session          s;
+    struct records         *records;
+    struct data_source     *source;
+    struct loader          *loader;
+};
+
+static void close_eval(struct eval *e, const struct ckpt_err *err)
+{
+    loader_close(e->loader);
+    data_source_close(e->source);
+    records_close(e->records);
+    session_close(&e->s, err);
+}
+
+/* The directory whose config.json describes the weights at path. */
+static void model_dir(char dir[4096], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        snprintf(dir, 4096, "%s", path);
+    else if (slash)
+        snprintf(dir, 4096, "%.*s", (int)(slash - path), path);
+    else
+        snprintf(dir, 4096, ".");
+}
+
+static int open_data(struct eval *e, struct ckpt_err *err)
+{
+    const struct eval_want *w = e->w;
+    struct data_opts opts = {
+        .prompt_template = w->prompt_template, .completion_template = w->completion_template,
+        .max_seq_length = w->max_seq_length, .loss_on_prompt = w->train_on_prompt,
+        .stop = &cli_stop,
+    };
+    struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
+                             .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
+
+    if (records_open(&e->records, w->data.item, w->data.n, err) ||
+        data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err))
+        return err->code;
+    return loader_open(&e->loader, e->source, &lo, err);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int open_eval(struct eval *e, const char *model, struct ckpt_err *err)
+{
+    struct model_opts opts = {.max_tokens = e->w->max_seq_length, .max_docs = 1,
+                              .max_rows = e->w->max_seq_length};
+    char dir[4096];
+
+    model_dir(dir, model);
+    if (session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads, err))
+        return err->code;
+    if (e->w->data.n && open_data(e, err))
+        return err->code;
+    if (e->loader) {
+        opts.max_tokens = larger(opts.max_tokens, loader_max_tokens(e->loader));
+        opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
+        opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
+    }
+    return session_plan(&e->s, &opts, 0, err) || session_load(&e->s, model, e->w->tag, err)
+               ? err->code : 0;
+}
+
+/* -- continuations --------------------------------------------------------------------------- */
+
+static int add_prompt(struct eval_result *r, char *prompt, char *reference, struct ckpt_err *err)
+{
+    if (!prompt || !reference) {
+        ckpt_free(prompt);
+        ckpt_free(reference);
+        return ckpt_nomem(err, 64);
+    }
+    r->prompt[r->n] = prompt;
+    r->reference[r->n++] = reference;
+    return 0;
+}
+
+/* Prompts of the command line, then of the first rows. */
+static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_err *err)
+{
+    int64_t rows = e->source ? data_source_count(e->source) : 0;
+    size_t most;
+
+    rows = rows < e->w->generate ? rows : e->w->generate;
+    most = e->w->prompt.n + (size_t)rows;
+    r->prompt = ckpt_alloc(most, sizeof *r->prompt);
+    r->reference = ckpt_alloc(most, sizeof *r->reference);
+    r->text = ckpt_alloc(most, sizeof *r->text);
+    if (!r->prompt || !r->reference || !r->text)
+        return ckpt_nomem(err, most * sizeof *r->text);
+    for (size_t i = 0; i < e->w->prompt.n; i++)
+        if (add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err))
+            return err->code;
+    for (int64_t i = 0; i < rows; i++) {
+        char *prompt, *completion;
+
+        if (data_source_text(e->source, i, &prompt, &completion, err) ||
+            add_prompt(r, prompt, completion, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static int continue_all(struct eval *e, struct eval_result *r, struct encoding *enc,
+                        struct generate_seq *seq, int32_t *out, struct ckpt_err *err)
+{
+    const struct eval_want *w = e->w;
+    int32_t eos = tokenizer_eos(e->s.tokenizer);
+    struct generate_opts opts = {
+        .max_new_tokens = w->max_new_tokens, .do_sample = w->do_sample,
+        .temperature = w->temperature, .top_k = w->top_k, .top_p = w->top_p,
+        .repetition_penalty = w->repetition_penalty, .eos = &eos, .n_eos = eos >= 0 ? 1 : 0,
+        .seed = (uint64_t)w->seed,
+    };
+
+    for (size_t i = 0; i < r->n; i++) {
+        if (tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]), true,
+                             err))
+            return err->code;
+        if (enc[i].n == 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
+        seq[i] = (struct generate_seq){.prompt = enc[i].id, .n_prompt = (int64_t)enc[i].n,
+                                       .stream = i,
+                                       .out = out + (int64_t)i * w->max_new_tokens};
+    }
+    if (generate_run(e->s.model, zero_weights(e->s.zero), &opts, seq, (int64_t)r->n, err))
+        return err->code;
+    for (size_t i = 0; i < r->n; i++)
+        if (tokenizer_decode(e->s.tokenizer, &r->text[i], NULL, seq[i].out, (size_t)seq[i].n_out,
+                             true, err))
+            return err->code;
+    return 0;
+}
+
+static int generate(struct eval *e, struct eval_result *r, struct ckpt_err *err)
+{
+    struct generate_seq *seq;
+    struct encoding *enc;
+    int32_t *out;
+    int rc;
+
+    if (!e->s.tokenizer)
+        return ckpt_fail(err, CKPT_EUSAGE, "generation needs a tokenizer: --tokenizer DIR");
+    rc = collect_prompts(e, r, err);
+    if (rc || r->n == 0)
+        return rc;
+    seq = ckpt_alloc(r->n, sizeof *seq);
+    enc = ckpt_alloc(r->n, sizeof *enc);
+    out = ckpt_alloc(r->n * (size_t)e->w->max_new_tokens, sizeof *out);
+    rc = seq && enc && out ? continue_all(e, r, enc, seq, out, err)
+                           : ckpt_nomem(err, r->n * sizeof *seq);
+    for (size_t i = 0; enc && i < r->n; i++)
+        encoding_release(&enc[i]);
+    ckpt_free(enc);
+    ckpt_free(seq);
+    ckpt_free(out);
+    return rc;
+}
+
+int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
+             struct ckpt_err *err)
+{
+    struct eval e = {.w = w};
+    struct evaluate_result scored;
+    int rc = open_eval(&e, model, err);
+
+    out->model = model;
+    if (rc == 0 && w->logits)
+        rc = logits_write(w->logits, &e.s, e.source, err);
+    if (rc == 0 && e.loader) {
+        rc = evaluate_run(&scored, e.s.model, zero_weights(e.s.zero), e.s.comm, e.loader, err);
+        if (rc == 0) {
+            out->loss = scored.loss;
+            out->perplexity = exp(scored.loss);
+            out->n_targets = scored.n_targets;
+            out->n_samples = scored.n_samples;
+            out->seconds = scored.seconds;
+        }
+    }
+    if (rc == 0 && (w->generate > 0 || w->prompt.n))
+        rc = generate(&e, out, err);
+    close_eval(&e, err);
+    return rc;
+}
+
+void eval_release(struct eval_result *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        ckpt_free(r->prompt[i]);
+        ckpt_free(r->reference[i]);
+        ckpt_free(r->text[i]);
+    }
+    ckpt_free(r->prompt);
+    ckpt_free(r->reference);
+    ckpt_free(r->text);
+    memset(r, 0, sizeof *r);
+}

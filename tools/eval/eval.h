@@ -1,0 +1,39 @@
+/*
+ * eval - one model on held-out data and on prompts: what ckpt-eval compares side by side.
+ */
+#ifndef CKPT_EVAL_H
+#define CKPT_EVAL_H
+
+#include "tools/cli.h"
+#include "tools/opt.h"
+
+struct eval_want {
+    const char     *base;               /* model to compare with, or NULL */
+    struct opt_list data;               /* held-out files */
+    struct opt_list prompt;             /* texts to continue */
+    const char     *tokenizer, *tag;
+    const char     *prompt_template, *completion_template;
+    bool            train_on_prompt;
+    int64_t         max_seq_length, batch_size;
+    int64_t         generate;           /* rows of the data to continue as well */
+    int64_t         max_new_tokens, top_k, seed, threads;
+    double          temperature, top_p, repetition_penalty;
+    bool            do_sample;
+    const char     *logits;             /* file to write, or NULL */
+};
+
+/* What came out for one model. */
+struct eval_result {
+    const char *model;                  /* as it was given */
+    double      loss, perplexity, seconds;
+    int64_t     n_targets, n_samples;   /* 0: no data was given */
+    size_t      n;                      /* continuations */
+    char      **prompt, **reference, **text;    /* [n]; reference "" for --prompt */
+};
+
+/* Load, score, generate.  out is zeroed or filled; release it either way. */
+int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
+             struct ckpt_err *err);
+void eval_release(struct eval_result *r);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * logits - the mathematics for others to check: logits and losses of every row as a file.
+ */
+#ifndef CKPT_LOGITS_H
+#define CKPT_LOGITS_H
+
+#include "trainer/data/stream.h"
+#include "trainer/session.h"
+
+/*
+ * Write path (safetensors, F32): logits [rows, longest, V], zeros where a row has no token;
+ * row_loss [rows], mean over the row's supervised tokens, NaN where it has none; loss [], mean
+ * over all of them.
+ */
+int logits_write(const char *path, struct session *s, const struct data_source *data,
+                 struct ckpt_err *err);
+
+#endif
