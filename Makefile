@@ -101,7 +101,60 @@ $B/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
 
 check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit
-	@tests/run.sh $B units
+	@tests/run.sh $(MODE):units
+
+deps:                                               ## install what is missing (Debian, Ubuntu)
+	@missing=$$(for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}\n' $$p 2>/dev/null | grep -q ' ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	    command -v apt-get >/dev/null || { echo "missing, and no apt-get to install them: $$missing" >&2; exit 1; }; \
+	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	    echo "installing:" $$missing; \
+	    $$sudo apt-get update -qq && \
+	    $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+# What was just installed decides how things are built, hence a make of its own.
+JOBS := -j$(shell nproc 2>/dev/null || echo 1)
+demo: deps                                          ## the whole pipeline on real text: train, merge, inspect, evaluate, push, verify
+	@$(MAKE) --no-print-directory -s $(JOBS) all
+	@tools/recipes/demo/demo.sh $B
+
+test: deps                                          ## install, build and run every test that needs no accelerator
+	@$(MAKE) --no-print-directory -s $(JOBS) all units
+	@$(MAKE) --no-print-directory -s $(JOBS) MODE=asan units
+	@tests/run.sh release:units release:e2e asan:units
+
+units: $(UNITS)
+
+lint:                                               ## floors, banned functions, length of rooms
+	@tests/lint.sh
+
+bench: all                                          ## figures of speed and memory against peers, where they are installed
+	@tests/perf/bench.sh $B
+
+check-peers: all                                    ## let torch, DeepSpeed and transformers load what we write (a venv of their own)
+	@tests/peers/check.sh $B
+
+FUZZ_SECONDS ?= 60
+fuzz:                                               ## fuzz every parser for FUZZ_SECONDS each (clang)
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+install: all                                        ## install below PREFIX (and DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $B/libckpt.so $(DESTDIR)$(PREFIX)/lib/libckpt.so.0
+	ln -sf libckpt.so.0 $(DESTDIR)$(PREFIX)/lib/libckpt.so
+	install -m 644 $B/libckpt.a $(DESTDIR)$(PREFIX)/lib
+	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/ckpt)
+	install -m 644 $B/ckpt.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	for h in $(wildcard libckpt/*.h libckpt/remote/*.h formats/formats.h); do \
+	    install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/ckpt/$$h; done
+	for m in $(wildcard man/*.[0-9]); do \
+	    install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
+
+dist:                                               ## ckpt-VERSION.tar.gz of the committed tree
+	git archive --prefix=ckpt-$(VERSION)/ -o ckpt-$(VERSION).tar.gz HEAD
 
 clean:                                              ## remove build/
 	rm -rf build
@@ -111,4 +164,4 @@ help:                                               ## this list
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check clean help
+.PHONY: all check deps demo test units lint bench check-peers fuzz install dist clean help

@@ -147,10 +147,13 @@ static int continue_all(struct eval *e, struct eval_result *r, struct encoding *
     }
     if (generate_run(e->s.model, zero_weights(e->s.zero), &opts, seq, (int64_t)r->n, err))
         return err->code;
-    for (size_t i = 0; i < r->n; i++)
-        if (tokenizer_decode(e->s.tokenizer, &r->text[i], NULL, seq[i].out, (size_t)seq[i].n_out,
+    for (size_t i = 0; i < r->n; i++) {
+        size_t len;
+
+        if (tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)seq[i].n_out,
                              true, err))
             return err->code;
+    }
     return 0;
 }
 
