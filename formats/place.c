@@ -18,8 +18,9 @@ int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err 
     memset(p, 0, sizeof *p);
     p->path = ckpt_file_name(file);
     p->file = file;
-    if (read_head(p, err))
-        place_close(p);
+    if (read_head(p, err) == 0)
+        return 0;
+    place_close(p);
     return err->code;
 }
 
@@ -44,8 +45,9 @@ int place_open(struct ckpt_place *p, const char *path, bool follow, struct ckpt_
     }
     if (ckpt_file_open(&p->file, path, flags, err))
         return err->code;
-    if (read_head(p, err))
-        place_close(p);
+    if (read_head(p, err) == 0)
+        return 0;
+    place_close(p);
     return err->code;
 }
 

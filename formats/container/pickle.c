@@ -139,6 +139,8 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     p = ckpt_get_bytes(m->c, (size_t)n);
     if (!p)
         return bad(m, "the pickle ends inside a text");
+    if (m->op != 'T' && m->op != 'U' && kind == VALUE_STR && !pickle_text_valid(p, (size_t)n))
+        return bad(m, "a text is no UTF-8");
     return push(m, text(m, kind, p, (size_t)n));
 }
 
@@ -233,7 +235,9 @@ static int set_items(struct machine *m, struct value *to, struct value **item, s
     else
         return bad(m, "sets items of what is no dictionary");
     for (size_t i = 0; i < n; i += 2)
-        if (value_pairs_add(m->a, d, item[i], item[i + 1]))
+        if (item[i]->kind == VALUE_LIST || item[i]->kind == VALUE_DICT)
+            return bad(m, "a key that cannot be one");
+        else if (value_pairs_add(m->a, d, item[i], item[i + 1]))
             return nomem(m);
     return 0;
 }
@@ -387,15 +391,12 @@ static int op_constant(struct machine *m)
         bits = ckpt_get_u64be(m->c);
         memcpy(&f, &bits, sizeof f);
         return push(m, value_float(m->a, f));
-    case 'X':  return push_text(m, VALUE_STR, ckpt_get_u32le(m->c));
-    case 0x8c: return push_text(m, VALUE_STR, ckpt_get_u8(m->c));
+    case 'X': case 'T': return push_text(m, VALUE_STR, ckpt_get_u32le(m->c));
+    case 0x8c: case 'U': return push_text(m, VALUE_STR, ckpt_get_u8(m->c));
     case 0x8d: return push_text(m, VALUE_STR, ckpt_get_u64le(m->c));
-    case 'T':  return push_text(m, VALUE_STR, ckpt_get_u32le(m->c));
-    case 'U':  return push_text(m, VALUE_STR, ckpt_get_u8(m->c));
     case 'B':  return push_text(m, VALUE_BYTES, ckpt_get_u32le(m->c));
     case 'C':  return push_text(m, VALUE_BYTES, ckpt_get_u8(m->c));
-    case 0x8e: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
-    case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
+    case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
     case 'I': case 'L': return push_line_int(m);
     case 'F':  return push_line_float(m);
     default:   return 1;
@@ -456,7 +457,7 @@ static int op_container(struct machine *m)
             if (value_seq_add(m->a, &v->u.seq, item[i]))
                 return nomem(m);
         return 0;
-    default:   return 0;                /* POP_MARK */
+    default: return 0;                  /* POP_MARK */
     }
 }
 

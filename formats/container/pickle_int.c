@@ -1,6 +1,8 @@
 /* pickle_int - see pickle_int.h. */
 #include "formats/container/pickle_int.h"
 
+#include "libckpt/buf.h"
+
 #define MAX_BYTES 256
 
 struct value *pickle_big_int(struct ckpt_arena *a, const unsigned char *p, size_t n)
@@ -42,4 +44,18 @@ struct value *pickle_big_int(struct ckpt_arena *a, const unsigned char *p, size_
     v->u.text.p = ckpt_arena_strndup(a, digits + at, len);
     v->u.text.n = len;
     return v->u.text.p ? v : NULL;
+}
+
+bool pickle_text_valid(const unsigned char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t k = s[i] < 0x80 ? 1 : s[i] >= 0xf0 ? 4 : s[i] >= 0xe0 ? 3 : 2;
+        bool surrogate = s[i] == 0xed && n - i >= 3 && s[i + 1] >= 0xa0 && s[i + 1] <= 0xbf &&
+                         (s[i + 2] & 0xc0) == 0x80;
+
+        if (k > n - i || (k > 1 && !surrogate && !ckpt_utf8_valid(s + i, k)))
+            return false;
+        i += k;
+    }
+    return true;
 }

@@ -168,7 +168,7 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: encrypted", m->full);
     if (method != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "zip: %s: compressed (method %u); torch stores members as they are",
+                         "zip: %s: compressed (method %u), as TorchScript archives have it",
                          m->full, method);
     if (packed != m->e.size)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: stored, but its two sizes differ", m->full);

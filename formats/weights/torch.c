@@ -105,6 +105,7 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     struct value_seq names = {0};
     struct ckpt_cursor c;
     char *pickle;
+    int rc;
 
     if (zip_open(&a->zip, a->file, err) || read_facts(a, err))
         return err->code;
@@ -114,11 +115,11 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     if (zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err))
         return err->code;
     ckpt_cursor_init(&c, pickle, (size_t)e->size);
-    pickle_read(&a->root, &c, &a->arena, &names, err);
-    if (strict && torch_names_check(&names, err->code != 0, err))
+    rc = pickle_read(&a->root, &c, &a->arena, &names, err);
+    if (strict && torch_names_check(&names, rc != 0, err))
         return err->code;
-    if (err->code)
-        return err->code;
+    if (rc)
+        return rc;
     if (ckpt_cursor_left(&c) != 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes behind the pickle",
                             ckpt_cursor_left(&c));

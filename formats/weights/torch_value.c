@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/container/pickle.h"
 #include "formats/weights/torch_names.h"
 #include "libckpt/map.h"
 
@@ -10,13 +11,20 @@
 #define MAX_NEST   8            /* rebuild calls inside each other */
 #define MAX_BLOWUP 64           /* logical bytes to stored bytes of a strided tensor */
 
+/* A value to visit, and how deep it lies. */
+struct level {
+    struct value *v;
+    unsigned      depth;
+};
+
 struct walk {
     struct torch_storages *storages;
     struct ckpt_arena     *a;
     bool                   strict;
     struct ckpt_err       *err;
-    struct value         **stack;
+    struct level          *stack;
     size_t                 n, cap, visits;
+    unsigned               depth;       /* of the value in work */
 };
 
 void torch_storages_release(struct torch_storages *s)
@@ -324,7 +332,11 @@ static int check_persistent(struct walk *w, const struct value *v)
     const char *what = value_is(t, VALUE_TUPLE) && t->u.seq.n
                            ? value_as_str(t->u.seq.item[0]) : NULL;
 
-    if (!w->strict || (what && strcmp(what, "storage") == 0))
+    size_t index;
+
+    if (what && strcmp(what, "storage") == 0)
+        return find_storage(w, v, &index);
+    if (!w->strict)
         return 0;
     return ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",
                         "pickle: a persistent id names no storage: this file looks malicious");
@@ -366,6 +378,8 @@ static int push(struct walk *w, struct value *v)
     if (++w->visits > MAX_VISITS)
         return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: more than %zu values", MAX_VISITS);
     v->mark = 1;
+    if (w->depth >= PICKLE_MAX_DEPTH)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: nested deeper than %d", PICKLE_MAX_DEPTH);
     if (w->n == w->cap) {
         size_t cap = w->cap ? 2 * w->cap : 256;
         void *grown = ckpt_grow(w->stack, cap, sizeof *w->stack);
@@ -375,7 +389,7 @@ static int push(struct walk *w, struct value *v)
         w->stack = grown;
         w->cap = cap;
     }
-    w->stack[w->n++] = v;
+    w->stack[w->n++] = (struct level){v, w->depth + 1};
     return 0;
 }
 
@@ -418,11 +432,12 @@ int torch_value_resolve(struct value *root, struct torch_storages *storages,
     int rc = push(&w, root);
 
     while (rc == 0 && w.n > 0) {
-        struct value *v = w.stack[--w.n];
+        struct level l = w.stack[--w.n];
 
-        rc = resolve(&w, v, 0);
+        w.depth = l.depth;
+        rc = resolve(&w, l.v, 0);
         if (rc == 0)
-            rc = push_children(&w, v);
+            rc = push_children(&w, l.v);
     }
     ckpt_free(w.stack);
     return rc;
