@@ -50,13 +50,13 @@ CPU_INLINE float cpu_gelu(float x)
     return x * cpu_sigmoid(x * (1.5957691216f + 0.0713548162726f * x * x));
 }
 
-/* The value and the derivative from one exponential. */
+/* The value and the derivative from one exponential; 1 - s is e s, without cancellation. */
 CPU_INLINE float cpu_gelu_both(float x, float *value)
 {
-    float s = cpu_sigmoid(x * (1.5957691216f + 0.0713548162726f * x * x));
+    float e = cpu_exp(-x * (1.5957691216f + 0.0713548162726f * x * x)), s = 1.0f / (1.0f + e);
 
     *value = x * s;
-    return s + x * s * (1.0f - s) * (1.5957691216f + 0.2140644488f * x * x);
+    return s + x * s * (e * s) * (1.5957691216f + 0.2140644488f * x * x);
 }
 
 #endif

@@ -1,0 +1,161 @@
+/*
+ * The memory plan: nothing alive at the same time overlaps, nested life-times meet the lower
+ * bound, and a model's plan is what it allocates.
+ */
+#include "tests/unit/model_help.h"
+
+#include "trainer/model/model.h"
+#include "trainer/ops/ops.h"
+#include "trainer/ops/plan.h"
+
+/* No two buffers that are alive in one phase share a byte; all lie inside, aligned. */
+static void check_plan(const struct plan *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct plan_item *a = &p->item[i];
+
+        assert_int_equal(a->offset % PLAN_ALIGN, 0);
+        assert_true(a->offset + a->bytes <= p->bytes);
+        for (size_t j = 0; j < i; j++) {
+            const struct plan_item *b = &p->item[j];
+
+            if (a->first <= b->last && b->first <= a->last)
+                assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+        }
+    }
+}
+
+static void test_plan_shares_what_is_never_alive_together(void **state)
+{
+    struct ckpt_err err = {0};
+    struct plan p = {0};
+    size_t a = plan_add(&p, "a", 1000, 0, 1), b = plan_add(&p, "b", 500, 1, 2);
+    size_t c = plan_add(&p, "c", 900, 2, 3), d = plan_add(&p, "d", 0, 0, 3);
+
+    (void)state;
+    assert_int_equal(plan_pack(&p, &err), 0);
+    check_plan(&p);
+    assert_int_equal(p.bytes, 1024 + 512);
+    assert_int_equal(p.item[a].offset, p.item[c].offset);
+    assert_int_equal(p.item[b].offset, 1024);
+    assert_int_equal(p.item[d].bytes, 0);
+    assert_ptr_equal(plan_at(&p, (void *)4096, b), (void *)(4096 + 1024));
+    plan_release(&p);
+    assert_int_equal(plan_pack(&p, &err), 0);       /* empty */
+    assert_int_equal(p.bytes, 0);
+    plan_release(&p);
+}
+
+static void test_plan_meets_the_bound_when_lives_nest(void **state)
+{
+    struct ckpt_err err = {0};
+    struct plan p = {0};
+
+    (void)state;
+    for (int l = 0; l < 12; l++) {
+        plan_add(&p, "kept", 4096 * 3, l, 24 - l);
+        plan_add(&p, "kept too", 4096, l, 24 - l);
+        plan_add(&p, "forward", 4096 * 2, l, l);
+        plan_add(&p, "backward", 4096 * 5, 24 - l, 24 - l);
+    }
+    assert_int_equal(plan_pack(&p, &err), 0);
+    check_plan(&p);
+    assert_int_equal(plan_peak(&p), 12 * 4096 * 4 + 4096 * 5);
+    assert_int_equal(p.bytes, plan_peak(&p));
+    plan_release(&p);
+}
+
+static void test_plan_never_overlaps_at_random(void **state)
+{
+    uint32_t x = 5;
+
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        struct ckpt_err err = {0};
+        struct plan p = {0};
+
+        for (int i = 0; i < 60; i++) {
+            int first, last;
+
+            x = x * 1664525u + 1013904223u;
+            first = (int)(x >> 8) % 20;
+            last = first + (int)(x >> 16) % 7;
+            plan_add(&p, "x", (x >> 4) % 5000, first, last);
+        }
+        assert_int_equal(plan_pack(&p, &err), 0);
+        check_plan(&p);
+        assert_true(p.bytes >= plan_peak(&p));
+        assert_true(p.bytes <= plan_peak(&p) * 3 / 2);
+        plan_release(&p);
+    }
+}
+
+static void test_plan_refuses_what_no_machine_has(void **state)
+{
+    struct ckpt_err err = {0};
+    struct plan p = {0};
+
+    (void)state;
+    plan_add(&p, "a", UINT64_MAX, 0, 1);
+    assert_int_equal(plan_pack(&p, &err), CKPT_ELIMIT);
+    plan_release(&p);
+    plan_add(&p, "a", (uint64_t)1 << 47, 0, 1);
+    plan_add(&p, "b", ((uint64_t)1 << 47) + 1, 0, 1);
+    assert_int_equal(plan_pack(&p, &err), CKPT_ELIMIT);
+    plan_release(&p);
+}
+
+static uint64_t planned(const struct arch *arch, struct device *dev, bool train, bool recompute)
+{
+    struct model_opts o = {.max_tokens = 256, .max_docs = 4, .max_rows = 256, .train = train,
+                           .recompute = recompute};
+    struct ckpt_err err = {0};
+    struct model *m;
+    uint64_t bytes;
+
+    if (model_new(&m, arch, &o, dev, &err))
+        fail_msg("%s", err.text);
+    bytes = model_planned_bytes(m);
+    model_free(m);
+    return bytes;
+}
+
+/* Kept activations grow with depth; recomputed and forward-only ones hardly do. */
+static void test_plan_of_a_model_reuses_buffers_over_layers(void **state)
+{
+    static const char *const text[] = {
+        "{\"model_type\":\"bloom\",\"vocab_size\":300,\"hidden_size\":64,\"n_layer\":2}",
+        "{\"model_type\":\"bloom\",\"vocab_size\":300,\"hidden_size\":64,\"n_layer\":12}"};
+    const uint64_t row = 256 * 64 * sizeof(float);      /* one [N, D] */
+    struct ckpt_err err = {0};
+    struct device *dev;
+    uint64_t keep[2], again[2], eval[2];
+
+    (void)state;
+    assert_int_equal(device_open_cpu(&dev, 2, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        struct arch *arch = arch_of(text[i]);
+
+        keep[i] = planned(arch, dev, true, false);
+        again[i] = planned(arch, dev, true, true);
+        eval[i] = planned(arch, dev, false, false);
+        arch_free(arch);
+    }
+    assert_int_equal(eval[0], eval[1]);
+    assert_in_range(again[1] - again[0], 10 * row, 10 * row + 4096);
+    /* h, y1, qkv, ctx, h1, y2, u: 12 rows, statistics and log-sum-exp */
+    assert_in_range(keep[1] - keep[0], 120 * row, 125 * row);
+    device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_shares_what_is_never_alive_together),
+        cmocka_unit_test(test_plan_meets_the_bound_when_lives_nest),
+        cmocka_unit_test(test_plan_never_overlaps_at_random),
+        cmocka_unit_test(test_plan_refuses_what_no_machine_has),
+        cmocka_unit_test(test_plan_of_a_model_reuses_buffers_over_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+/* The vector functions against libm in f64: the errors their header states. */
+#include "tests/unit/model_help.h"
+
+#include <math.h>
+
+#include "trainer/cpu/vmath.h"
+
+static double worst_exp(float from, float to, int64_t steps)
+{
+    double worst = 0;
+
+    for (int64_t i = 0; i <= steps; i++) {
+        float x = from + (to - from) * (float)i / (float)steps;
+        double want = exp((double)x);
+
+        worst = fmax(worst, fabs((double)cpu_exp(x) - want) / want);
+    }
+    return worst;
+}
+
+static void test_exp_is_within_its_stated_error(void **state)
+{
+    (void)state;
+    assert_true(worst_exp(-87, 88, 1000000) <= 1.2e-7);
+    assert_true(worst_exp(-1, 1, 1000000) <= 1.2e-7);
+    assert_true(worst_exp(-1e-3f, 1e-3f, 100000) <= 1.2e-7);
+    assert_true(cpu_exp(0) == 1);
+}
+
+static void test_exp_keeps_to_its_range(void **state)
+{
+    (void)state;
+    assert_true(cpu_exp(-INFINITY) == cpu_exp(-87) && cpu_exp(-87) > 0);
+    assert_true(cpu_exp(INFINITY) == cpu_exp(88) && isfinite(cpu_exp(88)));
+    assert_true(isnan(cpu_exp(NAN)) && isnan(cpu_gelu(NAN)) && isnan(cpu_sigmoid(NAN)));
+    assert_true(cpu_exp(-1e30f) == cpu_exp(-87) && cpu_exp(1e30f) == cpu_exp(88));
+}
+
+static void test_gelu_and_its_derivative_follow_the_formula(void **state)
+{
+    (void)state;
+    for (int i = -120000; i <= 120000; i++) {
+        float x = (float)i / 10000, value;
+        double d = (double)x, u = 0.79788456 * d * (1 + 0.044715 * d * d), t = tanh(u);
+        double want = 0.5 * d * (1 + t);
+        double slope = 0.5 * (1 + t) + 0.5 * d * (1 - t * t) * (0.79788456 + 0.1070322243 * d * d);
+
+        assert_true(fabs((double)cpu_gelu(x) - want) <= 3e-7 * fabs(want) + 1e-8);
+        assert_true(fabs((double)cpu_gelu_both(x, &value) - slope) <= 6e-7);
+        assert_true(value == cpu_gelu(x) || fabsf(value - cpu_gelu(x)) <= 2e-7f * fabsf(value));
+    }
+    assert_true(cpu_gelu(1e20f) == 1e20f && fabsf(cpu_gelu(-1e20f)) < 1e-15f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exp_is_within_its_stated_error),
+        cmocka_unit_test(test_exp_keeps_to_its_range),
+        cmocka_unit_test(test_gelu_and_its_derivative_follow_the_formula),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
