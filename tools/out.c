@@ -46,7 +46,7 @@ static void field(struct out *o, const char *title, const char *text)
     char safe[4096];
 
     if (!o->json && title)
-        ckpt_buf_printf(&o->text, "%s: %s\n", title,
+        ckpt_buf_printf(&o->text, "%s%s%s\n", title, *title ? ": " : "",
                         ckpt_escape(safe, sizeof safe, text, strlen(text)));
 }
 
@@ -238,10 +238,16 @@ int out_end(struct out *o, struct ckpt_err *err)
             rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard output");
     }
     ckpt_buf_release(&b);
+    out_abort(o);
+    return rc;
+}
+
+void out_abort(struct out *o)
+{
     ckpt_buf_release(&o->text);
     ckpt_arena_release(&o->arena);
     ckpt_free(o->cell);
+    json_decref(o->rows);
     json_decref(o->doc);
     ckpt_free(o);
-    return rc;
 }

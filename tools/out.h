@@ -40,5 +40,7 @@ void out_cell_real(struct out *o, double value);
 void out_table_end(struct out *o);
 /* Print everything; takes o.  CKPT_EIO when stdout refuses. */
 int out_end(struct out *o, struct ckpt_err *err);
+/* Print nothing; takes o. */
+void out_abort(struct out *o);
 
 #endif

@@ -1,0 +1,69 @@
+/* ckpt-inspect - tell everything about a checkpoint without running a byte of it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/inspect/inspect.h"
+
+#define ROWS 16
+
+static size_t rows(struct opt *row, struct inspect_want *w)
+{
+    const struct opt all[] = {
+        {0, "glob", "GLOB", OPT_LIST, &w->glob, "show tensors whose name matches; may be repeated",
+         NULL, 0, 0, false},
+        {'t', "tensor", "NAME", OPT_STR, &w->tensor, "one tensor: first values and statistics",
+         NULL, 0, 0, false},
+        {0, "stats", NULL, OPT_FLAG, &w->stats,
+         "least, largest, mean, deviation and non-finite values of every tensor", NULL, 0, 0,
+         false},
+        {0, "digest", NULL, OPT_FLAG, &w->digest,
+         "SHA-256 of every tensor's bytes, the same in every format", NULL, 0, 0, false},
+        {0, "optimizer", NULL, OPT_FLAG, &w->optimizer, "list optimizer state too", NULL, 0, 0,
+         false},
+        {0, "compare", "PATH", OPT_PATH, &w->compare,
+         "tell what differs from another checkpoint; status 1 when anything does", NULL, 0, 0,
+         false},
+        {0, "verify", NULL, OPT_FLAG, &w->verify,
+         "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
+        {0, "tree", NULL, OPT_FLAG, &w->tree,
+         "show a torch file as the values it holds, whatever they are", NULL, 0, 0, false},
+        {0, "curve", NULL, OPT_FLAG, &w->curve, "draw the losses of a trainer_state.json", NULL, 0,
+         0, false},
+        {0, "tag", "NAME", OPT_STR, &w->tag,
+         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
+    };
+
+    memcpy(row, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    struct inspect_want w = {0};
+    struct opt row[ROWS];
+    struct opt_spec spec = {
+        .synopsis = "[option ...] [PATH ...]",
+        .summary = "tell what a checkpoint, or a file of a run, holds, without executing it",
+        .row = row, .run_file = true,
+    };
+    struct cli_items *items = NULL;
+    struct ckpt_err err = {0};
+    char **rest, *item = NULL;
+    int n_rest, rc;
+
+    cli_begin(&cli, "ckpt-inspect");
+    spec.n = rows(row, &w);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    if (rc == 1)
+        return cli_end(&cli, 0);
+    if (rc == 0)
+        rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
+    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
+        rc = inspect_path(&w, &cli, item, &err);
+        ckpt_free(item);
+        item = NULL;
+    }
+    cli_items_close(items);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+}

@@ -1,0 +1,188 @@
+/* run - what a training run left: trainer_state.json, and a checkpoint directory's parts. */
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/json.h"
+#include "tools/inspect/inspect.h"
+
+#define CURVE_WIDTH  72
+#define CURVE_HEIGHT 12
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *v = json_object_get(row, key);
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+/* A plot of rows of log_history that have key: steps across, values up, on stdout's text. */
+static void draw(struct out *o, const json_t *log, const char *key)
+{
+    char plot[CURVE_HEIGHT][CURVE_WIDTH + 1], line[CURVE_WIDTH + 40];
+    double low = INFINITY, high = -INFINITY, last = 0;
+    size_t n = json_array_size(log), used = 0;
+
+    memset(plot, ' ', sizeof plot);
+    for (size_t i = 0; i < n; i++) {
+        double v = number(json_array_get(log, i), key);
+
+        if (isnan(v))
+            continue;
+        low = fmin(low, v);
+        high = fmax(high, v);
+        last = fmax(last, number(json_array_get(log, i), "step"));
+        used++;
+    }
+    if (used < 2 || last <= 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(log, i);
+        double v = number(row, key), s = number(row, "step");
+        int x, y;
+
+        if (isnan(v) || isnan(s))
+            continue;
+        x = (int)(s / last * (CURVE_WIDTH - 1));
+        y = high > low ? (int)((high - v) / (high - low) * (CURVE_HEIGHT - 1) + 0.5) : 0;
+        plot[y][x < 0 ? 0 : x] = '*';
+    }
+    out_str(o, key, "", key);
+    for (int y = 0; y < CURVE_HEIGHT; y++) {
+        plot[y][CURVE_WIDTH] = '\0';
+        if (y == 0 || y == CURVE_HEIGHT - 1)
+            snprintf(line, sizeof line, "%9.4f |%.*s", y ? low : high, CURVE_WIDTH, plot[y]);
+        else
+            snprintf(line, sizeof line, "          |%.*s", CURVE_WIDTH, plot[y]);
+        out_str(o, key, "", line);
+    }
+    snprintf(line, sizeof line, "          +%.*s step %.0f", CURVE_WIDTH - 12,
+             "------------------------------------------------------------------------", last);
+    out_str(o, key, "", line);
+}
+
+/* The last value of key in the log. */
+static double newest(const json_t *log, const char *key)
+{
+    for (size_t i = json_array_size(log); i-- > 0;)
+        if (!isnan(number(json_array_get(log, i), key)))
+            return number(json_array_get(log, i), key);
+    return NAN;
+}
+
+static void put_number(struct out *o, const char *key, const char *title, double v)
+{
+    if (!isnan(v))
+        out_real(o, key, title, v);
+}
+
+static void put_log(struct out *o, const json_t *log)
+{
+    static const struct out_column columns[] = {
+        {"step", "step", OUT_RIGHT},       {"epoch", "epoch", OUT_RIGHT},
+        {"loss", "loss", OUT_RIGHT},       {"grad_norm", "grad norm", OUT_RIGHT},
+        {"learning_rate", "lr", OUT_RIGHT}, {"eval_loss", "eval loss", OUT_RIGHT},
+    };
+    size_t n = json_array_size(log);
+
+    out_table(o, "log", columns, 6);
+    for (size_t i = n > 20 ? n - 20 : 0; i < n; i++)
+        for (size_t k = 0; k < 6; k++) {
+            double v = number(json_array_get(log, i), columns[k].key);
+
+            if (isnan(v))
+                out_cell_str(o, "");
+            else
+                out_cell_real(o, v);
+        }
+    out_table_end(o);
+}
+
+int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json)
+{
+    const json_t *log = json_object_get(state, "log_history");
+    const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+
+    out_str(o, "format", "format", "trainer_state.json");
+    out_int(o, "global_step", "step",
+            json_integer_value(json_object_get(state, "global_step")));
+    out_int(o, "max_steps", "of", json_integer_value(json_object_get(state, "max_steps")));
+    put_number(o, "epoch", "epoch", number(state, "epoch"));
+    put_number(o, "best_metric", "best metric", number(state, "best_metric"));
+    if (best)
+        out_str(o, "best_model_checkpoint", "best checkpoint", best);
+    put_number(o, "loss", "last loss", newest(log, "loss"));
+    put_number(o, "eval_loss", "last eval loss", newest(log, "eval_loss"));
+    put_number(o, "train_runtime", "run time in s", newest(log, "train_runtime"));
+    if (curve && !json) {
+        draw(o, log, "loss");
+        draw(o, log, "eval_loss");
+    }
+    put_log(o, log);
+    return 0;
+}
+
+/* What a name in a checkpoint directory is for. */
+static const char *part_of(const char *name)
+{
+    static const struct { const char *glob, *what; } rows[] = {
+        {"*.safetensors", "weights"},          {"pytorch_model*.bin", "weights"},
+        {"*.index.json", "index of shards"},   {"optimizer.pt", "optimizer"},
+        {"scheduler.pt", "learning rate schedule"}, {"scaler.pt", "loss scaler"},
+        {"rng_state*.pth", "random states of a rank"},
+        {"trainer_state.json", "state of the run"}, {"training_args.bin", "arguments of the run"},
+        {"MANIFEST.json", "digests of all files"}, {"latest", "name of the DeepSpeed folder"},
+        {"config.json", "model description"},  {"token*", "tokenizer"},
+        {"special_tokens_map.json", "tokenizer"}, {"adapter_*", "adapter"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (fnmatch(rows[i].glob, name, 0) == 0)
+            return rows[i].what;
+    return "";
+}
+
+static void put_part(struct out *o, const char *name, const char *what, uint64_t bytes)
+{
+    out_cell_str(o, name);
+    out_cell_str(o, what);
+    out_cell_bytes(o, bytes);
+}
+
+int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    static const struct out_column columns[] = {
+        {"file", "file", OUT_LEFT}, {"part", "part", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
+    };
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *entry, *inner;
+    size_t n, n_inner;
+    int rc = ckpt_dir_list(dir, &a, &entry, &n, err);
+
+    out_table(o, "parts", columns, 3);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_dir *sub = NULL;
+        char name[600];
+
+        if (entry[i].name[0] == '.')
+            continue;
+        if (!entry[i].is_dir) {
+            put_part(o, entry[i].name, part_of(entry[i].name), entry[i].size);
+            continue;
+        }
+        rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
+        if (rc == 0)
+            rc = ckpt_dir_list(sub, &a, &inner, &n_inner, err);
+        for (size_t k = 0; rc == 0 && k < n_inner; k++) {
+            snprintf(name, sizeof name, "%s/%s", entry[i].name, inner[k].name);
+            put_part(o, name, strstr(inner[k].name, "_optim_states.pt") ? "optimizer of a rank"
+                              : strstr(inner[k].name, "_model_states.pt") ? "model of a rank" : "",
+                     inner[k].size);
+        }
+        ckpt_dir_close(sub);
+    }
+    out_table_end(o);
+    ckpt_arena_release(&a);
+    return rc;
+}
