@@ -2,6 +2,7 @@
 #include "trainer/ops/plan.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +20,14 @@ size_t plan_add(struct plan *p, const char *name, uint64_t bytes, int first, int
         cap = p->cap ? 2 * p->cap : 64;
         item = ckpt_grow(p->item, cap, sizeof *item);
         if (!item) {
-            p->failed = true;
+            p->failed = CKPT_ENOMEM;
             return 0;
         }
         p->item = item;
         p->cap = cap;
     }
     if (bytes > MAX_ARENA) {
-        p->failed = true;
+        p->failed = CKPT_ELIMIT;
         bytes = 0;
     }
     bytes = (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -71,6 +72,11 @@ static void place(struct plan_item **placed, size_t n, struct plan_item *item)
     placed[i] = item;
 }
 
+static int too_large(const struct plan *p, struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ELIMIT, "a plan of %zu buffers is beyond 2^48 bytes", p->n);
+}
+
 int plan_pack(struct plan *p, struct ckpt_err *err)
 {
     struct plan_item **order = ckpt_alloc(p->n ? p->n : 1, sizeof *order);
@@ -78,9 +84,8 @@ int plan_pack(struct plan *p, struct ckpt_err *err)
     int rc = 0;
 
     if (!order || !placed || p->failed) {
-        rc = p->failed ? ckpt_fail(err, CKPT_ELIMIT, "a plan of %zu buffers is beyond 2^48 bytes",
-                                   p->n)
-                       : ckpt_nomem(err, p->n * sizeof *order);
+        rc = p->failed == CKPT_ELIMIT ? too_large(p, err)
+                                      : ckpt_nomem(err, p->n * sizeof *p->item);
         goto out;
     }
     p->bytes = 0;
@@ -93,7 +98,7 @@ int plan_pack(struct plan *p, struct ckpt_err *err)
             p->bytes = order[i]->offset + order[i]->bytes;
     }
     if (p->bytes > MAX_ARENA)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "a plan of %zu buffers is beyond 2^48 bytes", p->n);
+        rc = too_large(p, err);
 out:
     ckpt_free(order);
     ckpt_free(placed);

@@ -10,7 +10,6 @@
 #ifndef CKPT_PLAN_H
 #define CKPT_PLAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +29,7 @@ struct plan {
     struct plan_item *item;
     size_t            n, cap;
     uint64_t          bytes;        /* of the arena, after plan_pack */
-    bool              failed;       /* an add was refused; plan_pack tells */
+    int               failed;       /* code of a refused add; plan_pack tells */
 };
 
 /* Index of the new buffer.  Failures are sticky and told by plan_pack. */

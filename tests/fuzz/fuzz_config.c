@@ -1,0 +1,39 @@
+/*
+ * config.json of any bytes: a description whose parameter list adds up, or an error.  Seeds:
+ * tests/golden/models/<name>/config.json.
+ */
+#include <stdlib.h>
+
+#include "libckpt/json.h"
+#include "trainer/model/config.h"
+#include "trainer/model/params.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    struct arch *arch = NULL;
+    json_t *json = NULL;
+    char text[64];
+
+    if (ckpt_json_parse(&json, (const char *)data, size, CKPT_JSON_PYTHON, &err))
+        return 0;
+    if (arch_read_json(&arch, json, &err) == 0) {
+        struct params p;
+
+        arch_describe(text, sizeof text, arch);
+        if (arch_numel(arch) <= 0 || arch->head_dim * arch->num_attention_heads <= 0)
+            abort();
+        if (arch->num_hidden_layers <= 64 && params_build(&p, arch, &err) == 0) {
+            if (p.numel != arch_numel(arch))
+                abort();
+            params_release(&p);
+        }
+        arch_free(arch);
+    } else if (err.code == 0 || err.text[0] == '\0') {
+        abort();
+    }
+    json_decref(json);
+    return 0;
+}
