@@ -32,7 +32,7 @@ CFLAGS_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -f
 CFLAGS_fault   := -O1 -g -DCKPT_FAULTS
 
 CPPFLAGS += -I. -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
-ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT) $(PC_TOOLS)) $(CFLAGS)
+ALL_CFLAGS = -std=c11 $(WARN) -fPIC $(VISIBILITY) $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT) $(PC_TOOLS)) $(CFLAGS)
 ALL_LDFLAGS = $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 LIBS_CKPT = $(call PC,--libs,$(PC_CKPT)) -lpthread -lm
 LIBS_TRAIN = -lopenblas -fopenmp -ldl $(LIBS_CKPT)
@@ -91,11 +91,15 @@ $B/libckpt_mpi.so: trainer/comm/comm_mpi.c
 	@echo LD $@
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
 
+# The library's objects are seen by default; libckpt.map lets only ckpt_ names out of it.
+VISIBILITY := -fvisibility=hidden
+$B/libckpt/%.o $B/formats/%.o: VISIBILITY := -fvisibility=default -fno-semantic-interposition
+
 # Hot loops of the CPU backend: vector code is chosen per function at run time.
 $B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp
 $B/trainer/%.o: TRAIN_CFLAGS ?= -fopenmp
 
-$B/%.o: %.c
+$B/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo CC $<
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
@@ -147,7 +151,7 @@ install: all                                        ## install below PREFIX (and
 	ln -sf libckpt.so.0 $(DESTDIR)$(PREFIX)/lib/libckpt.so
 	install -m 644 $B/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/ckpt)
-	install -m 644 $B/ckpt.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	for h in $(wildcard libckpt/*.h libckpt/remote/*.h formats/formats.h); do \
 	    install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/ckpt/$$h; done
 	for m in $(wildcard man/*.[0-9]); do \

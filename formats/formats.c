@@ -45,8 +45,8 @@ static const struct {
 static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
 {
     if (p->dir)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
-                         p->path);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: no checkpoint is recognised in this directory", p->path);
     if (ckpt_file_size(p->file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
     for (size_t i = 0; i < sizeof accidents / sizeof accidents[0]; i++)

@@ -100,6 +100,7 @@ int cli_end(struct cli *cli, int status)
         status = cli_error(cli, &err);
     }
     ckpt_log_hook(NULL, NULL);
+    ckpt_arena_release(&cli->options);
     return status;
 }
 

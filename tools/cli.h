@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "libckpt/err.h"
+#include "libckpt/mem.h"
 
 /* Settings every tool has; filled by the common option rows (opt.h). */
 struct cli {
@@ -23,6 +24,7 @@ struct cli {
     bool        strict;         /* --strict: warnings are errors */
     bool        follow;         /* --follow-symlinks */
     unsigned long warnings;     /* counted; repeated in one closing line */
+    struct ckpt_arena options;  /* what parsed options point to; released by cli_end */
 };
 
 /* Install the log hook, SIGXFSZ and orderly-stop handling.  cli is kept for the program's life. */

@@ -63,7 +63,7 @@ static int apply(struct parse *p, size_t i, const char *value, const char *where
         opt_set_flag(o, true);
         return 0;
     }
-    return opt_set(o, value, where, p->err);
+    return opt_set(&p->t, o, value, where, p->err);
 }
 
 /* The value of an option that needs one: given behind "=", or the next argument. */
@@ -160,6 +160,7 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
     p.t.tool = spec->row;
     p.t.n_tool = spec->n;
     p.t.common = p.common;
+    p.t.arena = &cli->options;
     p.t.n_common = opt_common(p.common, cli, spec->run_file);
     if (opt_count(&p.t) > MAX_ROWS)
         return ckpt_fail(err, CKPT_ESTATE, "more than %d options", MAX_ROWS);

@@ -23,9 +23,10 @@ static int bad(struct reader *r, const yaml_node_t *at, const char *what)
 }
 
 /* The scalar's text in memory that outlives the document: options borrow it for the run. */
-static const char *text_of(const yaml_node_t *n)
+static const char *text_of(struct reader *r, const yaml_node_t *n)
 {
-    return ckpt_strdup((const char *)n->data.scalar.value);
+    return ckpt_arena_strndup(r->t->arena, (const char *)n->data.scalar.value,
+                              n->data.scalar.length);
 }
 
 static int set_scalar(struct reader *r, const struct opt *o, const yaml_node_t *v)
@@ -36,7 +37,7 @@ static int set_scalar(struct reader *r, const struct opt *o, const yaml_node_t *
     if (v->type != YAML_SCALAR_NODE)
         return bad(r, v, "a plain value is wanted here");
     snprintf(where, sizeof where, "%s:%zu: %s", r->path, v->start_mark.line + 1, o->name);
-    text = text_of(v);
+    text = text_of(r, v);
     if (!text)
         return ckpt_nomem(r->err, v->data.scalar.length);
     if (o->kind == OPT_FLAG) {
@@ -51,7 +52,7 @@ static int set_scalar(struct reader *r, const struct opt *o, const yaml_node_t *
         *(int *)o->dest = text[0] >= '0' && text[0] <= '9' && !text[1] ? text[0] - '0' : 0;
         return 0;
     }
-    if (opt_set(o, text, where, r->err))
+    if (opt_set(r->t, o, text, where, r->err))
         r->err->code = CKPT_ECONFIG;
     return r->err->code;
 }

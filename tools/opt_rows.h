@@ -16,6 +16,7 @@ size_t opt_common(struct opt row[OPT_COMMON], struct cli *cli, bool run_file);
 struct opt_table {
     const struct opt *tool, *common;
     size_t            n_tool, n_common;
+    struct ckpt_arena *arena;           /* of lists, and of a run file's texts */
 };
 
 size_t opt_count(const struct opt_table *t);
@@ -25,7 +26,8 @@ size_t opt_find(const struct opt_table *t, const char *name, size_t n);
 /* The long name nearest to a mistyped one, or NULL when none is near. */
 const char *opt_nearest(const struct opt_table *t, const char *name, size_t n);
 /* Parse text into the row's dest.  where is put in front of a message ("--dtype", "run.yaml:3"). */
-int opt_set(const struct opt *o, const char *text, const char *where, struct ckpt_err *err);
+int opt_set(const struct opt_table *t, const struct opt *o, const char *text, const char *where,
+            struct ckpt_err *err);
 void opt_set_flag(const struct opt *o, bool on);
 /* True for kinds that take a value. */
 bool opt_takes_value(const struct opt *o);

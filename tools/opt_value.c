@@ -186,25 +186,29 @@ static int set_choice(const struct opt *o, const char *text, const char *where,
     return ckpt_fail(err, CKPT_EUSAGE, "%s: \"%s\" is none of: %s", where, text, o->choices);
 }
 
-static int add_to_list(struct opt_list *l, const char *text, struct ckpt_err *err)
+static int add_to_list(const struct opt_table *t, struct opt_list *l, const char *text,
+                       struct ckpt_err *err)
 {
-    const char **grown = ckpt_grow(l->item, l->n + 1, sizeof *l->item);
+    const char **grown = ckpt_arena_alloc(t->arena, l->n + 1, sizeof *l->item);
 
     if (!grown)
         return ckpt_nomem(err, (l->n + 1) * sizeof *grown);
+    if (l->n)
+        memcpy(grown, l->item, l->n * sizeof *grown);
     l->item = grown;
     l->item[l->n++] = text;
     return 0;
 }
 
-int opt_set(const struct opt *o, const char *text, const char *where, struct ckpt_err *err)
+int opt_set(const struct opt_table *t, const struct opt *o, const char *text, const char *where,
+            struct ckpt_err *err)
 {
     switch (o->kind) {
     case OPT_INT:
     case OPT_REAL:   return set_number(o, text, where, err);
     case OPT_SIZE:   return set_size(o, text, where, err);
     case OPT_CHOICE: return set_choice(o, text, where, err);
-    case OPT_LIST:   return add_to_list(o->dest, text, err);
+    case OPT_LIST:   return add_to_list(t, o->dest, text, err);
     default:
         *(const char **)o->dest = text;
         return 0;

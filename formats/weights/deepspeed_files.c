@@ -100,11 +100,15 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const char **mod
 
     for (size_t r = 0; r < f->n; r++) {
         if (sharded && !model[r])
-            return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "rank %zu of %zu: its "
-                                "zero_pp_rank_%zu_mp_rank_00_model_states.pt is absent", r, f->n, r);
+            return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                                "rank %zu of %zu: its "
+                                "zero_pp_rank_%zu_mp_rank_00_model_states.pt is absent",
+                                r, f->n, r);
         if ((sharded || optim[0] || f->n > 1) && !optim[r])
-            return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "rank %zu of %zu: its "
-                                "zero_pp_rank_%zu_mp_rank_00_optim_states.pt is absent", r, f->n, r);
+            return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                                "rank %zu of %zu: its "
+                                "zero_pp_rank_%zu_mp_rank_00_optim_states.pt is absent",
+                                r, f->n, r);
         if ((sharded || r == 0) &&
             open_one(&f->rank[r].model, &f->rank[r].model_root, dir, sharded ? model[r] : single,
                      err))

@@ -87,9 +87,10 @@ static struct value *uint32_array(struct ckpt_arena *a, const uint32_t *words)
     struct value *dtype_state =
         TUPLE(a, value_int(a, 3), value_str(a, "<"), value_none(a), value_none(a), value_none(a),
               value_int(a, -1), value_int(a, -1), value_int(a, 0));
-    struct value *dtype = value_object(
-        a, "numpy", "dtype", TUPLE(a, value_str(a, "u4"), value_bool(a, false), value_bool(a, true)),
-        dtype_state, false);
+    struct value *dtype =
+        value_object(a, "numpy", "dtype",
+                     TUPLE(a, value_str(a, "u4"), value_bool(a, false), value_bool(a, true)),
+                     dtype_state, false);
     struct value *shape = TUPLE(a, value_int(a, MT_WORDS));
     struct value *state = TUPLE(a, value_int(a, 1), shape, dtype, value_bool(a, false),
                                 value_bytes(a, words, MT_WORDS * sizeof *words));

@@ -112,10 +112,13 @@ static void mpi_reduce_scatter(struct comm *c, void *dst, const void *src, int64
     }
     for (int root = 0; root < c->world_size; root++)
         for (int64_t at = 0; at < count && !c->err.code; at += PIECE)
-            mark(c, MPI_Reduce((const char *)src + ((size_t)root * (size_t)count + (size_t)at) * width,
-                               (char *)dst + (size_t)at * width,
-                               (int)(count - at < PIECE ? count - at : PIECE), type_of(t), MPI_SUM,
-                               root, world_of(c)), "reduce_scatter");
+            mark(c,
+                 MPI_Reduce((const char *)src +
+                                ((size_t)root * (size_t)count + (size_t)at) * width,
+                            (char *)dst + (size_t)at * width,
+                            (int)(count - at < PIECE ? count - at : PIECE), type_of(t), MPI_SUM,
+                            root, world_of(c)),
+                 "reduce_scatter");
 }
 
 static void mpi_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root)

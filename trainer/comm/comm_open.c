@@ -87,8 +87,9 @@ int comm_open(struct comm **out, struct ckpt_err *err)
     }
     so = open_plugin("libckpt_mpi.so", why, sizeof why);
     if (!so)
-        return ckpt_fail(err, CKPT_EDEVICE, "%s says %ld ranks, but the MPI plug-in did not open: %s",
-                         where, n, why);
+        return ckpt_fail(err, CKPT_EDEVICE,
+                         "%s says %ld ranks, but the MPI plug-in did not open: %s", where, n,
+                         why);
     plugin = dlsym(so, "comm_plugin");
     if (!plugin || plugin->version != COMM_PLUGIN_VERSION)
         return ckpt_fail(err, CKPT_EDEVICE, "libckpt_mpi.so: of another version than this program");

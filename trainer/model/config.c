@@ -14,20 +14,70 @@
 
 /* Keys of every model: names, ids, dtype, generation and output switches. */
 static const char *const harmless[] = {
-    "model_type", "architectures", "transformers_version", "torch_dtype", "dtype",
-    "_name_or_path", "name_or_path", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
-    "unk_token_id", "sep_token_id", "cls_token_id", "tokenizer_class", "task_specific_params",
-    "prefix", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
-    "return_dict", "return_dict_in_generate", "output_attentions", "output_hidden_states",
-    "output_scores", "torchscript", "is_decoder", "chunk_size_feed_forward", "do_sample",
-    "max_length", "min_length", "early_stopping", "num_beams", "num_beam_groups",
-    "num_return_sequences", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p",
-    "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "exponential_decay_length_penalty",
-    "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
-    "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
-    "decoder_start_token_id", "use_bfloat16", "tf_legacy_loss", "auto_map",
-    "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
-    "gradient_checkpointing", "max_position_embeddings", "_commit_hash", NULL,
+    "model_type",
+    "architectures",
+    "transformers_version",
+    "torch_dtype",
+    "dtype",
+    "_name_or_path",
+    "name_or_path",
+    "use_cache",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "tokenizer_class",
+    "task_specific_params",
+    "prefix",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "problem_type",
+    "finetuning_task",
+    "return_dict",
+    "return_dict_in_generate",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "torchscript",
+    "is_decoder",
+    "chunk_size_feed_forward",
+    "do_sample",
+    "max_length",
+    "min_length",
+    "early_stopping",
+    "num_beams",
+    "num_beam_groups",
+    "num_return_sequences",
+    "diversity_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+    "repetition_penalty",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "encoder_no_repeat_ngram_size",
+    "bad_words_ids",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "remove_invalid_values",
+    "decoder_start_token_id",
+    "use_bfloat16",
+    "tf_legacy_loss",
+    "auto_map",
+    "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "gradient_checkpointing",
+    "max_position_embeddings",
+    "_commit_hash",
+    NULL,
 };
 /* Keys that choose a mechanism somewhere: absent, null, false, 0 and empty are neutral. */
 static const char *const mechanisms[] = {
@@ -59,7 +109,8 @@ static const struct family_key *key_of(const struct family *f, const char *name)
 
 static bool neutral(const json_t *v)
 {
-    return json_is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
+    return json_is_null(v) || json_is_false(v) ||
+           (json_is_number(v) && json_number_value(v) == 0) ||
            (json_is_array(v) && json_array_size(v) == 0) ||
            (json_is_object(v) && json_object_size(v) == 0);
 }
@@ -157,7 +208,8 @@ static int find_family(const struct family **out, const json_t *config, struct c
     *out = family_find(type, type ? NULL : class);
     if (*out)
         return 0;
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "model-type", "%s %s is not known here, known are: %s",
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "model-type",
+                        "%s %s is not known here, known are: %s",
                         type ? "model_type" : "architecture", type ? type : class,
                         family_known(known, sizeof known));
 }
@@ -242,8 +294,8 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
 
     if (!what)
         return 0;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s needs %s, which is not built", a->family->model_type,
-                     what);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s needs %s, which is not built",
+                     a->family->model_type, what);
 }
 
 /* Elements of a list of names that exist. */

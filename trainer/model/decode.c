@@ -105,7 +105,8 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
 
     *out = NULL;
     if (max_docs < 1 || max_docs > 1 << 20 || max_len < 1 || max_len > 1 << 28)
-        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
                          (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
     d = ckpt_alloc(1, sizeof *d);
     if (!d)

@@ -1,0 +1,25 @@
+# ckpt-inspect on every kind of file the goldens have.
+. "$(dirname "$0")/lib.sh"
+for d in "$G"/deepspeed/*/; do
+    case $d in *s1_w2_legacy*) expect 65 "legacy files in $(basename "$d")" ckpt-inspect "$d/ckpt" ;;
+    *) t "DeepSpeed $(basename "$d")" ckpt-inspect --optimizer "$d/ckpt" ;; esac
+done
+for f in "$G"/hf-trainer/*/run/checkpoint-*/{rng_state*.pth,scheduler.pt,training_args.bin,trainer_state.json}; do
+    [ -e "$f" ] && t "${f#"$G"/hf-trainer/}" ckpt-inspect --json "$f"
+done
+t "a checkpoint of HF Trainer with DeepSpeed" bash -c "ckpt-inspect $G/hf-trainer/ds3_w2_bf16/run/checkpoint-4 | grep -q 'random states of a rank'"
+t "a decoded generator" bash -c "ckpt-inspect $G/hf-trainer/ds3_w2_bf16/run/checkpoint-4/rng_state_1.pth | grep -q 'python: MT19937'"
+t "an adapter" bash -c "ckpt-inspect $G/lora/bloom-qkv/adapter | grep -q 'format: peft'"
+t "a model directory" bash -c "ckpt-inspect $G/lora/bloom-qkv/base | grep -q 'format: hf'"
+t "statistics" ckpt-inspect --stats --digest "$G/lora/bloom-qkv/base"
+t "digests agree across formats" bash -c "
+    ckpt-merge -q --tied keep -o $T/x.pt $G/deepspeed/0.19-s3_w2_bf16/ckpt
+    d() { ckpt-inspect --json --digest \"\$1\" | grep -E '\"(name|sha256)\"' | paste - - | sort; }
+    diff <(d $G/deepspeed/0.19-s3_w2_bf16/ckpt) <(d $T/x.pt)"
+expect 0 "equal checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_bf16/ckpt" "$T/x.pt"
+expect 1 "different checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_fp16/ckpt" "$G/deepspeed/0.19-s3_w1_bf16/ckpt"
+expect 77 "a pickle that would run something" ckpt-inspect "$G/malicious/pt/bare_pickle_call.pt"
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "$T/model.safetensors"
+expect 65 "a Git LFS pointer" ckpt-inspect "$T/model.safetensors"
+t "says what it is" says "Git LFS pointer"
+printf '\033[31mx' > "$T/esc"; expect 65 "an escape sequence" ckpt-inspect "$T/esc"

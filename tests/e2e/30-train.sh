@@ -1,0 +1,39 @@
+# Training: ranks agree, resuming is bit-exact, at another world too, errors are one line.  A1
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 600 >/dev/null
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {
+    local out=$1 stage=$2 ranks=$3; shift 3
+    ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 2e-3 \
+        --lr-scheduler-type cosine --warmup-steps 2 --weight-decay 0.01 --max-steps 6 --logging-steps 1 --save-steps 3 \
+        --per-device-train-batch-size $((12 / ranks)) --nproc "$ranks" --zero-stage "$stage" -o "$T/$out" "$@"
+}
+t "one rank" train r1 0 1
+t "two ranks, stage 0" train r2z0 0 2
+t "two ranks, stage 3" train r2z3 3 2
+t "three ranks, stage 3" train r3z3 3 3
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
+agree() { paste <(losses r1) <(losses "$1") | awk -v n=6 '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != n }'; }
+for run in r2z0 r2z3 r3z3; do t "losses of $run equal one rank's to 1e-6" agree $run; done
+state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
+resume() { cp -r "$T/$1" "$T/$1-again" && rm -r "$T/$1-again/checkpoint-6" && train "$1-again" "$2" "$3" --resume-from-checkpoint latest && diff <(state "$1") <(state "$1-again"); }
+t "3 steps, stop, 3 more = 6 steps, bit for bit: stage 0" resume r1 0 1
+t "the same: stage 3 on two ranks" resume r2z3 3 2
+elastic() { cp -r "$T/r2z3" "$T/el" && rm -r "$T/el/checkpoint-6" && train el 3 3 --resume-from-checkpoint latest && agree_tail; }
+agree_tail() { paste <(losses r1 | tail -3) <(losses el | tail -3) | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1 } END { exit bad }'; }
+t "two ranks' checkpoint goes on with three" elastic
+t "every file of a checkpoint has its manifest's digest" ckpt-inspect --verify "$T/r2z3/checkpoint-6"
+t "packing, held-out loss, a limit of checkpoints" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --eval-file "$T/eval.jsonl" \
+    --packing --max-seq-length 64 --max-steps 6 --save-steps 2 --save-total-limit 1 --eval-steps 3 -o "$T/lim"
+t "only the newest (and the best) stay" bash -c "[ -d $T/lim/checkpoint-6 ] && [ ! -d $T/lim/checkpoint-2 ]"
+expect 65 "other data than the run had" train r1-again 0 1 --resume-from-checkpoint latest --train-file "$T/eval.jsonl"
+expect 75 "a run that is told to stop saves first" bash -c "timeout --preserve-status -s TERM 3 ckpt-train -q --model $T/base --train-file $T/train.jsonl --max-seq-length 64 --max-steps 100000 -o $T/term; exit \$?" 
+[ -n "$(ls -d "$T"/term/checkpoint-* 2>/dev/null)" ] && echo "ok its checkpoint is there" || echo "not ok its checkpoint is there"
+t "dry run writes nothing" bash -c "ckpt-train --dry-run --model $T/base --train-file $T/train.jsonl -o $T/dry && [ ! -e $T/dry ]"
+printf '{"instruction": "a"}\n' > "$T/bad.jsonl"
+expect 65 "a record without its fields" ckpt-train -q --model "$T/base" --train-file "$T/bad.jsonl" -o "$T/x"
+head -c 100000 "$T/base/model.safetensors" > "$T/cut.safetensors"; cp -r "$T/base" "$T/cut"; mv "$T/cut.safetensors" "$T/cut/model.safetensors"
+expect 65 "a truncated model" ckpt-train -q --model "$T/cut" --train-file "$T/train.jsonl" -o "$T/x"
+t "evaluation beside the base" bash -c "ckpt-eval --json --base $T/base --eval-file $T/eval.jsonl --generate 2 --max-new-tokens 4 $T/r1/checkpoint-6 | grep -q perplexity"
+t "logits for others to check" bash -c "head -n 3 $T/eval.jsonl > $T/e3.jsonl; ckpt-eval -q --eval-file $T/e3.jsonl --logits $T/l.safetensors $T/r2z3/checkpoint-6 && ckpt-inspect $T/l.safetensors | grep -q row_loss"

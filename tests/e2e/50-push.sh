@@ -1,0 +1,28 @@
+# ckpt-push: one commit in a bare repository with LFS, and what the real git and git-lfs make of it.  A6
+. "$(dirname "$0")/lib.sh"
+M=$G/lora/bloom-qkv/base
+export HOME=$T GIT_CONFIG_NOSYSTEM=1
+git config --global init.defaultBranch main; git config --global user.email a@b.c; git config --global user.name n; git config --global safe.directory '*'
+git lfs install --skip-repo >/dev/null 2>&1 || git lfs install >/dev/null 2>&1
+t "push creates a repository" ckpt-push -q --create "$T/hub.git" "$M"
+t "clone by git and git-lfs" git clone -q "$T/hub.git" "$T/clone"
+equal() { (cd "$M" && find . -type f | sort | xargs sha256sum) | (cd "$T/clone" && sha256sum -c --quiet); }
+t "every digest is equal" equal
+t "git-lfs finds its objects sound" git -C "$T/clone" lfs fsck
+t "weights lie by pointer" bash -c "git --git-dir $T/hub.git show main:model.safetensors | grep -q '^oid sha256:'"
+t "git finds its objects sound" git --git-dir "$T/hub.git" fsck --strict
+t "the same again is no commit" bash -c "a=\$(ckpt-push -q $T/hub.git $M); b=\$(git --git-dir $T/hub.git rev-parse main); [ \"\$a\" = $T/hub.git@\$b ] && [ \$(git --git-dir $T/hub.git rev-list --count main) = 1 ]"
+cp -r "$M" "$T/m2"; printf '{}' > "$T/m2/extra.json"; printf x > "$T/m2/training_args.bin"
+t "a change is one commit on top" bash -c "ckpt-push -q -m second $T/hub.git $T/m2 && [ \$(git --git-dir $T/hub.git rev-list --count main) = 2 ]"
+t "private files stay behind" bash -c "! git --git-dir $T/hub.git ls-tree --name-only main | grep training_args"
+t "unless they are named" bash -c "ckpt-push -q --include training_args.bin $T/hub.git $T/m2 && git --git-dir $T/hub.git ls-tree --name-only main | grep -q training_args"
+t "published files can go" bash -c "ckpt-push -q --delete 'extra*' --exclude 'extra*' $T/hub.git $T/m2 && ! git --git-dir $T/hub.git ls-tree --name-only main | grep extra"
+t "into a folder of the repository, on a branch" bash -c "ckpt-push -q -b dev --path-in-repo last $T/hub.git $M && git --git-dir $T/hub.git ls-tree --name-only dev:last | grep -q config.json"
+t "to a folder, whole" bash -c "ckpt-push -q $T/out $M && [ -e $T/out/config.json ]"
+t "to a folder that exists" ckpt-push -q "$T/out" "$M"
+expect 73 "a folder that is the source" ckpt-push -q "$T/m2" "$T/m2"
+expect 66 "a source that is not there" ckpt-push -q "$T/hub.git" "$T/nothing"
+mkdir "$T/empty"; expect 66 "an empty source" ckpt-push -q "$T/hub.git" "$T/empty"
+expect 64 "a destination of no known kind" ckpt-push -q ftp://x "$M"
+t "dry run publishes nothing" bash -c "n=\$(git --git-dir $T/hub.git rev-list --count --all); ckpt-push --dry-run $T/hub.git $M | grep -q lfs && [ \$(git --git-dir $T/hub.git rev-list --count --all) = \$n ]"
+t "the pipe: merge, then push what comes" bash -c "cp -r $G/deepspeed/0.19-s3_w2_bf16/ckpt $T/run; echo $T/run | ckpt-merge -q | ckpt-push -q --create $T/hub2.git | grep -q hub2.git@"
