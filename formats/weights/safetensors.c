@@ -4,62 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/weights/safetensors_header.h"
 #include "formats/weights/safetensors_out.h"
-#include "libckpt/json.h"
-
-/* A tensor as the header has it, before anything is believed. */
-struct entry {
-    const char       *name;
-    enum ckpt_dtype   dtype;
-    struct ckpt_shape shape;
-    uint64_t          begin, end;
-};
-
-static int read_shape(struct entry *e, const json_t *shape, struct ckpt_err *err)
-{
-    size_t rank = json_array_size(shape);
-
-    if (rank > CKPT_MAX_RANK)
-        return ckpt_fail(err, CKPT_ELIMIT, "%zu axes, %d at most", rank, CKPT_MAX_RANK);
-    e->shape.rank = (int)rank;
-    for (size_t i = 0; i < rank; i++) {
-        const json_t *d = json_array_get(shape, i);
-
-        if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return ckpt_fail(err, CKPT_EFORMAT, "axis %zu of its shape is no integer >= 0", i);
-        e->shape.dim[i] = json_integer_value(d);
-    }
-    return 0;
-}
-
-static int read_entry(struct entry *e, const char *name, const json_t *v, struct ckpt_err *err)
-{
-    const json_t *begin, *end;
-    json_t *shape, *offsets;
-    const char *dtype;
-
-    if (!json_is_object(v))
-        return ckpt_fail(err, CKPT_EFORMAT, "its member is no object");
-    if (ckpt_json_str(&dtype, v, "dtype", err) ||
-        ckpt_json_get(&shape, v, "shape", JSON_ARRAY, err) ||
-        ckpt_json_get(&offsets, v, "data_offsets", JSON_ARRAY, err))
-        return err->code;
-    e->name = name;
-    e->dtype = ckpt_dtype_parse(dtype);
-    if (e->dtype == CKPT_DTYPE_NONE || strcmp(ckpt_dtype_name(e->dtype), dtype) != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "unknown dtype \"%s\"", dtype);
-    begin = json_array_get(offsets, 0);
-    end = json_array_get(offsets, 1);
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
-        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return ckpt_fail(err, CKPT_EFORMAT, "data_offsets are no [begin, end]");
-    e->begin = (uint64_t)json_integer_value(begin);
-    e->end = (uint64_t)json_integer_value(end);
-    return read_shape(e, shape, err);
-}
+#include "libckpt/buf.h"
 
 /* Product of dims and width without stopping at a zero, as the reference computes it. */
-static int check_size(const struct entry *e, struct ckpt_err *err)
+static int check_size(const struct safetensors_row *e, struct ckpt_err *err)
 {
     uint64_t bits = ckpt_dtype_bits(e->dtype);
     char shape[256];
@@ -80,35 +30,54 @@ static int check_size(const struct entry *e, struct ckpt_err *err)
 
 static int by_offset(const void *a, const void *b)
 {
-    const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
+    const struct safetensors_row *x = *(const struct safetensors_row *const *)a;
+    const struct safetensors_row *y = *(const struct safetensors_row *const *)b;
 
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end ? 1 : 0;
 }
 
+/* Rows in offset order; most files have them so already. */
+static const struct safetensors_row **in_order(const struct safetensors_header *h,
+                                               struct ckpt_err *err)
+{
+    const struct safetensors_row **order = ckpt_alloc(h->n, sizeof *order);
+    bool sorted = true;
+
+    if (!order) {
+        ckpt_nomem(err, h->n * sizeof *order);
+        return NULL;
+    }
+    for (size_t i = 0; i < h->n; i++) {
+        order[i] = &h->row[i];
+        sorted = sorted && (i == 0 || by_offset(&order[i - 1], &order[i]) <= 0);
+    }
+    if (!sorted)
+        qsort(order, h->n, sizeof *order, by_offset);
+    return order;
+}
+
 /* Tensors in offset order must tile the data without gap or overlap, to the end of the file. */
-static int check_tiling(const struct entry *entry, size_t n, uint64_t data_bytes,
+static int check_tiling(const struct safetensors_header *h, uint64_t data_bytes,
                         struct ckpt_err *err)
 {
-    const struct entry **order = ckpt_alloc(n, sizeof *order);
+    const struct safetensors_row **order = in_order(h, err);
     uint64_t at = 0;
-    int rc = 0;
+    int rc = order ? 0 : err->code;
 
-    if (!order)
-        return ckpt_nomem(err, n * sizeof *order);
-    for (size_t i = 0; i < n; i++)
-        order[i] = &entry[i];
-    qsort(order, n, sizeof *order, by_offset);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (order[i]->begin != at)
-            rc = ckpt_fail_as(err, CKPT_EFORMAT, order[i]->begin < at ? "overlap" : "hole",
-                              "tensor %s: begins at %llu, the one before it ends at %llu",
-                              order[i]->name, (unsigned long long)order[i]->begin,
-                              (unsigned long long)at);
-        else if (check_size(order[i], err))
-            rc = ckpt_err_in(err, "tensor %s", order[i]->name);
-        at = order[i]->end;
+    for (size_t i = 0; rc == 0 && i < h->n; i++) {
+        const struct safetensors_row *r = order[i];
+
+        if (r->begin != at)
+            rc = ckpt_fail_as(err, CKPT_EFORMAT, r->begin < at ? "overlap" : "hole",
+                              "begins at %llu, the one before it ends at %llu",
+                              (unsigned long long)r->begin, (unsigned long long)at);
+        else
+            rc = check_size(r, err);
+        if (rc)
+            ckpt_err_in(err, "tensor %.*s", r->name_len < 200 ? (int)r->name_len : 200, r->name);
+        at = r->end;
     }
     if (rc == 0 && at != data_bytes)
         rc = ckpt_fail_as(err, CKPT_EFORMAT, at > data_bytes ? "truncated" : "trailing",
@@ -118,42 +87,7 @@ static int check_tiling(const struct entry *entry, size_t n, uint64_t data_bytes
     return rc;
 }
 
-static int check_metadata(const json_t *m, struct ckpt_err *err)
-{
-    const char *key;
-    json_t *v;
-
-    if (json_is_null(m))
-        return 0;
-    if (!json_is_object(m))
-        return ckpt_fail(err, CKPT_EFORMAT, "__metadata__ is no object");
-    json_object_foreach ((json_t *)m, key, v)
-        if (!json_is_string(v))
-            return ckpt_fail(err, CKPT_EFORMAT, "__metadata__: %s is no text", key);
-    return 0;
-}
-
-/* Header members into entries; *n counts the tensors. */
-static int read_entries(struct entry *entry, size_t *n, const json_t *header, json_t **metadata,
-                        struct ckpt_err *err)
-{
-    const char *name;
-    json_t *v;
-
-    json_object_foreach ((json_t *)header, name, v) {
-        if (strcmp(name, "__metadata__") == 0) {
-            if (check_metadata(v, err))
-                return err->code;
-            if (metadata && json_is_object(v))
-                *metadata = json_incref(v);
-        } else if (read_entry(&entry[(*n)++], name, v, err)) {
-            return ckpt_err_in(err, "tensor %s", name);
-        }
-    }
-    return 0;
-}
-
-static int add_tensor(struct ckpt_tensors *list, const struct entry *e, struct ckpt_file *file,
+static int add_tensor(struct ckpt_tensors *list, const struct safetensors_row *e, struct ckpt_file *file,
                       uint64_t data, struct ckpt_err *err)
 {
     struct ckpt_fragment *f = NULL;
@@ -166,7 +100,7 @@ static int add_tensor(struct ckpt_tensors *list, const struct entry *e, struct c
         f->file = file;
         f->offset = data + e->begin;
     }
-    return ckpt_tensors_add(list, NULL, e->name, strlen(e->name), e->dtype, &e->shape, f, f != NULL,
+    return ckpt_tensors_add(list, NULL, e->name, e->name_len, e->dtype, &e->shape, f, f != NULL,
                             false, err);
 }
 
@@ -205,11 +139,9 @@ static int load_header(char **text, uint64_t *n, struct ckpt_file *file, struct 
 int safetensors_read(struct ckpt_tensors *list, struct ckpt_file *file, json_t **metadata,
                      struct ckpt_err *err)
 {
+    struct safetensors_header h = {0};
     struct ckpt_arena a = {0};
-    struct entry *entry = NULL;
-    json_t *header = NULL;
     uint64_t n_header = 0;
-    size_t n = 0;
     char *text = NULL;
     int rc;
 
@@ -217,23 +149,15 @@ int safetensors_read(struct ckpt_tensors *list, struct ckpt_file *file, json_t *
         *metadata = NULL;
     rc = load_header(&text, &n_header, file, &a, err);
     if (rc == 0)
-        rc = ckpt_json_parse(&header, text, (size_t)n_header, 0, err);
-    if (rc == 0 && !json_is_object(header))
-        rc = ckpt_fail(err, CKPT_EFORMAT, "header is no object");
-    if (rc == 0 && !(entry = ckpt_alloc(json_object_size(header), sizeof *entry)))
-        rc = ckpt_nomem(err, json_object_size(header) * sizeof *entry);
+        rc = safetensors_header_parse(&h, &a, text, (size_t)n_header, err);
+    /* Names first, so that one that repeats is called that and no overlap. */
+    for (size_t i = 0; rc == 0 && i < h.n; i++)
+        rc = add_tensor(list, &h.row[i], file, 8 + n_header, err);
     if (rc == 0)
-        rc = read_entries(entry, &n, header, metadata, err);
-    if (rc == 0)
-        rc = check_tiling(entry, n, ckpt_file_size(file) - 8 - n_header, err);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = add_tensor(list, &entry[i], file, 8 + n_header, err);
-    if (rc && metadata) {
-        json_decref(*metadata);
-        *metadata = NULL;
-    }
-    ckpt_free(entry);
-    json_decref(header);
+        rc = check_tiling(&h, ckpt_file_size(file) - 8 - n_header, err);
+    if (rc == 0 && metadata)
+        *metadata = json_incref(h.metadata);
+    safetensors_header_release(&h);
     ckpt_arena_release(&a);
     return rc ? ckpt_err_in(err, "%s", ckpt_file_name(file)) : 0;
 }

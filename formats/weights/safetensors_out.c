@@ -5,24 +5,8 @@
 #include <string.h>
 
 #include "formats/weights/safetensors.h"
+#include "formats/weights/safetensors_header.h"
 #include "libckpt/json.h"
-
-/* The reference's order of dtypes, first in file to last. */
-static const enum ckpt_dtype order[] = {
-    CKPT_U64, CKPT_I64, CKPT_F64, CKPT_C64, CKPT_F32, CKPT_U32, CKPT_I32, CKPT_BF16, CKPT_F16,
-    CKPT_U16, CKPT_I16, CKPT_F8_E5M2FNUZ, CKPT_F8_E4M3FNUZ, CKPT_F8_E8M0, CKPT_F8_E4M3,
-    CKPT_F8_E5M2, CKPT_I8, CKPT_U8, CKPT_F6_E3M2, CKPT_F6_E2M3, CKPT_F4, CKPT_BOOL,
-};
-#define N_ORDER (sizeof order / sizeof order[0])
-
-static size_t class_of(enum ckpt_dtype t)
-{
-    size_t i = 0;
-
-    while (i < N_ORDER && order[i] != t)
-        i++;
-    return i;
-}
 
 struct safetensors_file {
     struct ckpt_out *out;
@@ -31,15 +15,34 @@ struct safetensors_file {
 
 struct row {
     const struct ckpt_tensor *t;
+    size_t                    class;    /* of its dtype, SIZE_MAX: none */
     size_t                    k;        /* index in pick */
 };
 
 static int by_class(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
-    size_t cx = class_of(x->t->dtype), cy = class_of(y->t->dtype);
 
-    return cx != cy ? (cx < cy ? -1 : 1) : strcmp(x->t->name, y->t->name);
+    return x->class != y->class ? (x->class < y->class ? -1 : 1) : strcmp(x->t->name, y->t->name);
+}
+
+/* The tensors in the order they lie in the file; pick NULL: all.  NULL when memory is refused. */
+static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *pick, size_t n,
+                                 struct ckpt_err *err)
+{
+    struct row *row = ckpt_alloc(n, sizeof *row);
+
+    if (!row) {
+        ckpt_nomem(err, n * sizeof *row);
+        return NULL;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const struct ckpt_tensor *t = &list->item[pick ? pick[k] : k];
+
+        row[k] = (struct row){t, safetensors_class(t->dtype), k};
+    }
+    qsort(row, n, sizeof *row, by_class);
+    return row;
 }
 
 static int put_json(struct ckpt_buf *b, const json_t *v, bool sort, struct ckpt_err *err)
@@ -85,9 +88,12 @@ static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
         const struct ckpt_tensor *t = row[i].t;
         uint64_t bytes = ckpt_tensor_bytes(t);
 
-        if (class_of(t->dtype) == N_ORDER)
+        if (row[i].class == SIZE_MAX)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: safetensors has no %s", t->name,
                              ckpt_dtype_name(t->dtype));
+        if (strcmp(t->name, "__metadata__") == 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "safetensors has no tensor of name %s",
+                             t->name);
         ckpt_buf_put_u8(b, ',');
         if (put_name(b, t->name, err))
             return err->code;
@@ -114,7 +120,7 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const json_t *metadata, struct ckpt_err *err)
 {
     struct safetensors_file *s = ckpt_alloc(1, sizeof *s);
-    struct row *row = ckpt_alloc(n_pick, sizeof *row);
+    struct row *row = rows_in_order(list, pick, n_pick, err);
     struct ckpt_buf head, size;
     uint64_t total = 0;
     int rc = 0;
@@ -130,9 +136,6 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
         rc = ckpt_nomem(err, n_pick * sizeof *row);
         goto out;
     }
-    for (size_t k = 0; k < n_pick; k++)
-        row[k] = (struct row){&list->item[pick[k]], k};
-    qsort(row, n_pick, sizeof *row, by_class);
     rc = put_header(&head, s->offset, &total, row, n_pick, metadata, err);
     ckpt_buf_put_u64le(&size, head.len);
     if (rc == 0)
@@ -243,13 +246,9 @@ static const struct ckpt_sink_ops sink_ops = {
 /* A stream takes tensors in file order: the sink's list is a sorted copy. */
 static int sort_list(struct sink *s, const struct ckpt_tensors *list, struct ckpt_err *err)
 {
-    struct row *row = ckpt_alloc(list->n, sizeof *row);
-    int rc = row ? 0 : ckpt_nomem(err, list->n * sizeof *row);
+    struct row *row = rows_in_order(list, NULL, list->n, err);
+    int rc = row ? 0 : err->code;
 
-    for (size_t k = 0; rc == 0 && k < list->n; k++)
-        row[k] = (struct row){&list->item[k], k};
-    if (rc == 0)
-        qsort(row, list->n, sizeof *row, by_class);
     for (size_t k = 0; rc == 0 && k < list->n; k++)
         rc = ckpt_tensors_add(&s->sorted, NULL, row[k].t->name, strlen(row[k].t->name),
                               row[k].t->dtype, &row[k].t->shape, NULL, 0, false, err);

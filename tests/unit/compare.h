@@ -17,7 +17,7 @@
 #include "formats/formats.h"
 #include "libckpt/ckpt.h"
 
-static struct ckpt_source *must_open(const char *path, const struct ckpt_open_opts *opts)
+static inline struct ckpt_source *must_open(const char *path, const struct ckpt_open_opts *opts)
 {
     struct ckpt_source *s = NULL;
     struct ckpt_err err = {0};
@@ -27,7 +27,7 @@ static struct ckpt_source *must_open(const char *path, const struct ckpt_open_op
     return s;
 }
 
-static void *read_whole(struct ckpt_source *s, size_t i)
+static inline void *read_whole(struct ckpt_source *s, size_t i)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
     void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
@@ -39,7 +39,7 @@ static void *read_whole(struct ckpt_source *s, size_t i)
 }
 
 /* Tensor `name` of found against tensor i of wanted: dtype, shape and every bit. */
-static void assert_same_tensor(struct ckpt_source *found, const char *name,
+static inline void assert_same_tensor(struct ckpt_source *found, const char *name,
                                struct ckpt_source *wanted, size_t i, const char *where)
 {
     const struct ckpt_tensor *w = ckpt_source_tensor(wanted, i), *f;
@@ -62,7 +62,7 @@ static void assert_same_tensor(struct ckpt_source *found, const char *name,
 }
 
 /* Every tensor of the expected file is in found, bit for bit.  Returns how many. */
-static size_t assert_holds(struct ckpt_source *found, const char *expected)
+static inline size_t assert_holds(struct ckpt_source *found, const char *expected)
 {
     struct ckpt_source *wanted = must_open(expected, NULL);
     size_t n = ckpt_source_count(wanted);
