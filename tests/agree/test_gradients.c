@@ -1,11 +1,11 @@
 /*
  * Every operation of the row, forward and backward, against its formula in f64.
  *
- * The formula of ops.h is written here once more, plainly and in f64.  The f32 operation's output
- * must agree with it, and the f32 backward with central differences of loss = sum of a fixed
- * random weight times each output, taken on the f64 formula: with a step of 1e-5 their own
- * error is below 1e-8, so tolerances are f32's own: TOL times the array's largest entry (sums of
- * up to some hundred terms of order one, 6e-8 each).
+ * The formula of ops.h is written here once more, plainly and in f64.  The f32 operation's
+ * output must agree with it, and the f32 backward with central differences of loss = sum of a
+ * fixed random weight times each output, taken on the f64 formula: with a step of 1e-5 their
+ * own error is below 1e-8, so tolerances are f32's own: TOL times the array's largest entry
+ * (sums of up to some hundred terms of order one, 6e-8 each).
  */
 #include <math.h>
 #include <setjmp.h>
@@ -40,7 +40,8 @@ struct array {
 
 static struct array array_new(int64_t n)
 {
-    struct array a = {n, calloc((size_t)n + 1, sizeof(float)), calloc((size_t)n + 1, sizeof(double))};
+    struct array a = {n, calloc((size_t)n + 1, sizeof(float)),
+                      calloc((size_t)n + 1, sizeof(double))};
 
     assert_non_null(a.f);
     assert_non_null(a.d);
@@ -115,6 +116,7 @@ static struct device *device(int threads)
     struct device *dev;
 
     assert_int_equal(device_open_cpu(&dev, threads, &err), 0);
+    dev->grain = 0;                     /* all threads, however little there is to do */
     dev->work_bytes = 32 << 20;
     dev->work = dev->ops->alloc(dev, dev->work_bytes);
     assert_non_null(dev->work);
@@ -131,12 +133,12 @@ static void device_done(struct device *dev)
     device_close(dev);
 }
 
-/* -- norms ------------------------------------------------------------------------------------ */
+/* -- norms ---------------------------------------------------------------------------- */
 
 struct norm_case {
     int64_t        n, n_x, dim;
     const int32_t *rows;
-    struct array   x, w, b, weight, add;    /* weight: of the loss, by output; add: of x itself */
+    struct array x, w, b, weight, add; /* weight: of the loss, by output; add: of x itself */
     double        *out;
 };
 
@@ -169,8 +171,13 @@ static double norm_formula(void *ctx)
 static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, int threads)
 {
     struct device *dev = device(threads);
-    struct norm_case c = {.n = n, .n_x = n_x, .dim = dim, .rows = rows, .x = array_random(n_x * dim),
-                          .w = array_random(dim), .b = array_random(dim),
+    struct norm_case c = {.n = n,
+                          .n_x = n_x,
+                          .dim = dim,
+                          .rows = rows,
+                          .x = array_random(n_x * dim),
+                          .w = array_random(dim),
+                          .b = array_random(dim),
                           .weight = array_random(n * dim),
                           .add = array_random(rows ? 0 : n_x * dim)};
     struct array out = array_new(n * dim), dw = array_random(dim), db = array_random(dim);
@@ -237,7 +244,7 @@ static void test_norm_agrees_on_awkward_shapes(void **state)
     }
 }
 
-/* -- embedding -------------------------------------------------------------------------------- */
+/* -- embedding ------------------------------------------------------------------------ */
 
 struct embed_case {
     struct norm_case norm;              /* x is the table, rows the ids */
@@ -272,8 +279,12 @@ static void embed_case(int64_t n, int64_t vocab, int64_t dim, const int32_t *ids
     struct array out = array_new(n * dim), table = array_random(vocab * dim);
     struct array dw = array_random(dim), db = array_random(dim);
     float *stats = calloc((size_t)(2 * n + 1), sizeof *stats);
-    struct op_norm norm = {.kind = OP_NORM_LAYER, .eps = 1e-5f, .w = c.norm.w.f, .b = c.norm.b.f,
-                           .dw = dw.f, .db = db.f};
+    struct op_norm norm = {.kind = OP_NORM_LAYER,
+                           .eps = 1e-5f,
+                           .w = c.norm.w.f,
+                           .b = c.norm.b.f,
+                           .dw = dw.f,
+                           .db = db.f};
     struct op_embed op = {
         .out = out.f, .stats = stats, .dout = c.norm.weight.f, .dtable = table.f,
         .table = c.norm.x.f, .ids = ids, .norm = bare ? NULL : &norm, .n = n, .dim = dim,
@@ -315,7 +326,7 @@ static void test_embed_agrees_when_ids_repeat(void **state)
     }
 }
 
-/* -- projections ------------------------------------------------------------------------------ */
+/* -- projections ---------------------------------------------------------------------- */
 
 struct linear_case {
     int64_t      n, n_in, n_out;
@@ -425,7 +436,8 @@ static void linear_case(struct linear_case c, int threads)
 
 static void test_linear_agrees_on_awkward_shapes(void **state)
 {
-    static const int64_t shapes[][3] = {{1, 1, 1}, {1, 5, 17}, {2, 3, 40}, {7, 13, 3}, {67, 5, 7}};
+    static const int64_t shapes[][3] = {
+        {1, 1, 1}, {1, 5, 17}, {2, 3, 40}, {7, 13, 3}, {67, 5, 7}};
 
     (void)state;
     for (int threads = 1; threads <= 3; threads++)
@@ -438,7 +450,7 @@ static void test_linear_agrees_on_awkward_shapes(void **state)
                     .x_act = kind == 4 ? OP_ACT_GELU_TANH : OP_ACT_NONE}, threads);
 }
 
-/* -- attention -------------------------------------------------------------------------------- */
+/* -- attention ------------------------------------------------------------------------ */
 
 struct attention_case {
     int64_t      n, docs, H, K, d, window;
@@ -498,8 +510,11 @@ static double attention_formula(void *ctx)
 static struct op_heads heads(const struct attention_case *c, float *base)
 {
     return (struct op_heads){
-        .q = base + place(c, 0, 0, 0), .k = base + place(c, 0, 1, 0), .v = base + place(c, 0, 2, 0),
-        .row_stride = (c->H + 2 * c->K) * c->d, .q_head = place(c, 0, 0, 1) - place(c, 0, 0, 0),
+        .q = base + place(c, 0, 0, 0),
+        .k = base + place(c, 0, 1, 0),
+        .v = base + place(c, 0, 2, 0),
+        .row_stride = (c->H + 2 * c->K) * c->d,
+        .q_head = place(c, 0, 0, 1) - place(c, 0, 0, 0),
         .kv_head = place(c, 0, 1, 1) - place(c, 0, 1, 0),
     };
 }
@@ -552,20 +567,29 @@ static void test_attention_agrees_over_documents(void **state)
                                                .interleaved = true, .alibi = true}, threads);
         attention_case((struct attention_case){.start = some, .docs = 3, .H = 3, .K = 3, .d = 5,
                                                .interleaved = true, .alibi = true}, threads);
-        attention_case((struct attention_case){.start = empty, .docs = 3, .H = 2, .K = 2, .d = 4},
+        attention_case(
+            (struct attention_case){.start = empty, .docs = 3, .H = 2, .K = 2, .d = 4},
+            threads);
+        attention_case((struct attention_case){.start = block,
+                                               .docs = 2,
+                                               .H = 1,
+                                               .K = 1,
+                                               .d = 2,
+                                               .interleaved = true,
+                                               .alibi = true},
                        threads);
-        attention_case((struct attention_case){.start = block, .docs = 2, .H = 1, .K = 1, .d = 2,
-                                               .interleaved = true, .alibi = true}, threads);
-        attention_case((struct attention_case){.start = some, .docs = 3, .H = 4, .K = 2, .d = 3},
-                       threads);
+        attention_case(
+            (struct attention_case){.start = some, .docs = 3, .H = 4, .K = 2, .d = 3}, threads);
         attention_case((struct attention_case){.start = some, .docs = 3, .H = 6, .K = 1, .d = 2,
                                                .window = 3, .alibi = true}, threads);
-        attention_case((struct attention_case){.start = block, .docs = 2, .H = 1, .K = 1, .d = 1,
-                                               .window = 7}, threads);
+        attention_case(
+            (struct attention_case){
+                .start = block, .docs = 2, .H = 1, .K = 1, .d = 1, .window = 7},
+            threads);
     }
 }
 
-/* -- head and loss ---------------------------------------------------------------------------- */
+/* -- head and loss -------------------------------------------------------------------- */
 
 struct head_case {
     int64_t        n, dim, vocab;

@@ -1,7 +1,7 @@
 /*
  * A model, its weights, a training pass and a generation, with the n-th allocation failing, for
- * every n there is: a clean error naming the bytes, everything released (asan tells), and a pass
- * that allocates nothing.
+ * every n there is: a clean error naming the bytes, everything released (asan tells), and a
+ * pass that allocates nothing.
  */
 #include "tests/unit/model_help.h"
 
@@ -72,7 +72,8 @@ static void test_model_fails_cleanly_at_every_allocation(void **state)
     json_t *json = NULL;
 
     (void)state;
-    assert_int_equal(ckpt_json_parse(&json, config, sizeof config - 1, CKPT_JSON_STRICT, &err), 0);
+    assert_int_equal(ckpt_json_parse(&json, config, sizeof config - 1, CKPT_JSON_STRICT, &err),
+                     0);
     if (whole(json, &err))
         fail_msg("%s", err.text);
 #ifdef CKPT_FAULTS

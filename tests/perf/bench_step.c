@@ -40,7 +40,8 @@ static double now(void)
 static int open_bench(struct bench *b, const long *a, struct ckpt_err *err)
 {
     int64_t n = a[BATCH] * a[LENGTH];
-    struct model_opts opts = {.max_tokens = n, .max_docs = a[BATCH], .max_rows = n, .train = true};
+    struct model_opts opts = {
+        .max_tokens = n, .max_docs = a[BATCH], .max_rows = n, .train = true};
     json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I}", "model_type", "bloom", "hidden_size",
                              (json_int_t)a[HIDDEN], "n_layer", (json_int_t)a[LAYERS], "n_head",
                              (json_int_t)a[HEADS], "vocab_size", (json_int_t)a[VOCAB]);
@@ -132,10 +133,11 @@ int main(int argc, char **argv)
         best = t < best ? t : best;
     }
     mean = (now() - start) / n;
-    printf("ckpt: %ld threads, %ld x %ld tokens, hidden %ld, %ld layers: %.0f tok/s mean, %.0f best "
-           "(%.1f ms, %.1f ms), loss %.4f, %.1f MiB planned\n", a[THREADS], a[BATCH], a[LENGTH],
-           a[HIDDEN], a[LAYERS], tokens / mean, tokens / best, mean * 1e3, best * 1e3, loss,
-           (double)model_planned_bytes(b.model) / (1 << 20));
+    printf("ckpt: %ld threads, %ld x %ld tokens, hidden %ld, %ld layers: %.0f tok/s mean, %.0f "
+           "best "
+           "(%.1f ms, %.1f ms), loss %.4f, %.1f MiB planned\n",
+           a[THREADS], a[BATCH], a[LENGTH], a[HIDDEN], a[LAYERS], tokens / mean, tokens / best,
+           mean * 1e3, best * 1e3, loss, (double)model_planned_bytes(b.model) / (1 << 20));
     free((void *)(uintptr_t)b.batch.ids);
     b.dev->ops->free(b.dev, b.moments);
     resident_free(b.weights);

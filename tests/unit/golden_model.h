@@ -26,10 +26,10 @@ struct golden {
 };
 
 /* A cmocka failure that tells the library's sentence. */
-#define OK(call, err)                                                                              \
-    do {                                                                                           \
-        if (call)                                                                                  \
-            fail_msg("%s: %s", #call, (err).text);                                                 \
+#define OK(call, err)                                                                          \
+    do {                                                                                       \
+        if (call)                                                                              \
+            fail_msg("%s: %s", #call, (err).text);                                             \
     } while (0)
 
 /* Tensor of a source as f32 (F32, BF16 files) in the arena; *n its elements. */
@@ -92,8 +92,8 @@ static inline void golden_load(struct golden *g, const char *dir)
     ckpt_source_close(src);
 }
 
-static inline void golden_open(struct golden *g, const char *name, const struct model_opts *opts,
-                               int threads)
+static inline void golden_open(struct golden *g, const char *name,
+                               const struct model_opts *opts, int threads)
 {
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
@@ -105,6 +105,7 @@ static inline void golden_open(struct golden *g, const char *name, const struct 
     OK(ckpt_dir_open(&dir, path, 0, &err), err);
     OK(arch_read(&g->arch, dir, &err), err);
     OK(device_open_cpu(&g->dev, threads, &err), err);
+    g->dev->grain = 0;                  /* all threads, however little there is to do */
     OK(model_new(&g->model, g->arch, opts, g->dev, &err), err);
     OK(resident_new(&g->weights, model_params(g->model), opts->train, g->dev, &err), err);
     golden_load(g, path);

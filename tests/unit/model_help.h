@@ -1,5 +1,6 @@
 /*
- * model_help - what the tests of the trainer's model share: cmocka, a description from JSON text.
+ * model_help - what the tests of the trainer's model share: cmocka, a description from JSON
+ * text.
  */
 #ifndef CKPT_TEST_MODEL_HELP_H
 #define CKPT_TEST_MODEL_HELP_H

@@ -1,6 +1,6 @@
 /*
- * config.json -> description: defaults, older spellings, derived sizes, what is refused by name,
- * what is kept.
+ * config.json -> description: defaults, older spellings, derived sizes, what is refused by
+ * name, what is kept.
  */
 #include "tests/unit/model_help.h"
 
@@ -78,7 +78,8 @@ static void test_config_tells_an_unknown_key_once(void **state)
 
     (void)state;
     ckpt_log_hook(note, said);
-    arch_free(arch_of("{\"model_type\":\"bloom\",\"use_cache\":true,\"wibble\":1,\"wobble\":0}"));
+    arch_free(
+        arch_of("{\"model_type\":\"bloom\",\"use_cache\":true,\"wibble\":1,\"wobble\":0}"));
     ckpt_log_hook(NULL, NULL);
     assert_non_null(strstr(said, "wibble"));
     assert_null(strstr(said, "use_cache"));
@@ -90,7 +91,8 @@ static void test_config_refuses_by_name(void **state)
     struct ckpt_err err;
 
     (void)state;
-    assert_non_null(strstr(refusal(&err, "{\"model_type\":\"mamba\"}", CKPT_EUNSUPPORTED), "mamba"));
+    assert_non_null(
+        strstr(refusal(&err, "{\"model_type\":\"mamba\"}", CKPT_EUNSUPPORTED), "mamba"));
     assert_non_null(strstr(err.text, "bloom"));
     assert_string_equal(err.reason, "model-type");
     assert_non_null(strstr(refusal(&err, "{\"architectures\":[\"FooForCausalLM\"]}",
@@ -103,10 +105,11 @@ static void test_config_refuses_by_name(void **state)
     assert_string_equal(err.reason, "config-key");
     refusal(&err, "{\"model_type\":\"bloom\",\"quantization_config\":{\"bits\":4}}",
             CKPT_EUNSUPPORTED);
-    assert_non_null(strstr(refusal(&err, "{\"model_type\":\"bloom\",\"n_head\":7}", CKPT_EFORMAT),
-                           "7 attention heads"));
-    assert_non_null(strstr(refusal(&err, "{\"model_type\":\"bloom\",\"n_layer\":0}", CKPT_EFORMAT),
-                           "n_layer"));
+    assert_non_null(
+        strstr(refusal(&err, "{\"model_type\":\"bloom\",\"n_head\":7}", CKPT_EFORMAT),
+               "7 attention heads"));
+    assert_non_null(strstr(
+        refusal(&err, "{\"model_type\":\"bloom\",\"n_layer\":0}", CKPT_EFORMAT), "n_layer"));
     refusal(&err, "{\"model_type\":\"bloom\",\"vocab_size\":99999999999}", CKPT_EFORMAT);
     refusal(&err, "{\"model_type\":\"bloom\",\"hidden_size\":\"64\"}", CKPT_EFORMAT);
     refusal(&err, "{\"model_type\":\"bloom\",\"hidden_dropout\":-0.1}", CKPT_EFORMAT);
@@ -116,7 +119,8 @@ static void test_config_refuses_by_name(void **state)
 /* Dropout is no obstacle to evaluation, and is refused by name for training. */
 static void test_config_refuses_dropout_only_when_training(void **state)
 {
-    struct arch *a = arch_of("{\"model_type\":\"bloom\",\"vocab_size\":7,\"attention_dropout\":0.1}");
+    struct arch *a =
+        arch_of("{\"model_type\":\"bloom\",\"vocab_size\":7,\"attention_dropout\":0.1}");
     struct model_opts opts = {.max_tokens = 4, .max_docs = 1, .max_rows = 4};
     struct ckpt_err err = {0};
     struct device *dev;

@@ -1,6 +1,6 @@
 /*
- * decode and generate: greedy continuations of transformers, the cache against whole passes in any
- * chunking, the choice of a token, stopping, independence of the batch.
+ * decode and generate: greedy continuations of transformers, the cache against whole passes in
+ * any chunking, the choice of a token, stopping, independence of the batch.
  */
 #include "tests/unit/golden_model.h"
 
@@ -20,7 +20,8 @@ static const json_t *at(const json_t *j, size_t i)
 static void check_greedy(struct golden *g, const char *which)
 {
     const json_t *gen = json_object_get(json_object_get(g->json, "generate_greedy_16"), which);
-    const json_t *prompt = json_object_get(gen, "prompt"), *output = json_object_get(gen, "output");
+    const json_t *prompt = json_object_get(gen, "prompt"),
+                 *output = json_object_get(gen, "output");
     const json_t *mask = json_object_get(gen, "attention_mask");
     struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
     struct generate_seq seq[3] = {0};
@@ -113,7 +114,8 @@ static void test_decode_equals_whole_passes_when_fed_in_pieces(void **state)
 
                 if (feed[f][i] == 0)
                     continue;
-                OK(model_logits(g.model, resident_door(g.weights), &b, &row, 1, wanted, &err), err);
+                OK(model_logits(g.model, resident_door(g.weights), &b, &row, 1, wanted, &err),
+                   err);
                 for (int64_t j = 0; j < V; j++)
                     if (!(fabsf(found[i * V + j] - wanted[j]) <= 2e-5f))
                         fail_msg("call %zu, sequence %d, id %d: %g, wanted %g", f, i, (int)j,
@@ -154,7 +156,8 @@ static void test_decode_refuses_what_does_not_fit(void **state)
 }
 
 /* generate_pick on hand-made logits: how often each id is chosen over even draws. */
-static void draws(int count[6], const struct generate_opts *o, const int32_t *history, int64_t n)
+static void draws(int count[6], const struct generate_opts *o, const int32_t *history,
+                  int64_t n)
 {
     static const double p[6] = {0.05, 0.4, 0.1, 0.25, 0.15, 0.05};
     struct generate_choice scratch[6];
@@ -216,7 +219,8 @@ static void test_generate_pick_refuses_nan(void **state)
 {
     struct generate_opts o = {.repetition_penalty = 1};
     struct generate_choice scratch[3];
-    float bad[3] = {1, NAN, 2}, none[3] = {-INFINITY, -INFINITY, -INFINITY}, ties[3] = {1, 2, 2};
+    float bad[3] = {1, NAN, 2}, none[3] = {-INFINITY, -INFINITY, -INFINITY},
+          ties[3] = {1, 2, 2};
 
     (void)state;
     assert_int_equal(generate_pick(bad, 3, NULL, 0, &o, 0.5, scratch), -1);
@@ -238,8 +242,8 @@ static void test_generate_is_independent_of_the_batch(void **state)
     (void)state;
     golden_open(&g, "bloom-a", &eval, 2);
     for (int i = 0; i < 3; i++)
-        seq[i] = (struct generate_seq){.prompt = prompt[i], .n_prompt = 2 + i, .stream = 10 + (unsigned)i,
-                                       .out = out[i]};
+        seq[i] = (struct generate_seq){
+            .prompt = prompt[i], .n_prompt = 2 + i, .stream = 10 + (unsigned)i, .out = out[i]};
     seq[2].n_prompt = 4;
     OK(generate_run(g.model, resident_door(g.weights), &o, seq, 3, &err), err);
     for (int i = 0; i < 3; i++) {
@@ -258,7 +262,8 @@ static void test_generate_is_independent_of_the_batch(void **state)
 static void test_generate_stops_at_any_eos(void **state)
 {
     struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
-    const int32_t prompt[2][7] = {{220, 100, 89, 217, 240, 42, 157}, {202, 219, 156, 45, 110, 59, 8}};
+    const int32_t prompt[2][7] = {{220, 100, 89, 217, 240, 42, 157},
+                                  {202, 219, 156, 45, 110, 59, 8}};
     int32_t out[2][16], eos[2];
     struct generate_seq seq[2];
     struct ckpt_err err = {0};
@@ -282,7 +287,8 @@ static void test_generate_stops_at_any_eos(void **state)
     assert_int_equal(out[0][first], eos[1]);
     o.temperature = 0;
     o.do_sample = true;
-    assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, seq, 1, &err), CKPT_ECONFIG);
+    assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, seq, 1, &err),
+                     CKPT_ECONFIG);
     golden_close(&g);
 }
 

@@ -64,8 +64,9 @@ static void test_rng_uniform_stays_below_one(void **state)
 
 static void test_init_is_the_same_however_it_is_cut(void **state)
 {
-    struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"vocab_size\":31,\"hidden_size\":24,"
-                                "\"initializer_range\":0.05}");
+    struct arch *arch =
+        arch_of("{\"model_type\":\"bloom\",\"vocab_size\":31,\"hidden_size\":24,"
+                "\"initializer_range\":0.05}");
     struct ckpt_err err = {0};
     struct params p;
     struct init init = {.arch = arch, .params = &p, .seed = 3};

@@ -1,6 +1,6 @@
 /*
- * BLOOM against transformers: logits, losses, every gradient, five AdamW steps, with and without
- * recomputing, on one and on several threads.
+ * BLOOM against transformers: logits, losses, every gradient, five AdamW steps, with and
+ * without recomputing, on one and on several threads.
  */
 #include "tests/unit/golden_model.h"
 
@@ -36,7 +36,8 @@ static void check_logits(struct golden *g, const char *side)
     for (int32_t i = 0; i < (int32_t)b.n_tokens; i++)
         rows[i] = i;
     found = ckpt_arena_alloc(&g->arena, (size_t)(b.n_tokens * V), sizeof *found);
-    OK(model_logits(g->model, resident_door(g->weights), &b, rows, b.n_tokens, found, &err), err);
+    OK(model_logits(g->model, resident_door(g->weights), &b, rows, b.n_tokens, found, &err),
+       err);
     snprintf(name, sizeof name, "%s.logits", side);
     wanted = golden_floats(g, g->expect, name, &n);
     for (int64_t i = 0; i < b.n_tokens; i++)
@@ -48,8 +49,8 @@ static void check_logits(struct golden *g, const char *side)
 
 /*
  * Each supervised row's loss against the recorded logits in f64; the right side's mean also
- * against the recorded loss.  (The left side's counts the step from padding into the first token,
- * whose logits are arbitrary.)
+ * against the recorded loss.  (The left side's counts the step from padding into the first
+ * token, whose logits are arbitrary.)
  */
 static void check_loss(struct golden *g, const char *side)
 {
@@ -87,7 +88,8 @@ static double loss_grad(struct golden *g, const struct batch *b)
     double sum;
 
     g->dev->ops->zero(g->dev, resident_grads(g->weights), bytes);
-    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f / (float)b->n_rows, &sum, &err),
+    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f / (float)b->n_rows, &sum,
+                       &err),
        err);
     return sum / (double)b->n_rows;
 }
@@ -288,7 +290,8 @@ static void five_steps(struct golden *g, const void *arg)
         near(norm, json_number_value(json_array_get(norms, i)), 1e-4, "norm");
     }
     near(loss_grad(g, &b), num(want, "loss_after"), 1e-5, "loss_after");
-    check_sums(g, want, run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
+    check_sums(g, want,
+               run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
 }
 
 static void test_bloom_trains_as_torch_does(void **state)
@@ -318,7 +321,8 @@ static void repeatable(struct golden *g, const void *arg)
     memcpy(first, grads, n * sizeof *first);
     loss_grad(g, &b);
     assert_memory_equal(first, grads, n * sizeof *first);
-    OK(model_loss_grad(g->model, resident_door(g->weights), &b, 1.0f / (float)b.n_rows, &sum, &err),
+    OK(model_loss_grad(g->model, resident_door(g->weights), &b, 1.0f / (float)b.n_rows, &sum,
+                       &err),
        err);
     for (size_t i = 0; i < n; i++)
         if (!(fabsf(grads[i] - 2 * first[i]) <= 1e-5f * fabsf(first[i]) + 1e-6f))
@@ -366,12 +370,12 @@ static void test_bloom_refuses_a_batch_that_does_not_fit(void **state)
     (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     golden_batch(&g, "right", &b, &place);
-#define REFUSED(change)                                                                            \
-    do {                                                                                           \
-        bad = b;                                                                                   \
-        change;                                                                                    \
-        assert_int_equal(model_loss(g.model, resident_door(g.weights), &bad, &sum, NULL, &err),    \
-                         CKPT_ELIMIT);                                                             \
+#define REFUSED(change)                                                                        \
+    do {                                                                                       \
+        bad = b;                                                                               \
+        change;                                                                                \
+        assert_int_equal(model_loss(g.model, resident_door(g.weights), &bad, &sum, NULL, &err),\
+                         CKPT_ELIMIT);                                                         \
     } while (0)
     REFUSED(bad.n_tokens = 40);
     REFUSED(bad.n_docs = 4);

@@ -19,7 +19,8 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     assert_int_equal(p.numel, 11 * 8 + 16 + 2 * (12 * 64 + 13 * 8) + 16);
     assert_int_equal(p.numel, arch_numel(arch));
     assert_string_equal(p.item[0].name, "transformer.word_embeddings.weight");
-    assert_string_equal(p.item[5].name, "transformer.h.0.self_attention.query_key_value.weight");
+    assert_string_equal(p.item[5].name,
+                        "transformer.h.0.self_attention.query_key_value.weight");
     assert_int_equal(p.item[5].shape.dim[0], 24);
     assert_string_equal(p.item[15 + 11].name, "transformer.h.1.mlp.dense_4h_to_h.bias");
     assert_string_equal(p.item[p.n - 1].name, "transformer.ln_f.bias");
@@ -61,7 +62,9 @@ static void test_params_count_when_published(void **state)
 {
     static const struct {
         int64_t h, layers, heads, total;
-    } row[] = {{1024, 24, 16, 559214592}, {1536, 24, 16, 1065314304}, {4096, 30, 32, 7069016064},
+    } row[] = {{1024, 24, 16, 559214592},
+               {1536, 24, 16, 1065314304},
+               {4096, 30, 32, 7069016064},
                {14336, 70, 112, 176247271424}};
 
     (void)state;

@@ -20,7 +20,8 @@ static void check_plan(const struct plan *p)
             const struct plan_item *b = &p->item[j];
 
             if (a->first <= b->last && b->first <= a->last)
-                assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+                assert_true(a->offset + a->bytes <= b->offset ||
+                            b->offset + b->bytes <= a->offset);
         }
     }
 }

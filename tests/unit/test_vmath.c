@@ -43,7 +43,8 @@ static void test_gelu_and_its_derivative_follow_the_formula(void **state)
         float x = (float)i / 10000, value;
         double d = (double)x, u = 0.79788456 * d * (1 + 0.044715 * d * d), t = tanh(u);
         double want = 0.5 * d * (1 + t);
-        double slope = 0.5 * (1 + t) + 0.5 * d * (1 - t * t) * (0.79788456 + 0.1070322243 * d * d);
+        double slope =
+            0.5 * (1 + t) + 0.5 * d * (1 - t * t) * (0.79788456 + 0.1070322243 * d * d);
 
         assert_true(fabs((double)cpu_gelu(x) - want) <= 3e-7 * fabs(want) + 1e-8);
         assert_true(fabs((double)cpu_gelu_both(x, &value) - slope) <= 6e-7);

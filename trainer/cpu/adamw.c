@@ -48,7 +48,7 @@ void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_
 
     if (dev->err.code)
         return;
-#pragma omp parallel for schedule(static) num_threads(dev->threads) if (n > CHUNK)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n))
     for (int64_t i = 0; i < n; i += CHUNK)
         update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, n - i < CHUNK ? n - i : CHUNK,
                &s);

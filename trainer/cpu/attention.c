@@ -40,8 +40,8 @@ static int64_t first_key(int64_t i, int64_t window)
 }
 
 /*
- * Scores s[0, n) of one query (keys j0 ...; the query's own index is i) become exp(s - max), with
- * the position term; gives their sum.
+ * Scores s[0, n) of one query (keys j0 ...; the query's own index is i) become exp(s - max),
+ * with the position term; gives their sum.
  */
 CPU_HOT static float soften(float *s, int64_t n, int64_t j0, int64_t i, float slope, float *max)
 {
@@ -106,8 +106,8 @@ static void times_t(float *c, int64_t ldc, const float *a, int64_t lda, const fl
 }
 
 /* c[m, n] = alpha a[m, k] b[k, n] */
-static void times(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
-                  int64_t m, int64_t n, int64_t k, float alpha)
+static void times(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                  int64_t ldb, int64_t m, int64_t n, int64_t k, float alpha)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a,
                 (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
@@ -161,12 +161,13 @@ static void block_fwd(const struct op_attention *a, const struct tile *t, int64_
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 {
     int64_t tile = tile_floats(a->max_doc);
+    int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
     float *work = dev->work;
 
     if (dev->err.code ||
         cpu_work_short(dev, "attention_fwd", (uint64_t)(dev->threads * tile) * sizeof(float)))
         return;
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(dev->threads)
+#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t doc = 0; doc < a->n_docs; doc++)
         for (int64_t h = 0; h < a->n_head; h++) {
             int64_t first = a->doc_start[doc], len = a->doc_start[doc + 1] - first;
@@ -235,12 +236,13 @@ static void zero_rows(void *grad, int64_t first, int64_t len, int64_t ld, int64_
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 {
     int64_t tile = tile_floats(a->max_doc), share = a->n_head / a->n_kv;
+    int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
     float *work = dev->work;
 
-    if (dev->err.code ||
-        cpu_work_short(dev, "attention_bwd", (uint64_t)(dev->threads * 2 * tile) * sizeof(float)))
+    if (dev->err.code || cpu_work_short(dev, "attention_bwd",
+                                        (uint64_t)(dev->threads * 2 * tile) * sizeof(float)))
         return;
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(dev->threads)
+#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t doc = 0; doc < a->n_docs; doc++)
         for (int64_t g = 0; g < a->n_kv; g++) {
             int64_t first = a->doc_start[doc], len = a->doc_start[doc + 1] - first;
@@ -274,16 +276,17 @@ static void append(const struct op_cached *a, int64_t seg, int64_t g)
 }
 
 /* One new row: a matrix product of one row is two walks over the cache. */
-static void row_cached(const struct op_cached *a, const float *q, const float *k, const float *v,
-                       float *out, float *s, int64_t n, int64_t j0, int64_t i, float slope)
+static void row_cached(const struct op_cached *a, const float *q, const float *k,
+                       const float *v, float *out, float *s, int64_t n, int64_t j0, int64_t i,
+                       float slope)
 {
     float max, sum;
 
-    cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)a->dim, a->scale, k, (int)a->dim, q, 1,
-                0.0f, s, 1);
+    cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)a->dim, a->scale, k, (int)a->dim, q,
+                1, 0.0f, s, 1);
     sum = soften(s, n, j0, i, slope, &max);
-    cblas_sgemv(CblasRowMajor, CblasTrans, (int)n, (int)a->dim, 1.0f / sum, v, (int)a->dim, s, 1,
-                0.0f, out, 1);
+    cblas_sgemv(CblasRowMajor, CblasTrans, (int)n, (int)a->dim, 1.0f / sum, v, (int)a->dim, s,
+                1, 0.0f, out, 1);
 }
 
 /* Queries [i0, i1) of a segment's sequence against the cache, head h. */
@@ -313,12 +316,13 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
     int64_t tile = tile_floats(a->max_keys), share = a->n_head / a->n_kv;
+    int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
     float *work = dev->work;
 
-    if (dev->err.code ||
-        cpu_work_short(dev, "attention_cached", (uint64_t)(dev->threads * tile) * sizeof(float)))
+    if (dev->err.code || cpu_work_short(dev, "attention_cached",
+                                        (uint64_t)(dev->threads * tile) * sizeof(float)))
         return;
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(dev->threads)
+#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t seg = 0; seg < a->n_seg; seg++)
         for (int64_t g = 0; g < a->n_kv; g++) {
             int64_t past = a->seg_past[seg];

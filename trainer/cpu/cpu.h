@@ -16,7 +16,8 @@
 /* For rooms with hot loops, before their first function. */
 #pragma GCC optimize("O3", "fp-contract=fast", "no-math-errno", "no-trapping-math")
 
-/* A hot function: compiled for AVX2 + FMA and for any x86-64, chosen when the program starts. */
+/* A hot function: compiled for AVX2 + FMA and for any x86-64, chosen when the program starts.
+ */
 #if defined(__x86_64__)
 #define CPU_HOT __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
@@ -33,6 +34,16 @@ static inline void cpu_range(int64_t *begin, int64_t *end, int64_t n, int64_t un
 
     *begin = b * unit < n ? b * unit : n;
     *end = e * unit < n ? e * unit : n;
+}
+
+/*
+ * Threads for an operation of so much work (multiply-adds, or eight times the elements it walks
+ * over): all, or one when waking the others would take longer.  Nothing between: libgomp ends
+ * threads that a smaller team does not use.
+ */
+static inline int cpu_threads(const struct device *dev, int64_t work)
+{
+    return work < dev->grain ? 1 : dev->threads;
 }
 
 /* True, and the device marked, when the workspace is too small for the op: our bug. */

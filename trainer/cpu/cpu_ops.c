@@ -1,8 +1,9 @@
 /*
  * cpu_ops - the CPU device: memory, order, and the row of its operations.
  *
- * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is told to use one thread and
- * is called by each OpenMP thread for its own part, so that two pools never fight for a core.
+ * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is told to use one thread
+ * and is called by each OpenMP thread for its own part, so that two pools never fight for a
+ * core.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -13,6 +14,7 @@
 #include "libckpt/mem.h"
 
 #define ALIGNMENT 256u
+#define GRAIN     ((int64_t)1 << 18)    /* some 6 us of one core, a few times a team's start */
 
 static void *cpu_alloc(struct device *dev, size_t bytes)
 {
@@ -61,7 +63,8 @@ static void cpu_close(struct device *dev) { ckpt_free(dev); }
 
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t need[] = {cpu_norm_work(dev, l), cpu_attention_work(dev, l), cpu_head_work(dev, l)};
+    uint64_t need[] = {cpu_norm_work(dev, l), cpu_attention_work(dev, l),
+                       cpu_head_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
@@ -104,6 +107,7 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *dev);
     dev->ops = &cpu_row;
     dev->threads = threads ? threads : omp_get_max_threads();
+    dev->grain = GRAIN;
     dev->act = dev->weight = dev->grad = CKPT_F32;
     openblas_set_num_threads(1);
     *out = dev;

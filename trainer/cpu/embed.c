@@ -9,8 +9,8 @@
 #include <string.h>
 
 CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
-                              const int32_t *restrict ids, int64_t n, int64_t dim, int64_t begin,
-                              int64_t end)
+                              const int32_t *restrict ids, int64_t n, int64_t dim,
+                              int64_t begin, int64_t end)
 {
     for (int64_t i = 0; i < n; i++) {
         float *to = table + ids[i] * dim;
@@ -35,7 +35,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
             .n = a->n, .n_x = a->vocab, .dim = a->dim});
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(dev->threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     for (int64_t i = 0; i < a->n; i++)
         memcpy(out + i * a->dim, table + a->ids[i] * a->dim, (size_t)a->dim * sizeof(float));
 }
@@ -48,7 +48,7 @@ void cpu_embed_bwd(struct device *dev, const struct op_embed *a)
             .norm = *a->norm, .n = a->n, .n_x = a->vocab, .dim = a->dim});
     if (dev->err.code || !a->dtable)
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int64_t begin, end;
 

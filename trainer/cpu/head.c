@@ -3,8 +3,8 @@
  * of rows, so that logits of all rows never exist at once.
  *
  * A chunk is as many rows as fill CHUNK_BYTES of logits per thread: large enough for the matrix
- * products, small enough to stay in a cache.  Threads own rows for logits and dx, and rows of dw
- * (vocabulary entries) for the weight's gradient.
+ * products, small enough to stay in a cache.  Threads own rows for logits and dx, and rows of
+ * dw (vocabulary entries) for the weight's gradient.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -61,7 +61,8 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l)
 }
 
 /* Rows [begin, end) of a chunk that starts at row `first`: losses, and dz in place of z. */
-static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t begin, int64_t end)
+static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t begin,
+                    int64_t end)
 {
     const float *x = (const float *)a->x + (first + begin) * a->dim;
     float *dx = a->dx ? (float *)a->dx + (first + begin) * a->dim : NULL;
@@ -70,8 +71,8 @@ static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t be
     if (begin == end)
         return;
     z += begin * V;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(end - begin), (int)V, (int)a->dim,
-                1.0f, x, (int)a->dim, a->w, (int)a->dim, 0.0f, z, (int)V);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(end - begin), (int)V,
+                (int)a->dim, 1.0f, x, (int)a->dim, a->w, (int)a->dim, 0.0f, z, (int)V);
     for (int64_t i = 0; i < end - begin; i++) {
         int64_t row = first + begin + i, target = a->targets[row];
         float wanted = a->mul * z[i * V + target], max, sum;
@@ -96,7 +97,7 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
     if (dev->err.code || a->n == 0 ||
         cpu_work_short(dev, "head_loss", (uint64_t)(chunk * V) * sizeof(float)))
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->dim * V))
     {
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
 

@@ -67,12 +67,12 @@ static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t 
 }
 
 /* out[m, n] (row stride ld) = x W^T + beta out, W [n, k]. */
-static void product(float *out, int64_t ld, const float *x, const float *w, int64_t m, int64_t n,
-                    int64_t k, float beta)
+static void product(float *out, int64_t ld, const float *x, const float *w, int64_t m,
+                    int64_t n, int64_t k, float beta)
 {
     if (m == 1)
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)k, x, 1, beta, out,
-                    1);
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)k, x, 1, beta,
+                    out, 1);
     else if (m > 1 && n > 0)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, 1.0f, x,
                     (int)k, w, (int)k, beta, out, (int)ld);
@@ -103,7 +103,7 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || a->n == 0)
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t begin, end;
@@ -154,7 +154,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || a->n == 0)
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t begin, end;

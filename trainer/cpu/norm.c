@@ -1,8 +1,9 @@
 /*
- * norm - LayerNorm by rows, its backward, and the embedding that is normalised as it is gathered.
+ * norm - LayerNorm by rows, its backward, and the embedding that is normalised as it is
+ * gathered.
  *
- * Statistics are f32 over one row in two passes (mean, then centred squares).  Gradients of gain
- * and bias are summed per thread over its rows and then over threads in their order.
+ * Statistics are f32 over one row in two passes (mean, then centred squares).  Gradients of
+ * gain and bias are summed per thread over its rows and then over threads in their order.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -77,8 +78,8 @@ CPU_HOT static void row_dx(float *dx, const float *g, const float *add, const fl
 }
 
 /*
- * Rows of one thread: dx, and the thread's own sums dw, db.  Gathered: dx has one row per row of
- * dout, not per row of x.
+ * Rows of one thread: dx, and the thread's own sums dw, db.  Gathered: dx has one row per row
+ * of dout, not per row of x.
  */
 static void backward(const struct op_rownorm *a, bool gathered, float *dw, float *db,
                      int64_t begin, int64_t end)
@@ -119,7 +120,7 @@ void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a)
 {
     if (dev->err.code)
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int64_t begin, end;
 
@@ -136,14 +137,15 @@ static void norm_bwd(struct device *dev, const struct op_rownorm *a, bool gather
 
     if (dev->err.code || cpu_work_short(dev, "norm_bwd", cpu_norm_work(dev, &limits)))
         return;
-#pragma omp parallel num_threads(dev->threads)
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t begin, end;
 
         if (a->rows && !gathered) {
             cpu_range(&begin, &end, a->n_x, 1, me, threads);
-            memset((float *)a->dx + begin * dim, 0, (size_t)((end - begin) * dim) * sizeof(float));
+            memset((float *)a->dx + begin * dim, 0,
+                   (size_t)((end - begin) * dim) * sizeof(float));
 #pragma omp barrier
         }
         cpu_range(&begin, &end, a->n, 1, me, threads);

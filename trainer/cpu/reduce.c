@@ -1,8 +1,8 @@
 /*
  * reduce - sums over whole arrays.
  *
- * The array is cut into SLOTS pieces whatever the number of threads, each summed in f64, and the
- * pieces are added in their order: the same bits for any number of threads.
+ * The array is cut into SLOTS pieces whatever the number of threads, each summed in f64, and
+ * the pieces are added in their order: the same bits for any number of threads.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -25,7 +25,7 @@ void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t
     *sum = 0;
     if (dev->err.code)
         return;
-#pragma omp parallel for schedule(static) num_threads(dev->threads) if (n > 65536)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n))
     for (int i = 0; i < SLOTS; i++) {
         int64_t begin, end;
 

@@ -1,10 +1,11 @@
 /*
  * arch - the vocabulary for describing a decoder: choices and sizes, no family's name.
  *
- * A family is a filled struct arch with the choices that never change (families.c) plus what its
- * config.json says (config.c).  The passes read this description and nothing else.  The enums
- * hold every choice of the families in model-families.md part 5, so that a description can
- * be written before its mechanism is built; arch_supported says what the passes can do today.
+ * A family is a filled struct arch with the choices that never change (families.c) plus what
+ * its config.json says (config.c).  The passes read this description and nothing else.  The
+ * enums hold every choice of the families in model-families.md part 5, so that a description
+ * can be written before its mechanism is built; arch_supported says what the passes can do
+ * today.
  */
 #ifndef CKPT_ARCH_H
 #define CKPT_ARCH_H
@@ -32,13 +33,13 @@ struct arch {
     const struct family *family;
     json_t              *config;                /* config.json as it was read; written back */
 
-    /* -- sizes, by config.json's names ------------------------------------------------------- */
+    /* -- sizes, by config.json's names ---------------------------------------------------- */
     int64_t vocab_size, hidden_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim;
     int64_t intermediate_size;
     int64_t sliding_window;                     /* 0: none */
 
-    /* -- choices ----------------------------------------------------------------------------- */
+    /* -- choices -------------------------------------------------------------------------- */
     enum arch_stack   stack;
     enum arch_pos     pos;
     enum arch_norm    norm;
@@ -54,7 +55,7 @@ struct arch {
     bool qkv_bias, out_bias, mlp_bias;
     bool tie_word_embeddings;
 
-    /* -- constants --------------------------------------------------------------------------- */
+    /* -- constants ------------------------------------------------------------------------ */
     double norm_eps;
     double attn_scale;                          /* of q.k */
     double emb_mul, head_mul;

@@ -15,7 +15,7 @@ void alibi_slopes(float *slopes, int64_t n_head)
 
     while (2 * c <= n_head)
         c *= 2;
-    /* Base in f64, rounded, then an f32 power: 0.49999997 for H = 16, as the reference has it. */
+    /* Base in f64, rounded, then an f32 power: 0.49999997 for H = 16, as the reference does. */
     base = (float)pow(2.0, -pow(2.0, -(log2((double)c) - 3.0)));
     extra = (float)pow(2.0, -pow(2.0, -(log2((double)(2 * c)) - 3.0)));
     for (int64_t j = 0; j < n_head; j++)
@@ -30,9 +30,12 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
     unsigned char *base = qkv;
 
     return (struct op_heads){
-        .q = base, .k = base + (size_t)(mixed ? d : H * d) * size,
+        .q = base,
+        .k = base + (size_t)(mixed ? d : H * d) * size,
         .v = base + (size_t)(mixed ? 2 * d : (H + K) * d) * size,
-        .row_stride = (H + 2 * K) * d, .q_head = mixed ? 3 * d : d, .kv_head = mixed ? 3 * d : d,
+        .row_stride = (H + 2 * K) * d,
+        .q_head = mixed ? 3 * d : d,
+        .kv_head = mixed ? 3 * d : d,
     };
 }
 

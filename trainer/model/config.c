@@ -14,70 +14,22 @@
 
 /* Keys of every model: names, ids, dtype, generation and output switches. */
 static const char *const harmless[] = {
-    "model_type",
-    "architectures",
-    "transformers_version",
-    "torch_dtype",
-    "dtype",
-    "_name_or_path",
-    "name_or_path",
-    "use_cache",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "unk_token_id",
-    "sep_token_id",
-    "cls_token_id",
-    "tokenizer_class",
+    "model_type", "architectures", "transformers_version", "torch_dtype", "dtype",
+    "_name_or_path", "name_or_path", "use_cache", "bos_token_id", "eos_token_id",
+    "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "tokenizer_class",
     "task_specific_params",
-    "prefix",
-    "id2label",
-    "label2id",
-    "num_labels",
-    "problem_type",
-    "finetuning_task",
-    "return_dict",
-    "return_dict_in_generate",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "torchscript",
-    "is_decoder",
-    "chunk_size_feed_forward",
-    "do_sample",
-    "max_length",
-    "min_length",
-    "early_stopping",
-    "num_beams",
-    "num_beam_groups",
-    "num_return_sequences",
-    "diversity_penalty",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-    "repetition_penalty",
-    "length_penalty",
-    "no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "encoder_no_repeat_ngram_size",
-    "bad_words_ids",
-    "suppress_tokens",
-    "begin_suppress_tokens",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "remove_invalid_values",
-    "decoder_start_token_id",
-    "use_bfloat16",
-    "tf_legacy_loss",
-    "auto_map",
-    "attn_implementation",
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "gradient_checkpointing",
-    "max_position_embeddings",
-    "_commit_hash",
-    NULL,
+    "prefix", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
+    "return_dict", "return_dict_in_generate", "output_attentions", "output_hidden_states",
+    "output_scores", "torchscript", "is_decoder", "chunk_size_feed_forward", "do_sample",
+    "max_length", "min_length", "early_stopping", "num_beams", "num_beam_groups",
+    "num_return_sequences", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p",
+    "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+    "exponential_decay_length_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids",
+    "suppress_tokens", "begin_suppress_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
+    "decoder_start_token_id", "use_bfloat16", "tf_legacy_loss", "auto_map",
+    "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
+    "gradient_checkpointing", "max_position_embeddings", "_commit_hash", NULL,
 };
 /* Keys that choose a mechanism somewhere: absent, null, false, 0 and empty are neutral. */
 static const char *const mechanisms[] = {
@@ -123,12 +75,14 @@ static int check_keys(const struct family *f, const json_t *config, struct ckpt_
 
     /* jansson iterates through a non-const pointer and changes nothing. */
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
-        if (key_of(f, key) || listed(harmless, key) || listed(f->ignored, key) || neutral(value))
+        if (key_of(f, key) || listed(harmless, key) || listed(f->ignored, key) ||
+            neutral(value))
             continue;
         if (listed(mechanisms, key))
-            return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key",
-                                "key %s changes the mathematics, and %s has no such choice here",
-                                key, f->model_type);
+            return ckpt_fail_as(
+                err, CKPT_EUNSUPPORTED, "config-key",
+                "key %s changes the mathematics, and %s has no such choice here", key,
+                f->model_type);
         ckpt_log(CKPT_LOG_NOTE, "config.json: key %s is unknown; it is kept and has no effect",
                  key);
     }
@@ -278,19 +232,19 @@ const char *arch_tied_name(const struct arch *arch)
 
 int arch_supported(const struct arch *a, struct ckpt_err *err)
 {
-    const char *what = a->stack != ARCH_DECODER               ? "an encoder beside the decoder"
+    const char *what = a->stack != ARCH_DECODER ? "an encoder beside the decoder"
                        : a->pos != ARCH_POS_ALIBI && a->pos != ARCH_POS_NONE
                            ? "positions other than ALiBi"
-                       : a->norm != ARCH_LAYER_NORM           ? "a norm other than LayerNorm"
-                       : a->place != ARCH_PRE_NORM            ? "norms behind the sublayers"
-                       : a->qkv == ARCH_QKV_SEPARATE          ? "separate q, k, v matrices"
-                       : a->qk_norm != ARCH_QK_NORM_NONE      ? "norms of q and k"
-                       : a->mlp != ARCH_MLP_PLAIN             ? "a gated or routed feed-forward"
-                       : a->act != ARCH_GELU_TANH             ? "an activation other than tanh GELU"
-                       : a->weight_order != ARCH_OUT_IN       ? "matrices stored [in, out]"
-                       : !a->final_norm                       ? "a head without a norm before it"
-                       : a->emb_mul != 1                      ? "scaled embeddings"
-                                                              : NULL;
+                       : a->norm != ARCH_LAYER_NORM      ? "a norm other than LayerNorm"
+                       : a->place != ARCH_PRE_NORM       ? "norms behind the sublayers"
+                       : a->qkv == ARCH_QKV_SEPARATE     ? "separate q, k, v matrices"
+                       : a->qk_norm != ARCH_QK_NORM_NONE ? "norms of q and k"
+                       : a->mlp != ARCH_MLP_PLAIN        ? "a gated or routed feed-forward"
+                       : a->act != ARCH_GELU_TANH        ? "an activation other than tanh GELU"
+                       : a->weight_order != ARCH_OUT_IN  ? "matrices stored [in, out]"
+                       : !a->final_norm                  ? "a head without a norm before it"
+                       : a->emb_mul != 1                 ? "scaled embeddings"
+                                                         : NULL;
 
     if (!what)
         return 0;
@@ -325,8 +279,9 @@ const char *arch_describe(char *dst, size_t size, const struct arch *a)
     snprintf(dst, size,
              "%s: %.2f M parameters, %lld blocks, hidden %lld, %lld heads of %lld, "
              "feed-forward %lld, vocabulary %lld%s",
-             a->family->model_type, (double)arch_numel(a) * 1e-6, (long long)a->num_hidden_layers,
-             (long long)a->hidden_size, (long long)a->num_attention_heads, (long long)a->head_dim,
+             a->family->model_type, (double)arch_numel(a) * 1e-6,
+             (long long)a->num_hidden_layers, (long long)a->hidden_size,
+             (long long)a->num_attention_heads, (long long)a->head_dim,
              (long long)a->intermediate_size, (long long)a->vocab_size,
              a->tie_word_embeddings ? ", tied head" : "");
     return dst;

@@ -11,7 +11,7 @@
 #include "libckpt/file.h"
 #include "trainer/model/arch.h"
 
-/* Read dir/config.json.  CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists what is known). */
+/* Read dir/config.json.  CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */
 int arch_read(struct arch **out, struct ckpt_dir *dir, struct ckpt_err *err);
 /* The same from a parsed object, of which it takes its own reference. */
 int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err);

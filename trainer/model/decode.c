@@ -68,7 +68,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
                      (uint64_t)d->max_len * act;
     view->work_bytes = dev->ops->workspace(dev, &lim);
-#define ADD(place, bytes)                                                                          \
+#define ADD(place, bytes)                                                                      \
     (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
     for (int i = 0; i < BUF_COUNT; i++)
         if (i <= BUF_G && i != BUF_LSE && i != BUF_U)
@@ -168,18 +168,19 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
                              (long long)i, n_new[i], d->len[i], (long long)d->max_len);
         for (int64_t end = at + n_new[i]; at < end; at++)
             if (ids[at] < 0 || ids[at] >= V)
-                return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld: token id %d, wanted 0 to %lld",
-                                 (long long)i, ids[at], (long long)V - 1);
+                return ckpt_fail(err, CKPT_ELIMIT,
+                                 "sequence %lld: token id %d, wanted 0 to %lld", (long long)i,
+                                 ids[at], (long long)V - 1);
     }
     return 0;
 }
 
 /*
- * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start in
- * ids.  *seq goes on from call to call.
+ * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start
+ * in ids.  *seq goes on from call to call.
  */
-static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new, int64_t n_docs,
-                       int64_t *seq, int64_t *at)
+static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new,
+                       int64_t n_docs, int64_t *seq, int64_t *at)
 {
     struct segments *s = &d->host;
 

@@ -83,8 +83,9 @@ static int64_t top_k(struct generate_choice *c, const float *logits, int64_t voc
 }
 
 /*
- * The most likely of n whose probabilities (unnormalised, their sum is total) reach top_p, sorted;
- * gives how many.  Whatever is below an equal share of what may be left out is left out unsorted.
+ * The most likely of n whose probabilities (unnormalised, their sum is total) reach top_p,
+ * sorted; gives how many.  Whatever is below an equal share of what may be left out is left out
+ * unsorted.
  */
 static int64_t nucleus(struct generate_choice *c, int64_t n, double top_p, double *total)
 {
@@ -156,9 +157,11 @@ static int check(const struct generate_opts *o, const struct generate_seq *seq, 
         return ckpt_fail(err, CKPT_ECONFIG, "repetition_penalty is %g, wanted above 0",
                          o->repetition_penalty);
     if (o->do_sample && !(o->temperature > 0))
-        return ckpt_fail(err, CKPT_ECONFIG, "temperature is %g, wanted above 0", o->temperature);
+        return ckpt_fail(err, CKPT_ECONFIG, "temperature is %g, wanted above 0",
+                         o->temperature);
     if (o->do_sample && (o->top_k < 0 || !(o->top_p > 0 && o->top_p <= 1)))
-        return ckpt_fail(err, CKPT_ECONFIG, "top_k is %lld, top_p %g: wanted 0 or more, and (0, 1]",
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "top_k is %lld, top_p %g: wanted 0 or more, and (0, 1]",
                          (long long)o->top_k, o->top_p);
     for (int64_t i = 0; i < n; i++)
         if (seq[i].n_prompt < 1 || seq[i].n_prompt > 1 << 28)
@@ -207,8 +210,10 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
     id = generate_pick(s->logits + i * s->vocab, s->vocab, s->history, len, s->opts,
                        rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out), s->scratch);
     if (id < 0)
-        return ckpt_fail_as(err, CKPT_ENO, "non-finite", "sequence %lld: logits after %lld tokens "
-                            "are not finite", (long long)i, (long long)len);
+        return ckpt_fail_as(err, CKPT_ENO, "non-finite",
+                            "sequence %lld: logits after %lld tokens "
+                            "are not finite",
+                            (long long)i, (long long)len);
     q->out[q->n_out++] = id;
     q->stopped = is_eos(s->opts, id);
     return 0;
@@ -242,8 +247,9 @@ static int run(struct state *s, const struct model_weights *w, struct ckpt_err *
     return 0;
 }
 
-int generate_run(struct model *m, const struct model_weights *w, const struct generate_opts *opts,
-                 struct generate_seq *seq, int64_t n, struct ckpt_err *err)
+int generate_run(struct model *m, const struct model_weights *w,
+                 const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
+                 struct ckpt_err *err)
 {
     struct state s = {.opts = opts, .seq = seq, .n = n, .vocab = m->arch->vocab_size};
     int rc;

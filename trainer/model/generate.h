@@ -2,8 +2,8 @@
  * generate - sampling: a batch of prompts to a batch of continuations.
  *
  * Order of the steps is transformers' (generation/logits_process.py, 5.17): repetition penalty,
- * temperature, top-k, top-p, softmax, one draw.  A sequence's draws depend on the seed, on its own
- * `stream` and on the token's number only: the same continuation comes out in any batch.
+ * temperature, top-k, top-p, softmax, one draw.  A sequence's draws depend on the seed, on its
+ * own `stream` and on the token's number only: the same continuation comes out in any batch.
  */
 #ifndef CKPT_GENERATE_H
 #define CKPT_GENERATE_H
@@ -36,8 +36,9 @@ struct generate_seq {
  * max_new_tokens, and n rows of logits.  CKPT_ECONFIG names an option out of range; CKPT_ENO
  * when logits are not finite.
  */
-int generate_run(struct model *m, const struct model_weights *w, const struct generate_opts *opts,
-                 struct generate_seq *seq, int64_t n, struct ckpt_err *err);
+int generate_run(struct model *m, const struct model_weights *w,
+                 const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
+                 struct ckpt_err *err);
 
 /* A token to choose from. */
 struct generate_choice {

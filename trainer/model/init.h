@@ -3,8 +3,8 @@
  * matrices and embeddings normal(0, initializer_range), norm gains 1, biases 0.
  *
  * An element depends on the seed, the parameter's name and its place only, so every rank fills
- * just what it owns and any number of ranks makes the same model.  (torch's stream of normals is
- * not reproduced: it depends on the order of modules and the kind of device.)
+ * just what it owns and any number of ranks makes the same model.  (torch's stream of normals
+ * is not reproduced: it depends on the order of modules and the kind of device.)
  */
 #ifndef CKPT_INIT_H
 #define CKPT_INIT_H

@@ -16,15 +16,16 @@ static int check_opts(const struct arch *arch, const struct model_opts *o, struc
 
     if (o->max_tokens < 1 || o->max_tokens > most || o->max_docs < 1 || o->max_docs > most ||
         o->max_rows < 1 || o->max_rows > most)
-        return ckpt_fail(err, CKPT_ELIMIT,
-                         "a batch of %lld tokens, %lld documents, %lld rows: wanted 1 to 2^30 each",
-                         (long long)o->max_tokens, (long long)o->max_docs, (long long)o->max_rows);
+        return ckpt_fail(
+            err, CKPT_ELIMIT,
+            "a batch of %lld tokens, %lld documents, %lld rows: wanted 1 to 2^30 each",
+            (long long)o->max_tokens, (long long)o->max_docs, (long long)o->max_rows);
     if (o->train && (arch->hidden_dropout > 0 || arch->attention_dropout > 0))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "config.json: %s is %g: training with dropout is not built; set it to 0",
-                         arch->hidden_dropout > 0 ? "hidden_dropout" : "attention_dropout",
-                         arch->hidden_dropout > 0 ? arch->hidden_dropout
-                                                  : arch->attention_dropout);
+        return ckpt_fail(
+            err, CKPT_EUNSUPPORTED,
+            "config.json: %s is %g: training with dropout is not built; set it to 0",
+            arch->hidden_dropout > 0 ? "hidden_dropout" : "attention_dropout",
+            arch->hidden_dropout > 0 ? arch->hidden_dropout : arch->attention_dropout);
     return 0;
 }
 

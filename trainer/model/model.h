@@ -75,7 +75,8 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
                  const int32_t *rows, int64_t n, float *logits, struct ckpt_err *err);
 
 /*
- * Generation with a KV cache.  A session holds up to max_docs sequences of up to max_len tokens.
+ * Generation with a KV cache.  A session holds up to max_docs sequences of up to max_len
+ * tokens.
  */
 struct decode;
 

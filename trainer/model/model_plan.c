@@ -1,10 +1,11 @@
 /*
  * model_plan - see model_plan.h.
  *
- * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block backward,
- * last block first (six of them rebuild the forward when blocks are recomputed); the embedding's
- * backward.  The table below says in which phase of its block each buffer is written and last
- * read, so that everything that is not needed at the same time may lie in the same place.
+ * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
+ * backward, last block first (six of them rebuild the forward when blocks are recomputed); the
+ * embedding's backward.  The table below says in which phase of its block each buffer is
+ * written and last read, so that everything that is not needed at the same time may lie in the
+ * same place.
  */
 #include "trainer/model/model_plan.h"
 
@@ -16,10 +17,11 @@ enum { FWD_PHASES = 7, HEAD_PHASES = 3, BWD_PHASES = 13 };
 #define LOGIT_ROWS  64
 
 /* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, 4 norm, 5 up, 6 down.
- * Backward: 0-5 the same again, then 6 down, 7 up, 8 norm, 9 out, 10 attention, 11 qkv, 12 norm. */
+ * Backward: 0-5 the same again, then 6 down, 7 up, 8 norm, 9 out, 10 attention, 11 qkv,
+ * 12 norm. */
 static const struct life {
     const char *name;
-    int         first, last;        /* forward phases, when nothing is kept; -1: not used there */
+    int         first, last;        /* forward phases, when nothing is kept; -1: unused */
     int         back;               /* backward phase of the last use; -1: none */
     int         back_first;         /* backward phase of birth, for buffers of backward only */
 } life[BUF_COUNT] = {
@@ -83,7 +85,8 @@ static void draft_block(struct draft *d, int layer)
 
         *fwd = *bwd = NONE;
         if (i == BUF_H) {           /* written by what comes before the block */
-            *fwd = *bwd = add(d, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
+            *fwd = *bwd =
+                add(d, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
             continue;
         }
         if (in_fwd && keep && l->back >= 0) {
@@ -133,9 +136,11 @@ static size_t draft_rest(struct draft *d, struct place *at)
     size_t n = 0;
 
     m->logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
-    m->logit_rows = m->logit_rows < 1 ? 1 : m->logit_rows > LOGIT_ROWS ? LOGIT_ROWS : m->logit_rows;
+    m->logit_rows = m->logit_rows < 1            ? 1
+                    : m->logit_rows > LOGIT_ROWS ? LOGIT_ROWS
+                                                 : m->logit_rows;
     some = (uint64_t)m->logit_rows > R ? (uint64_t)m->logit_rows : R;
-#define ADD(field, bytes, first, last)                                                             \
+#define ADD(field, bytes, first, last)                                                         \
     at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
     ADD(ids, N * i4, 0, e);
     ADD(doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);

@@ -2,8 +2,8 @@
  * params - the parameter list of a model: published name, shape, unit, offset.
  *
  * A unit is what is gathered and reduced at once: unit 0 is everything before the first block
- * (embeddings and their norms), units 1..L the blocks, unit L + 1 what follows them (final norm,
- * an untied head).  Weights of a unit lie one after another without gaps, f32 on the CPU.
+ * (embeddings and their norms), units 1..L the blocks, unit L + 1 what follows them (final
+ * norm, an untied head).  Weights of a unit lie one after another without gaps, f32 on the CPU.
  */
 #ifndef CKPT_PARAMS_H
 #define CKPT_PARAMS_H

@@ -1,5 +1,5 @@
 /*
- * pass - what the rooms of the model share: buffers of a block, a pass in work, weights by role.
+ * pass - what the rooms of the model share: buffers of a block, a pass, weights by role.
  *
  * Only attention.c, mlp.c, block.c, model.c and decode.c include this.
  *
@@ -92,7 +92,8 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
 void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
                    void *dh);
 /* mlp.c: y2 ... h' (written to next), and back: dh becomes the gradient of h1. */
-void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next);
+void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+             void *next);
 /* Only what mlp_bwd needs again: y2 and u. */
 void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b);
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);

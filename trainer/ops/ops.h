@@ -61,7 +61,7 @@ struct op_norm {
  */
 struct op_embed {
     void                 *out;      /* fwd: activation [N, D] */
-    float                *stats;    /* fwd writes, bwd reads: [N, 2] mean and 1/std; norm only */
+    float                *stats;    /* fwd writes, bwd reads: [N, 2] mean and 1/std */
     void                 *dout;     /* bwd: activation [N, D], its contents are destroyed */
     void                 *dtable;   /* bwd: gradient [V, D], added to by row; NULL: frozen */
     const void           *table;    /* weight [V, D] */
@@ -72,8 +72,8 @@ struct op_embed {
 
 /*
  * norm: out[i] = norm(x[r(i)]), r(i) = rows[i], or i without rows.
- * Backward: g = dout[i] (+ dout_add[i]);  dx[r(i)] = d norm(g) (+ dx_add[r(i)]).  With rows, every
- * other row of dx is set to zero (dx_add must be NULL then).
+ * Backward: g = dout[i] (+ dout_add[i]);  dx[r(i)] = d norm(g) (+ dx_add[r(i)]).  With rows,
+ * every other row of dx is set to zero (dx_add must be NULL then).
  * Source: Ba et al. 2016; torch.nn.functional.layer_norm.
  */
 struct op_rownorm {
@@ -95,8 +95,8 @@ struct op_rownorm {
  *
  * Backward, with x = x_act(x_pre) when x_act is not NONE:
  *   dW += dout^T x;  db += column sums of dout;  dx = dout W,
- *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need not
- *   be kept between the passes, is written again from x_pre.
+ *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need
+ *   not be kept between the passes, is written again from x_pre.
  */
 struct op_linear {
     void       *out;                /* fwd: activation [n, n_out] */
@@ -116,8 +116,8 @@ struct op_linear {
 
 /*
  * Where the heads of queries, keys and values lie: element (row, head, j) of q is
- * q[row * row_stride + head * head_stride + j].  One struct covers fused layouts (BLOOM: [H, 3, d];
- * blocks of q, k, v) and separate matrices.
+ * q[row * row_stride + head * head_stride + j].  One struct covers fused layouts (BLOOM:
+ * [H, 3, d]; blocks of q, k, v) and separate matrices.
  */
 struct op_heads {
     void   *q, *k, *v;              /* activations; gradients have the same layout */
@@ -128,8 +128,9 @@ struct op_heads {
 /*
  * attention over packed documents: row i sees rows j of its document with j <= i and, with a
  * window, j > i - window.  For head h (its keys: head h * K / H):
- *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i);  P = softmax_j(s);  out[i] = sum_j P[i,j] v[j]
- * lse[h, i] = log sum_j exp s[i,j] is kept so that backward rebuilds P without a second softmax:
+ *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i);  P = softmax_j(s);
+ *   out[i] = sum_j P[i,j] v[j]
+ * lse[h, i] = log sum_j exp s[i,j] is kept so that backward rebuilds P without a new softmax:
  *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
  *   dv = P^T dout.  With K < H gradients of k, v are summed over the heads that share them.
  * Source: Dao 2023 (FlashAttention-2), Press et al. 2022 (ALiBi).
@@ -151,8 +152,8 @@ struct op_attention {
 /*
  * attention of new rows against a cache (generation).  Segment g is rows
  * [seg_start[g], seg_start[g + 1]) of the new rows: they continue sequence seg_seq[g], of which
- * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache behind
- * those, then each new row attends as above to its sequence up to itself.
+ * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache
+ * behind those, then each new row attends as above to its sequence up to itself.
  * Cache layout: [n_seq][K][capacity][d], one array for keys and one for values.
  */
 struct op_cached {
@@ -196,7 +197,7 @@ struct op_limits {
 struct ops {
     const char *name;               /* "cpu", "cuda" */
 
-    /* -- memory and order (device pointers; on the CPU plain memory) ------------------------ */
+    /* -- memory and order (device pointers; on the CPU plain memory) ---------------------- */
     void *(*alloc)(struct device *dev, size_t bytes);           /* 256-byte aligned, zeroed */
     void (*free)(struct device *dev, void *p);
     void (*zero)(struct device *dev, void *p, size_t bytes);
@@ -216,7 +217,7 @@ struct ops {
     /* *sum (host) <- sum of grad[i]^2 in f64, fixed order. */
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
 
-    /* -- model: embedding, norms, projections, attention, head and loss ---------------------- */
+    /* -- model: embedding, norms, projections, attention, head and loss ------------------- */
     void (*embed_fwd)(struct device *dev, const struct op_embed *a);
     void (*embed_bwd)(struct device *dev, const struct op_embed *a);
     void (*norm_fwd)(struct device *dev, const struct op_rownorm *a);
@@ -237,6 +238,7 @@ struct device {
     const struct ops *ops;
     struct ckpt_err   err;          /* err.code != 0: broken, with the name of the op */
     int               threads;      /* CPU: threads of this rank */
+    int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;

@@ -31,13 +31,15 @@ size_t plan_add(struct plan *p, const char *name, uint64_t bytes, int first, int
         bytes = 0;
     }
     bytes = (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-    p->item[p->n] = (struct plan_item){.name = name, .bytes = bytes, .first = first, .last = last};
+    p->item[p->n] =
+        (struct plan_item){.name = name, .bytes = bytes, .first = first, .last = last};
     return p->n++;
 }
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct plan_item *x = *(struct plan_item *const *)a, *y = *(struct plan_item *const *)b;
+    const struct plan_item *x = *(struct plan_item *const *)a,
+                           *y = *(struct plan_item *const *)b;
 
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;

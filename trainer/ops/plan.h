@@ -1,8 +1,8 @@
 /*
  * plan - a list of needed buffers (name, bytes, life-time) -> one arena with offsets.
  *
- * Time is any increasing count of a pass's phases.  Two buffers that are never alive in the same
- * phase may share bytes; a buffer is alive in every phase of [first, last].  Placement is
+ * Time is any increasing count of a pass's phases.  Two buffers that are never alive in the
+ * same phase may share bytes; a buffer is alive in every phase of [first, last].  Placement is
  * greedy, largest first, each at the lowest offset that is free for its whole life: for the
  * nested life-times of a forward and backward pass it meets or nearly meets the lower bound,
  * which is the peak of bytes alive at once.
