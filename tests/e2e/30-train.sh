@@ -28,7 +28,7 @@ t "packing, held-out loss, a limit of checkpoints" ckpt-train -q --model "$T/bas
     --packing --max-seq-length 64 --max-steps 6 --save-steps 2 --save-total-limit 1 --eval-steps 3 -o "$T/lim"
 t "only the newest (and the best) stay" bash -c "[ -d $T/lim/checkpoint-6 ] && [ ! -d $T/lim/checkpoint-2 ]"
 expect 65 "other data than the run had" train r1-again 0 1 --resume-from-checkpoint latest --train-file "$T/eval.jsonl"
-expect 75 "a run that is told to stop saves first" bash -c "timeout --preserve-status -s TERM 3 ckpt-train -q --model $T/base --train-file $T/train.jsonl --max-seq-length 64 --max-steps 100000 -o $T/term; exit \$?" 
+expect 75 "a run that is told to stop saves first" bash -c "timeout --preserve-status -s TERM 3 ckpt-train -q --model $T/base --train-file $T/train.jsonl --max-seq-length 64 --max-steps 100000 -o $T/term; exit \$?"
 [ -n "$(ls -d "$T"/term/checkpoint-* 2>/dev/null)" ] && echo "ok its checkpoint is there" || echo "not ok its checkpoint is there"
 t "dry run writes nothing" bash -c "ckpt-train --dry-run --model $T/base --train-file $T/train.jsonl -o $T/dry && [ ! -e $T/dry ]"
 printf '{"instruction": "a"}\n' > "$T/bad.jsonl"
