@@ -1,0 +1,28 @@
+/* fuzz_json: what is read is written, and what was written reads back equal. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "libckpt/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    json_t *a, *b;
+    struct ckpt_buf text;
+
+    for (unsigned flags = 0; flags < 2; flags++) {
+        if (ckpt_json_parse(&a, (const char *)data, size, flags, &err))
+            continue;
+        ckpt_buf_init(&text, (size_t)1 << 24);
+        if (ckpt_json_write(&text, a, flags ? 2 : 0, false, &err) == 0) {
+            if (ckpt_json_parse(&b, (const char *)text.data, text.len, 0, &err) ||
+                !json_equal(a, b))
+                abort();
+            json_decref(b);
+        }
+        ckpt_buf_release(&text);
+        json_decref(a);
+    }
+    return 0;
+}

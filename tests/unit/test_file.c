@@ -1,0 +1,167 @@
+/* file, dir, digest_of: one way in, and nothing leads out of a directory. */
+#include "tests/unit/unit.h"
+
+#include "libckpt/digest_of.h"
+#include "libckpt/file.h"
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[400];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_reads_inside_only(void **state)
+{
+    const char *d = scratch("file");
+    struct ckpt_err err = {0};
+    struct ckpt_file *f, *w;
+    char path[400], bytes[8];
+
+    (void)state;
+    put(d, "a", "0123456789");
+    snprintf(path, sizeof path, "%s/a", d);
+    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
+    assert_int_equal(ckpt_file_size(f), 10);
+    assert_int_equal(ckpt_file_read_at(f, bytes, 4, 6, &err), 0);
+    assert_memory_equal(bytes, "6789", 4);
+    assert_int_equal(ckpt_file_read_at(f, bytes, 4, 7, &err), CKPT_EFORMAT);
+    assert_string_equal(err.reason, "truncated");
+    assert_int_equal(ckpt_file_read_at(f, bytes, 1, UINT64_MAX, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_file_window(&w, f, 2, 4, "w", &err), 0);
+    assert_int_equal(ckpt_file_read_at(w, bytes, 4, 0, &err), 0);
+    assert_memory_equal(bytes, "2345", 4);
+    assert_int_equal(ckpt_file_read_at(w, bytes, 1, 4, &err), CKPT_EFORMAT);
+    assert_true(ckpt_file_same(f, w));
+    ckpt_file_close(w);
+    assert_int_equal(ckpt_file_window(&w, f, 8, 4, "w", &err), CKPT_EFORMAT);
+    ckpt_file_close(f);
+    scratch_remove(d);
+}
+
+static void test_only_regular_files(void **state)
+{
+    const char *d = scratch("kinds");
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    char path[400], link_path[400];
+
+    (void)state;
+    put(d, "a", "x");
+    snprintf(path, sizeof path, "%s/fifo", d);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(ckpt_file_open(&f, path, 0, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_file_open(&f, d, 0, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_file_open(&f, "/dev/null", 0, &err), CKPT_ENOTFOUND);
+    snprintf(link_path, sizeof link_path, "%s/link", d);
+    assert_int_equal(symlink("a", link_path), 0);
+    assert_int_equal(ckpt_file_open(&f, link_path, 0, &err), CKPT_EREFUSED);
+    assert_int_equal(ckpt_file_open(&f, link_path, CKPT_FOLLOW, &err), 0);
+    ckpt_file_close(f);
+    scratch_remove(d);
+}
+
+static void test_nothing_leads_out_of_a_directory(void **state)
+{
+    static const char *const out[] = {"../file", "/etc/passwd", "sub/../../x", "link", "up/passwd",
+                                      ""};
+    const char *d = scratch("below");
+    struct ckpt_err err = {0};
+    struct ckpt_dir *dir;
+    struct ckpt_file *f;
+    char path[400];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/sub", d);
+    assert_int_equal(mkdir(path, 0777), 0);
+    put(d, "sub/in", "x");
+    snprintf(path, sizeof path, "%s/link", d);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    snprintf(path, sizeof path, "%s/up", d);
+    assert_int_equal(symlink("/etc", path), 0);
+    assert_int_equal(ckpt_dir_open(&dir, d, 0, &err), 0);
+    for (size_t i = 0; i < sizeof out / sizeof out[0]; i++) {
+        assert_int_not_equal(ckpt_file_open_at(&f, dir, out[i], &err), 0);
+        assert_false(ckpt_dir_has(dir, out[i]));
+    }
+    assert_int_equal(ckpt_file_open_at(&f, dir, "sub/in", &err), 0);
+    ckpt_file_close(f);
+    ckpt_dir_close(dir);
+    assert_int_equal(ckpt_dir_open(&dir, path, 0, &err), CKPT_EREFUSED);
+    scratch_remove(d);
+}
+
+static void test_list_is_sorted(void **state)
+{
+    const char *d = scratch("list");
+    struct ckpt_arena a = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_entry *e;
+    struct ckpt_dir *dir;
+    size_t n;
+
+    (void)state;
+    put(d, "b", "22");
+    put(d, "a", "1");
+    put(d, ".h", "");
+    assert_int_equal(ckpt_dir_open(&dir, d, 0, &err), 0);
+    assert_int_equal(ckpt_dir_list(dir, &a, &e, &n, &err), 0);
+    assert_int_equal(n, 3);
+    assert_string_equal(e[0].name, ".h");
+    assert_string_equal(e[2].name, "b");
+    assert_int_equal(e[2].size, 2);
+    assert_true(e[2].is_file && !e[2].is_dir);
+    ckpt_arena_release(&a);
+    ckpt_dir_close(dir);
+    scratch_remove(d);
+}
+
+static void test_clean_names(void **state)
+{
+    (void)state;
+    assert_true(ckpt_name_is_clean("a"));
+    assert_false(ckpt_name_is_clean(""));
+    assert_false(ckpt_name_is_clean(".."));
+    assert_false(ckpt_name_is_clean("a/b"));
+    assert_true(ckpt_relpath_is_clean("a/b.c"));
+    assert_false(ckpt_relpath_is_clean("a//b"));
+    assert_false(ckpt_relpath_is_clean("/a"));
+    assert_false(ckpt_relpath_is_clean("a/../b"));
+    assert_false(ckpt_relpath_is_clean("a/.b"));
+}
+
+static void test_digests(void **state)
+{
+    struct ckpt_err err = {0};
+    char hex[CKPT_SHA256_HEX];
+    unsigned char x[16];
+    struct ckpt_file *f;
+
+    (void)state;
+    assert_int_equal(ckpt_file_memory(&f, "abc", 3, "abc", &err), 0);
+    assert_int_equal(ckpt_sha256_file(hex, f, &err), 0);        /* FIPS 180-2, B.1 */
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    ckpt_file_close(f);
+    ckpt_xxh128(x, "", 0);                                      /* xxHash's own vector */
+    ckpt_hex(hex, x, 16);
+    assert_string_equal(hex, "99aa06d3014798d86001c324468d497f");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_inside_only),
+        cmocka_unit_test(test_only_regular_files),
+        cmocka_unit_test(test_nothing_leads_out_of_a_directory),
+        cmocka_unit_test(test_list_is_sorted),
+        cmocka_unit_test(test_clean_names),
+        cmocka_unit_test(test_digests),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
