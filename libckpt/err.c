@@ -81,7 +81,8 @@ char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
     if (dst_size == 0)
         return dst;
     for (size_t i = 0; i < src_len;) {
-        size_t n = plain_char(s + i, src_len - i), need = n ? n : 4;
+        bool ascii = s[i] >= 0x20 && s[i] < 0x7f;
+        size_t n = ascii ? 1 : plain_char(s + i, src_len - i), need = n ? n : 4;
 
         if (at + need + 1 > dst_size) {
             at = mark;

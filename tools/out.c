@@ -121,22 +121,23 @@ void out_table(struct out *o, const char *key, const struct out_column *column, 
     o->row = NULL;
 }
 
-/* One more cell: its JSON (taken) and its text. */
-static void cell(struct out *o, json_t *value, const char *text)
+/* One more cell for programs; takes value. */
+static void json_cell(struct out *o, json_t *value)
 {
-    size_t i = o->n_cell % o->n_column;
+    size_t i = o->n_cell++ % o->n_column;
+
+    if (i == 0) {
+        o->row = json_object();
+        json_array_append_new(o->rows, o->row);
+    }
+    json_object_set_new(o->row, o->column[i].key, value);
+}
+
+/* One more cell for people. */
+static void text_cell(struct out *o, const char *text)
+{
     char safe[CUT * 4 + 1];
 
-    if (o->json) {
-        if (i == 0) {
-            o->row = json_object();
-            json_array_append_new(o->rows, o->row);
-        }
-        json_object_set_new(o->row, o->column[i].key, value);
-        o->n_cell++;
-        return;
-    }
-    json_decref(value);
     if (o->n_cell == o->cap) {
         size_t cap = o->cap ? 2 * o->cap : 256;
         void *grown = ckpt_grow(o->cell, cap, sizeof *o->cell);
@@ -152,21 +153,33 @@ static void cell(struct out *o, json_t *value, const char *text)
     o->cell[o->n_cell++] = ckpt_arena_strndup(&o->arena, safe, strlen(safe));
 }
 
-void out_cell_str(struct out *o, const char *value) { cell(o, json_string(value), value); }
+void out_cell_str(struct out *o, const char *value)
+{
+    if (o->json)
+        json_cell(o, json_string(value));
+    else
+        text_cell(o, value);
+}
 
 void out_cell_int(struct out *o, int64_t value)
 {
     char text[32];
 
     snprintf(text, sizeof text, "%lld", (long long)value);
-    cell(o, json_integer(value), text);
+    if (o->json)
+        json_cell(o, json_integer(value));
+    else
+        text_cell(o, text);
 }
 
 void out_cell_bytes(struct out *o, uint64_t value)
 {
     char text[32];
 
-    cell(o, json_integer((json_int_t)value), human(text, value));
+    if (o->json)
+        json_cell(o, json_integer((json_int_t)value));
+    else
+        text_cell(o, human(text, value));
 }
 
 void out_cell_real(struct out *o, double value)
@@ -174,7 +187,20 @@ void out_cell_real(struct out *o, double value)
     char text[40];
 
     snprintf(text, sizeof text, "%.6g", value);
-    cell(o, json_real(value), text);
+    if (o->json)
+        json_cell(o, json_real(value));
+    else
+        text_cell(o, text);
+}
+
+static void pad(struct out *o, size_t n)
+{
+    static const char blanks[] = "                                ";
+
+    for (size_t k; n > 0; n -= k) {
+        k = n < sizeof blanks - 1 ? n : sizeof blanks - 1;
+        ckpt_buf_put(&o->text, blanks, k);
+    }
 }
 
 static void put_row(struct out *o, char *const *text, const size_t *width)
@@ -182,12 +208,13 @@ static void put_row(struct out *o, char *const *text, const size_t *width)
     for (size_t i = 0; i < o->n_column; i++) {
         bool last = i + 1 == o->n_column;
         const char *t = text[i] ? text[i] : "";
-        int w = (int)width[i];
+        size_t n = strlen(t), blank = width[i] > n ? width[i] - n : 0;
 
         if (o->column[i].align == OUT_RIGHT)
-            ckpt_buf_printf(&o->text, "%*s", w, t);
-        else
-            ckpt_buf_printf(&o->text, "%-*s", last ? 0 : w, t);
+            pad(o, blank);
+        ckpt_buf_put(&o->text, t, n);
+        if (o->column[i].align == OUT_LEFT && !last)
+            pad(o, blank);
         ckpt_buf_put_str(&o->text, last ? "\n" : "  ");
     }
 }
