@@ -11,6 +11,7 @@
 
 #define BIG          0xffffffffu
 #define END_BYTES    22u
+#define LOCAL_BYTES  30u         /* of a local header, without name and extra field */
 #define MAX_DIR      ((uint64_t)1 << 30)
 
 struct end {
@@ -29,6 +30,11 @@ struct raw {
 static int bad(struct ckpt_err *err, const char *what)
 {
     return ckpt_fail(err, CKPT_EFORMAT, "zip: %s", what);
+}
+
+static int fault(struct ckpt_err *err, const char *name, const char *what)
+{
+    return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: %s", name, what);
 }
 
 /* The zip64 end record that the locator at `at` points to. */
@@ -104,28 +110,33 @@ static int read_end(struct end *end, struct ckpt_file *file, struct ckpt_err *er
     return 0;
 }
 
-/* Fields that overflowed, from a zip64 block in the extra field. */
-static int read_extra(struct raw *m, uint64_t *packed, struct ckpt_cursor extra,
-                      struct ckpt_err *err)
+/* Fields that overflowed, from the zip64 block of an extra field; header may be NULL. */
+static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64_t *header,
+                      struct ckpt_cursor extra, struct ckpt_err *err)
 {
+    bool seen = false;
+
     while (ckpt_cursor_left(&extra) >= 4) {
         uint16_t id = ckpt_get_u16le(&extra), n = ckpt_get_u16le(&extra);
         struct ckpt_cursor c;
 
         if (n > ckpt_cursor_left(&extra))
-            return bad(err, "an extra field is longer than its place");
+            return fault(err, name, "an extra field is longer than its place");
         ckpt_cursor_init(&c, extra.base + extra.pos, n);
         ckpt_skip(&extra, n);
         if (id != 1)
             continue;
-        if (m->e.size == BIG)
-            m->e.size = ckpt_get_u64le(&c);
+        if (seen)                       /* readers differ in which they take */
+            return fault(err, name, "two zip64 blocks");
+        seen = true;
+        if (*size == BIG)
+            *size = ckpt_get_u64le(&c);
         if (*packed == BIG)
             *packed = ckpt_get_u64le(&c);
-        if (m->header == BIG)
-            m->header = ckpt_get_u64le(&c);
+        if (header && *header == BIG)
+            *header = ckpt_get_u64le(&c);
         if (c.failed)
-            return bad(err, "a zip64 block is too short");
+            return fault(err, name, "its zip64 block is too short");
     }
     return 0;
 }
@@ -162,9 +173,9 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     m->full = ckpt_arena_strndup(&z->arena, (const char *)name, n_name);
     if (!m->full)
         return ckpt_nomem(err, n_name);
-    if (read_extra(m, &packed, extra, err))
+    if (read_extra(m->full, &m->e.size, &packed, &m->header, extra, err))
         return err->code;
-    if (m->flags & 1)
+    if (m->flags & 0x2041)             /* encrypted, strongly encrypted, masked headers */
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: encrypted", m->full);
     if (method != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -185,6 +196,19 @@ static char *folded(struct ckpt_arena *a, const char *s)
     return copy;
 }
 
+/* Components joined by "/", none empty, "." or "..": safe below a folder of any system. */
+static bool is_clean(const char *name)
+{
+    for (const char *p = name;; p++) {
+        size_t n = strcspn(p, "/\\");
+
+        if (n == 0 || (n <= 2 && strncmp(p, "..", n) == 0) || p[n] == '\\')
+            return false;
+        if (!*(p += n))
+            return true;
+    }
+}
+
 /* Names are clean, in one folder, and different. */
 static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err *err)
 {
@@ -203,8 +227,7 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
             rc = ckpt_nomem(err, strlen(raw[i].full));
         else if (strncmp(raw[i].full, raw[0].full, top + 1) != 0)
             rc = ckpt_fail(err, CKPT_EFORMAT, "zip: %s: not in the folder %s", raw[i].full, z->top);
-        else if (strstr(raw[i].full, "..") || raw[i].full[0] == '/' || strchr(raw[i].full, '\\') ||
-                 !*rest)
+        else if (!is_clean(raw[i].full))
             rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "zip: %s: no clean name",
                               raw[i].full);
         else if (ckpt_map_add(seen, key, strlen(key), i, err))
@@ -215,51 +238,56 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
     return rc;
 }
 
-/* A descriptor behind the payload: 16 or 24 bytes.  *end moves behind it. */
-static int check_descriptor(const struct zip *z, const struct raw *m, uint64_t *end,
-                            uint64_t limit, struct ckpt_err *err)
+/* The descriptor behind m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
+static int check_descriptor(const struct raw *m, const unsigned char *p, size_t n,
+                            struct ckpt_err *err)
 {
-    unsigned char raw[24];
     struct ckpt_cursor c;
-    uint64_t n = limit - *end < 24 ? limit - *end : 24;
+    uint64_t packed, size;
     uint32_t crc;
 
-    if (ckpt_file_read_at(z->file, raw, (size_t)n, *end, err))
-        return err->code;
-    ckpt_cursor_init(&c, raw, (size_t)n);
-    if (ckpt_get_u32le(&c) != 0x08074b50)
-        return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: no data descriptor behind it", m->full);
+    /* Nothing lies between members but descriptors: what no member owns, some readers find. */
+    if (n == 0 && ((m->flags & 8) == 0 || m->e.size == 0))
+        return 0;
+    if (n != 0 && (m->flags & 8) == 0)
+        return fault(err, m->full, "bytes behind it belong to no member");
+    ckpt_cursor_init(&c, p, n);
+    if (ckpt_get_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
+        return fault(err, m->full, "no data descriptor behind it, or more than that");
     crc = ckpt_get_u32le(&c);
-    if (m->e.size < BIG && ckpt_get_u32le(&c) == m->e.size && ckpt_get_u32le(&c) == m->e.size) {
-        *end += 16;
-    } else {
-        ckpt_cursor_init(&c, raw, (size_t)n);
-        ckpt_skip(&c, 8);
-        if (ckpt_get_u64le(&c) != m->e.size || ckpt_get_u64le(&c) != m->e.size)
-            return ckpt_fail(err, CKPT_EFORMAT,
-                             "zip: %s: its data descriptor says another size", m->full);
-        *end += 24;
-    }
-    if (c.failed || crc != m->e.crc)
-        return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: its data descriptor says another checksum",
-                         m->full);
-    return 0;
+    packed = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
+    size = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
+    if (packed != m->e.size || size != m->e.size)
+        return fault(err, m->full, "its data descriptor says another size");
+    return crc == m->e.crc ? 0 : fault(err, m->full, "its data descriptor says another checksum");
 }
 
-/* The local header agrees with the directory; finds the payload; *end: behind the member. */
-static int check_local(const struct zip *z, struct raw *m, uint64_t limit, uint64_t *end,
+/* Extra field of a local header: what the header itself could not hold. */
+static int read_local_extra(const struct zip *z, struct raw *m, uint16_t n, uint64_t *size,
+                            uint64_t *packed, struct ckpt_err *err)
+{
+    unsigned char extra[UINT16_MAX];
+    struct ckpt_cursor c;
+
+    if (*size != BIG && *packed != BIG)
+        return 0;
+    if (ckpt_file_read_at(z->file, extra, n, m->e.offset - n, err))
+        return err->code;
+    ckpt_cursor_init(&c, extra, n);
+    return read_extra(m->full, size, packed, NULL, c, err);
+}
+
+/* The local header at p, name behind it, agrees with the directory; finds the payload. */
+static int check_local(const struct zip *z, struct raw *m, const unsigned char *p, uint64_t limit,
                        struct ckpt_err *err)
 {
-    unsigned char raw[30], name[ZIP_MAX_NAME];
+    size_t n_name = strlen(m->full);
     struct ckpt_cursor c;
-    uint16_t flags, method, n_name, n_extra;
-    uint32_t crc, packed, size;
+    uint16_t flags, method, n, n_extra;
+    uint64_t packed, size;
+    uint32_t crc;
 
-    if (m->header > limit || limit - m->header < sizeof raw)
-        return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: its header lies outside the file", m->full);
-    if (ckpt_file_read_at(z->file, raw, sizeof raw, m->header, err))
-        return err->code;
-    ckpt_cursor_init(&c, raw, sizeof raw);
+    ckpt_cursor_init(&c, p, LOCAL_BYTES);
     if (ckpt_get_u32le(&c) != 0x04034b50)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: no local header at %llu", m->full,
                          (unsigned long long)m->header);
@@ -270,34 +298,53 @@ static int check_local(const struct zip *z, struct raw *m, uint64_t limit, uint6
     crc = ckpt_get_u32le(&c);
     packed = ckpt_get_u32le(&c);
     size = ckpt_get_u32le(&c);
-    n_name = ckpt_get_u16le(&c);
+    n = ckpt_get_u16le(&c);
     n_extra = ckpt_get_u16le(&c);
-    if (flags != m->flags || method != 0 || n_name != strlen(m->full))
-        return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: local header and directory differ", m->full);
-    m->e.offset = m->header + sizeof raw + n_name + n_extra;
+    if (flags != m->flags || method != 0)
+        return fault(err, m->full, "local header and directory differ");
+    if (n != n_name || memcmp(p + LOCAL_BYTES, m->full, n_name) != 0)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
+                            "zip: %s: its local header has another name", m->full);
+    m->e.offset = m->header + LOCAL_BYTES + n_name + n_extra;
     if (m->e.offset > limit || m->e.size > limit - m->e.offset)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "zip: %s: %llu bytes at %llu pass the directory", m->full,
                             (unsigned long long)m->e.size, (unsigned long long)m->e.offset);
-    if (ckpt_file_read_at(z->file, name, n_name, m->header + sizeof raw, err))
+    if ((flags & 8) && crc == 0 && packed == 0 && size == 0)
+        return 0;                       /* the descriptor has them */
+    if (read_local_extra(z, m, n_extra, &size, &packed, err))
         return err->code;
-    if (memcmp(name, m->full, n_name) != 0)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
-                            "zip: %s: its local header has another name", m->full);
-    *end = m->e.offset + m->e.size;
-    if (flags & 8) {
-        if ((crc && crc != m->e.crc) || (packed && packed != m->e.size && packed != BIG) ||
-            (size && size != m->e.size && size != BIG))
-            return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: local header and directory differ",
-                             m->full);
-        return check_descriptor(z, m, end, limit, err);
-    }
-    if ((size != m->e.size || packed != m->e.size) && size != BIG)
-        return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: local header and directory differ in size",
-                         m->full);
-    return crc == m->e.crc ? 0 : ckpt_fail(err, CKPT_EFORMAT,
-                                           "zip: %s: local header and directory differ in checksum",
-                                           m->full);
+    return size == m->e.size && packed == m->e.size && crc == m->e.crc
+               ? 0 : fault(err, m->full, "local header and directory differ in size or checksum");
+}
+
+/*
+ * What lies from `from`, the end of the payload before, up to the name of m's local header: one
+ * read for the descriptor of the one and the header of the other.  m NULL: up to the directory.
+ */
+static int check_between(const struct zip *z, const struct raw *before, struct raw *m,
+                         uint64_t from, uint64_t limit, struct ckpt_err *err)
+{
+    unsigned char raw[24 + LOCAL_BYTES + ZIP_MAX_NAME];
+    uint64_t header = m ? m->header : limit;
+    size_t n = m ? LOCAL_BYTES + strlen(m->full) : 0;
+
+    if (header < from)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "overlap", "zip: %s: overlaps the member before it",
+                            m ? m->full : before->full);
+    if (header > limit || limit - header < n)
+        return fault(err, m->full, "its header lies outside the file");
+    if (header - from > 24)
+        return ckpt_fail(err, CKPT_EFORMAT, "zip: %llu bytes at %llu belong to no member",
+                         (unsigned long long)(header - from), (unsigned long long)from);
+    n += (size_t)(header - from);
+    if (ckpt_file_read_at(z->file, raw, n, from, err))
+        return err->code;
+    if (!before && header != 0)
+        return bad(err, "bytes in front of the first member");
+    if (before && check_descriptor(before, raw, (size_t)(header - from), err))
+        return err->code;
+    return m ? check_local(z, m, raw + (header - from), limit, err) : 0;
 }
 
 static int by_header(const void *a, const void *b)
@@ -316,7 +363,8 @@ static int by_name(const void *a, const void *b)
 static int read_members(struct zip *z, const struct end *end, struct raw *raw,
                         struct ckpt_cursor *c, struct ckpt_err *err)
 {
-    uint64_t last = 0, behind;
+    const struct raw *before = NULL;
+    uint64_t from = 0;
 
     for (uint64_t i = 0; i < end->n; i++)
         if (read_entry(z, &raw[i], c, err))
@@ -327,14 +375,14 @@ static int read_members(struct zip *z, const struct end *end, struct raw *raw,
         return err->code;
     qsort(raw, (size_t)end->n, sizeof *raw, by_header);
     for (uint64_t i = 0; i < end->n; i++) {
-        if (raw[i].header < last)
-            return ckpt_fail_as(err, CKPT_EFORMAT, "overlap", "zip: %s: overlaps the member before "
-                                "it", raw[i].full);
-        if (check_local(z, &raw[i], end->offset, &behind, err))
+        if (check_between(z, before, &raw[i], from, end->offset, err))
             return err->code;
-        last = behind;
-        z->entry[i] = raw[i].e;
+        before = &raw[i];
+        from = before->e.offset + before->e.size;
+        z->entry[i] = before->e;
     }
+    if (check_between(z, before, NULL, from, end->offset, err))
+        return err->code;
     z->n = (size_t)end->n;
     qsort(z->entry, z->n, sizeof *z->entry, by_name);
     return 0;
@@ -389,11 +437,15 @@ const struct zip_entry *zip_find(const struct zip *z, const char *name)
     return z->n ? bsearch(&key, z->entry, z->n, sizeof *z->entry, by_name) : NULL;
 }
 
+static int misfit(const struct zip_entry *e, struct ckpt_err *err)
+{
+    return ckpt_fail_as(err, CKPT_EFORMAT, "digest", "zip: %s: its bytes have another checksum "
+                        "than the directory says (torch can be told not to write one)", e->name);
+}
+
 int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,
               uint64_t limit, char **out, struct ckpt_err *err)
 {
-    uLong crc = crc32(0, NULL, 0);
-
     *out = NULL;
     if (e->size > limit)
         return ckpt_fail(err, CKPT_ELIMIT, "zip: %s: %llu bytes, %llu at most", e->name,
@@ -403,9 +455,22 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
         return ckpt_nomem(err, (size_t)e->size + 1);
     if (ckpt_file_read_at(z->file, *out, (size_t)e->size, e->offset, err))
         return err->code;
-    crc = crc32(crc, (const unsigned char *)*out, (uInt)e->size);
-    if (e->crc != (uint32_t)crc)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "digest", "zip: %s: its checksum does not fit "
-                            "(torch can be told not to write one)", e->name);
-    return 0;
+    return crc32_z(0, (const unsigned char *)*out, (size_t)e->size) == e->crc ? 0
+                                                                              : misfit(e, err);
+}
+
+int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t buf_bytes,
+               struct ckpt_err *err)
+{
+    uLong crc = 0;
+
+    for (uint64_t at = 0; at < e->size;) {
+        size_t n = e->size - at < buf_bytes ? (size_t)(e->size - at) : buf_bytes;
+
+        if (ckpt_file_read_at(z->file, buf, n, e->offset + at, err))
+            return err->code;
+        crc = crc32_z(crc, buf, n);
+        at += n;
+    }
+    return crc == e->crc ? 0 : misfit(e, err);
 }

@@ -3,7 +3,9 @@
  *
  * Strict, because readers in the world disagree: exactly one end record with nothing behind it,
  * no encryption, no compression, no name twice (nor by case), clean relative names in one top
- * folder, local headers that agree with the directory, payloads that overlap nothing.
+ * folder, local headers that agree with the directory, members that follow each other from byte
+ * 0 to the directory without overlap or gap (a reader of local headers finds the same ones).
+ * Opening reads headers, not payloads: their checksums are proved by zip_slurp and zip_verify.
  * Source: PKWARE APPNOTE 6.3.10; as torch writes them, see zip_out.h.
  */
 #ifndef CKPT_ZIP_H
@@ -35,5 +37,8 @@ const struct zip_entry *zip_find(const struct zip *z, const char *name);
 /* A whole member into arena memory, NUL-terminated, its CRC proved. */
 int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,
               uint64_t limit, char **out, struct ckpt_err *err);
+/* Prove a member's CRC by reading it through buf. */
+int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t buf_bytes,
+               struct ckpt_err *err);
 
 #endif
