@@ -14,8 +14,8 @@ fail() { echo "not ok $1"; shift; tail -q -n 15 "$@" | sed 's/^/    /'; }
 # t NAME command... - the command succeeds.
 t() {
     local name=$1 got; shift
-    "$@" >"$T/.out" 2>&1; got=$?
-    if [ "$got" = 0 ]; then echo "ok $name"; else fail "$name (status $got)" "$T/.out"; fi
+    "$@" >"$T/.t" 2>&1; got=$?
+    if [ "$got" = 0 ]; then echo "ok $name"; else fail "$name (status $got)" "$T/.t"; fi
 }
 
 # expect STATUS NAME command... - the command ends with that status and, when the status tells a
