@@ -1,0 +1,314 @@
+/* lora_factors - see lora_factors.h. */
+#include "libckpt/lora_factors.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+
+/* Vector code, and the same sums as without it. */
+#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
+#if defined(__x86_64__)
+#define HOT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define HOT
+#endif
+
+#define BLOCK 2048              /* elements of a row worked on at a time: they stay in L1 */
+#define KEEP  16                /* pairs that stay loaded when nobody uses them */
+#define CHUNK ((int64_t)65536)  /* elements of W read at a time for lengths */
+
+struct slot {
+    pthread_mutex_t lock;       /* of loading */
+    size_t          users;      /* the rest: of the lock of all */
+    bool            kept;       /* in the ring of those that stay */
+    bool            ready;
+    int64_t         r;
+    float          *line, *coef, *stretch;
+};
+
+struct lora_factors {
+    struct ckpt_source *adapter;
+    lora_read_fn       *read_w;
+    void               *ctx;
+    struct lora_pair   *pair;
+    struct slot        *slot;
+    size_t              n;
+    pthread_mutex_t     lock;
+    size_t              ring[KEEP], next, n_ring;
+};
+
+/* The lengths stay: they cost a pass over W. */
+static void unload(struct slot *s)
+{
+    ckpt_free(s->line);
+    ckpt_free(s->coef);
+    s->line = s->coef = NULL;
+    s->ready = false;
+}
+
+int lora_factors_new(struct lora_factors **out, struct ckpt_source *adapter,
+                     const struct lora_pair *pair, size_t n, lora_read_fn *read_w, void *ctx,
+                     struct ckpt_err *err)
+{
+    struct lora_factors *f = ckpt_alloc(1, sizeof *f);
+
+    *out = NULL;
+    if (f) {
+        f->pair = ckpt_alloc(n, sizeof *f->pair);
+        f->slot = ckpt_alloc(n, sizeof *f->slot);
+    }
+    if (!f || !f->pair || !f->slot) {
+        if (f) {
+            ckpt_free(f->pair);
+            ckpt_free(f->slot);
+        }
+        ckpt_free(f);
+        return ckpt_nomem(err, n * sizeof *f->slot);
+    }
+    memcpy(f->pair, pair, n * sizeof *pair);
+    f->adapter = adapter;
+    f->n = n;
+    f->read_w = read_w;
+    f->ctx = ctx;
+    pthread_mutex_init(&f->lock, NULL);
+    for (size_t i = 0; i < n; i++)
+        pthread_mutex_init(&f->slot[i].lock, NULL);
+    *out = f;
+    return 0;
+}
+
+void lora_factors_free(struct lora_factors *f)
+{
+    if (!f)
+        return;
+    for (size_t i = 0; i < f->n; i++) {
+        unload(&f->slot[i]);
+        ckpt_free(f->slot[i].stretch);
+        pthread_mutex_destroy(&f->slot[i].lock);
+    }
+    pthread_mutex_destroy(&f->lock);
+    ckpt_free(f->slot);
+    ckpt_free(f->pair);
+    ckpt_free(f);
+}
+
+/* -- the product ----------------------------------------------------------------------------- */
+
+/* d[j] += sum over i < r of c[i] * line[i * stride + j], in order of i; four lines a pass. */
+HOT static void add_lines(float *restrict d, int64_t n, const float *restrict line,
+                          int64_t stride, const float *restrict c, int64_t r)
+{
+    int64_t i = 0;
+
+    for (; i + 4 <= r; i += 4) {
+        const float *l0 = line + i * stride, *l1 = l0 + stride;
+        const float *l2 = l1 + stride, *l3 = l2 + stride;
+        float c0 = c[i], c1 = c[i + 1], c2 = c[i + 2], c3 = c[i + 3];
+
+        for (int64_t j = 0; j < n; j++)
+            d[j] = (((d[j] + c0 * l0[j]) + c1 * l1[j]) + c2 * l2[j]) + c3 * l3[j];
+    }
+    for (; i < r; i++)
+        for (int64_t j = 0; j < n; j++)
+            d[j] += c[i] * line[i * stride + j];
+}
+
+HOT static void add_scaled(float *restrict w, const float *restrict d, float scale, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        w[j] += scale * d[j];
+}
+
+static void stretch(float *w, const struct lora_use *use, int64_t row, int64_t col, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        w[j] *= use->stretch[use->pair->transposed ? col + j : row];
+}
+
+void lora_apply(float *w, const struct lora_use *use, int64_t start, int64_t n)
+{
+    int64_t cols = use->pair->n_col;
+    float d[BLOCK];
+
+    for (int64_t at = 0, k; at < n; at += k) {
+        int64_t row = (start + at) / cols, col = (start + at) % cols;
+
+        k = cols - col < n - at ? cols - col : n - at;
+        k = k < BLOCK ? k : BLOCK;
+        memset(d, 0, (size_t)k * sizeof *d);
+        add_lines(d, k, use->line + col, cols, use->coef + row * use->r, use->r);
+        add_scaled(w + at, d, use->pair->scale, k);
+        if (use->stretch)
+            stretch(w + at, use, row, col, k);
+    }
+}
+
+/* -- loading --------------------------------------------------------------------------------- */
+
+/* A whole tensor as f32. */
+static int load(float **out, struct ckpt_source *src, size_t i, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+    void *raw = ckpt_alloc_buffer((size_t)t->numel * ckpt_dtype_size(t->dtype));
+    float *f = ckpt_alloc_buffer((size_t)t->numel * sizeof *f);
+    int rc = raw && f ? ckpt_source_read(src, i, 0, t->numel, raw, err)
+                      : ckpt_nomem(err, (size_t)t->numel * sizeof *f);
+
+    if (rc == 0) {
+        ckpt_convert(f, CKPT_F32, raw, t->dtype, (size_t)t->numel);
+        *out = f;
+    } else {
+        ckpt_free(f);
+    }
+    ckpt_free(raw);
+    return rc;
+}
+
+/* m [rows, cols] becomes [cols, rows]. */
+static int transpose(float **m, int64_t rows, int64_t cols, struct ckpt_err *err)
+{
+    float *t = ckpt_alloc_buffer((size_t)(rows * cols) * sizeof *t);
+
+    if (!t)
+        return ckpt_nomem(err, (size_t)(rows * cols) * sizeof *t);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            t[j * rows + i] = (*m)[i * cols + j];
+    ckpt_free(*m);
+    *m = t;
+    return 0;
+}
+
+/* sum[k] += the square of each element of output k. */
+static int add_squares(double *sum, const struct lora_use *use, struct lora_factors *f, size_t i,
+                       struct ckpt_err *err)
+{
+    const struct lora_pair *p = use->pair;
+    int64_t numel = p->n_row * p->n_col;
+    float *w = ckpt_alloc_buffer((size_t)CHUNK * sizeof *w);
+    int rc = w ? 0 : ckpt_nomem(err, (size_t)CHUNK * sizeof *w);
+
+    for (int64_t at = 0; rc == 0 && at < numel; at += CHUNK) {
+        int64_t n = numel - at < CHUNK ? numel - at : CHUNK;
+
+        rc = f->read_w(f->ctx, i, at, n, w, err);
+        if (rc)
+            break;
+        lora_apply(w, use, at, n);
+        for (int64_t j = 0; j < n; j++)
+            sum[p->transposed ? (at + j) % p->n_col : (at + j) / p->n_col] += (double)w[j] * w[j];
+    }
+    ckpt_free(w);
+    return rc;
+}
+
+/* magnitude / length of each of W's outputs, lengths summed in f64. */
+static int load_stretch(struct lora_factors *f, size_t i, const struct lora_use *use,
+                        struct ckpt_err *err)
+{
+    const struct lora_pair *p = use->pair;
+    int64_t n_out = p->transposed ? p->n_col : p->n_row;
+    double *sum = ckpt_alloc((size_t)n_out, sizeof *sum);
+    float *m = NULL;
+    int rc = sum ? load(&m, f->adapter, p->magnitude, err)
+                 : ckpt_nomem(err, (size_t)n_out * sizeof *sum);
+
+    if (rc == 0)
+        rc = add_squares(sum, use, f, i, err);
+    for (int64_t k = 0; rc == 0 && k < n_out; k++)
+        m[k] /= (float)sqrt(sum[k]);
+    ckpt_free(sum);
+    if (rc == 0)
+        f->slot[i].stretch = m;
+    else
+        ckpt_free(m);
+    return rc;
+}
+
+static void show(struct lora_use *use, const struct lora_factors *f, size_t i)
+{
+    const struct slot *s = &f->slot[i];
+
+    *use = (struct lora_use){&f->pair[i], s->r, s->line, s->coef, s->stretch};
+}
+
+static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
+{
+    const struct lora_pair *p = &f->pair[i];
+    struct slot *s = &f->slot[i];
+    struct lora_use use;
+    int64_t in = p->transposed ? p->n_row : p->n_col;
+    int64_t out = p->transposed ? p->n_col : p->n_row;
+    int rc;
+
+    s->r = ckpt_source_tensor(f->adapter, p->a)->shape.dim[0];
+    rc = load(p->transposed ? &s->coef : &s->line, f->adapter, p->a, err);
+    if (rc == 0)
+        rc = load(p->transposed ? &s->line : &s->coef, f->adapter, p->b, err);
+    if (rc == 0 && p->transposed) {
+        rc = transpose(&s->coef, s->r, in, err);
+        if (rc == 0)
+            rc = transpose(&s->line, out, s->r, err);
+    }
+    if (rc == 0 && p->magnitude != SIZE_MAX && !s->stretch) {
+        show(&use, f, i);
+        rc = load_stretch(f, i, &use, err);
+    }
+    if (rc)
+        unload(s);
+    else
+        s->ready = true;
+    return rc;
+}
+
+/* With the lock held: pair i enters the ring, and who leaves it goes unless it is in use. */
+static void keep(struct lora_factors *f, size_t i)
+{
+    struct slot *old;
+
+    if (f->slot[i].kept)
+        return;
+    if (f->n_ring == KEEP) {
+        old = &f->slot[f->ring[f->next]];
+        old->kept = false;
+        if (old->users == 0)
+            unload(old);
+    } else {
+        f->n_ring++;
+    }
+    f->ring[f->next] = i;
+    f->next = (f->next + 1) % KEEP;
+    f->slot[i].kept = true;
+}
+
+int lora_factors_begin(struct lora_use *use, struct lora_factors *f, size_t i,
+                       struct ckpt_err *err)
+{
+    struct slot *s = &f->slot[i];
+    int rc;
+
+    pthread_mutex_lock(&f->lock);
+    s->users++;
+    keep(f, i);
+    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_lock(&s->lock);
+    rc = s->ready ? 0 : load_slot(f, i, err);
+    if (rc == 0)
+        show(use, f, i);
+    pthread_mutex_unlock(&s->lock);
+    if (rc)
+        lora_factors_end(f, i);
+    return rc;
+}
+
+void lora_factors_end(struct lora_factors *f, size_t i)
+{
+    struct slot *s = &f->slot[i];
+
+    pthread_mutex_lock(&f->lock);
+    if (--s->users == 0 && !s->kept)
+        unload(s);
+    pthread_mutex_unlock(&f->lock);
+}

@@ -1,0 +1,16 @@
+/*
+ * view_extra - a source with one of its side files, and its facts, told otherwise.
+ */
+#ifndef CKPT_VIEW_EXTRA_H
+#define CKPT_VIEW_EXTRA_H
+
+#include "libckpt/source.h"
+
+/*
+ * Side file `name` has these bytes (copied); it is added when src has none of that name.
+ * info: the facts from now on, or NULL for those of src.  Takes src and info, on failure too.
+ */
+int ckpt_view_extra(struct ckpt_source **out, struct ckpt_source *src, const char *name,
+                    const void *bytes, size_t n, json_t *info, struct ckpt_err *err);
+
+#endif
