@@ -1,0 +1,36 @@
+# What ckpt-formats(5) says is refused, and how.
+. "$(dirname "$0")/lib.sh"
+mkdir "$T/in" "$T/out"
+# refused STATUS WORDS NAME PATH - inspected and merged: that status, those words, nothing written.
+refused() {
+    expect "$1" "$3 is not inspected" ckpt-inspect "$4"
+    t "$3: why" says "$2"
+    expect "$1" "$3 is not merged" ckpt-merge -q -o "$T/out/x.safetensors" "$4"
+    t "$3: why, again" says "$2"
+    t "$3: nothing is written" [ -z "$(ls -A "$T/out")" ]
+}
+# made NAME BYTES WORDS - the same for a file of these bytes, as printf writes them.
+made() { printf "$2" > "$T/in/$1"; refused 65 "$3" "$1" "$T/in/$1"; }
+made pointer 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' 'a Git LFS pointer'
+made page.safetensors '<!DOCTYPE html><html><body>404</body></html>' 'an HTML page'
+made empty.pt '' 'is empty'
+made x.pt.gz '\x1f\x8b\x08\x00\x00\x00\x00\x00' 'gzip-compressed'
+made x.zst '\x28\xb5\x2f\xfd\x00\x00\x00\x00' 'zstd-compressed'
+made x.7z '7z\xbc\xaf\x27\x1c\x00\x00' 'a 7z archive'
+made x.gguf 'GGUF\x03\x00\x00\x00' 'a GGUF file'
+made x.parquet 'PAR1\x15\x04\x15\x00' 'a parquet file'
+mkdir "$T/in/dir"; refused 65 'no checkpoint is recognised' 'an empty directory' "$T/in/dir"
+refused 65 'before 1.6' 'a container before torch 1.6' "$G/torch/legacy.pt"
+refused 65 'TorchScript' 'TorchScript' "$G/torch/torchscript.pt"
+refused 77 'bare pickle' 'a bare pickle' "$G/malicious/pt/bare_pickle_call.pt"
+refused 65 'compressed' 'a compressed member' "$G/malicious/pt/zip_deflate.pt"
+refused 65 'overlaps' 'an overlapping member' "$G/malicious/pt/zip_overlap.pt"
+refused 65 'appears twice' 'a member that appears twice' "$G/malicious/pt/zip_dup_entry.pt"
+refused 65 'mp_rank_00_model_states.pt: ' 'checkpoint_serialization: false' "$G/deepspeed/0.19-s1_w2_legacy/ckpt"
+DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
+cp -r "$DS" "$T/in/gap"; rm "$T"/in/gap/global_step4/*rank_0_*optim_states.pt
+refused 65 'rank 0 of 2: its zero_pp_rank_0_mp_rank_00_optim_states.pt is absent' 'a rank missing' "$T/in/gap"
+cp -r "$DS" "$T/in/last"; rm "$T"/in/last/global_step4/*rank_1_*
+refused 65 'of 2 partitions, 1 rank files are there' 'the last rank missing' "$T/in/last"
+cp -r "$DS" "$T/in/tp"; cp "$T"/in/tp/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt "$T/in/tp/global_step4/mp_rank_01_model_states.pt"
+refused 65 'tensor-parallel' 'a tensor-parallel run' "$T/in/tp"
