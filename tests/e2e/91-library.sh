@@ -3,7 +3,12 @@
 . "$(dirname "$0")/lib.sh"
 make -s install PREFIX="$T/usr" MODE="$(basename "$B")" >/dev/null 2>"$T/.err" || { fail install "$T/.err"; exit 1; }
 echo "ok install"
-sed -n '/^\.Bd -literal/,/^\.Ed/p' man/libckpt.3 | sed '1d;$d;s/\\en/\\n/g' > "$T/list.c"
+# example N - the N-th program of the manual.
+example() {
+    awk -v n="$1" '/^\.Bd -literal/ { k++; in_it = 1; next } /^\.Ed/ { in_it = 0 } in_it && k == n' man/libckpt.3 |
+        sed 's/\\en/\\n/g'
+}
+example 1 > "$T/list.c"; example 2 > "$T/convert.c"
 export PKG_CONFIG_PATH=$T/usr/lib/pkgconfig LD_LIBRARY_PATH=$T/usr/lib
 DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
 t "the program of the manual compiles" bash -c "gcc -Wall -Werror -o $T/list $T/list.c \$(pkg-config --cflags --libs ckpt)"
@@ -15,6 +20,14 @@ want=$(ckpt-inspect --json "$DS" | sed -nE 's/^  "tensors": ([0-9]+),$/\1/p')
 t "prints every tensor" [ "${want:-none}" = "$(wc -l < "$T/shared.out")" ]
 "$T/list" "$T/nothing" >"$T/.out" 2>"$T/.err"; t "tells its failure by status" [ $? = 1 ]
 t "and by a sentence" says "$T/nothing: no such file or directory"
+t "the second one too" bash -c "gcc -Wall -Wextra -Werror -o $T/convert $T/convert.c \$(pkg-config --cflags --libs ckpt)"
+t "converts" "$T/convert" "$DS" "$T/c.safetensors"
+t "as ckpt-merge does" ckpt-merge -q --tied keep --dtype bf16 -o "$T/m.safetensors" "$DS"
+expect 0 "the same tensors" ckpt-inspect --compare "$T/m.safetensors" "$T/c.safetensors"
+"$T/convert" "$DS" "$T/c.safetensors" >"$T/.out" 2>"$T/.err"; t "replaces nothing" [ $? = 1 ]
+t "and says so" says "$T/c.safetensors: exists already"
+"$T/convert" "$G/malicious/pt/obj_system.pt" "$T/evil" >"$T/.out" 2>"$T/.err"; t "executes nothing" [ $? = 1 ]
+t "and leaves nothing" [ ! -e "$T/evil" ]
 libs="jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2"
 san=; case $(basename "$B") in asan) san=-fsanitize=address,undefined ;; esac
 t "compiles against the archive" bash -c "gcc -std=c11 -Wall -Wextra -Werror $san -I. \
