@@ -60,7 +60,7 @@ as_peft() {
          END { exit bad || !n }' "$T/diff" || { cat "$T/diff"; return 1; }
 }
 changed() { ckpt-inspect --compare "$G/lora/$1/base" "$T/$1" > /dev/null 2>&1; [ $? = 1 ]; }
-for l in bloom-qkv gpt2-conv1d llama-all-linear llama-patterns; do
+for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-patterns llama-tokens t5-qv; do
     t "LoRA $l" ckpt-merge -q --adapter "$G/lora/$l/adapter" -o "$T/$l" "$G/lora/$l/base"
     t "LoRA $l is what PEFT gives" as_peft $l
     t "LoRA $l is not its base" changed $l
@@ -70,7 +70,8 @@ done
 mkdir "$T/no"
 expect 65 "an adapter of another base" ckpt-merge --adapter "$G/lora/llama-patterns/adapter" -o "$T/no/w" "$G/lora/bloom-qkv/base"
 t "tells what the base lacks" says "the base has no model.layers.0."
-expect 65 "DoRA is not merged" ckpt-merge --adapter "$G/lora/llama-dora/adapter" -o "$T/no/w" "$G/lora/llama-dora/base"
+expect 65 "adapted expert stacks" ckpt-merge --adapter "$G/lora/mixtral-experts/adapter" -o "$T/no/w" "$G/lora/mixtral-experts/base"
+t "tells which setting" says "adapters with target_parameters are not merged"
 t "nothing is left of refused merges" [ -z "$(ls -A "$T/no")" ]
 # Paths from stdin: outputs beside the inputs, or below --output; each is told once it is there.
 cp -r "$DS" "$T/run 1"; cp -r "$G/lora/bloom-qkv/base" "$T/run2"; mkdir "$T/below"
