@@ -18,7 +18,11 @@ struct ckpt_arena_block {
 
 void *ckpt_alloc(size_t n, size_t size)
 {
-    return ckpt_fault(CKPT_FAULT_ALLOC) ? NULL : calloc(n ? n : 1, size ? size : 1);
+    size_t bytes;
+
+    if (__builtin_mul_overflow(n, size, &bytes) || ckpt_fault(CKPT_FAULT_ALLOC))
+        return NULL;
+    return calloc(bytes ? bytes : 1, 1);
 }
 
 void *ckpt_alloc_buffer(size_t bytes)

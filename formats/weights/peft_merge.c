@@ -156,7 +156,8 @@ static int take_magnitude(struct merge *m, struct ckpt_lora_update *u, const cha
     if (u->magnitude == NONE)
         u->magnitude = sibling(m, name, tail, ".lora_magnitude_vector.weight");
     if (u->magnitude == NONE)
-        return ckpt_fail(m->err, CKPT_EFORMAT, "%s: use_dora, but its lora_magnitude_vector is absent",
+        return ckpt_fail(m->err, CKPT_EFORMAT,
+                         "%s: use_dora, but its lora_magnitude_vector is absent",
                          name);
     m->taken[u->magnitude] = true;
     return 0;
@@ -290,7 +291,8 @@ static int take_all(struct merge *m)
     if (rc == 0 && m->n == 0)
         rc = ckpt_fail(m->err, CKPT_EMISMATCH, "the adapter has no tensors");
     if (rc == 0 && m->turned && m->square)
-        rc = ckpt_fail(m->err, CKPT_EUNSUPPORTED, "fan_in_fan_out is %s, some shapes say otherwise, "
+        rc = ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+                       "fan_in_fan_out is %s, some shapes say otherwise, "
                        "and others are square", m->config.fan_in_fan_out ? "true" : "false");
     return rc;
 }
@@ -334,7 +336,8 @@ static int untie(struct merge *m)
     m->untied |= alone || (head != SIZE_MAX && e != SIZE_MAX && m->of_base[head] != NONE &&
                            is_tied(m) && m->update[m->of_base[head]].rows == NONE);
     if (m->untied && json_is_true(json_object_get(base_config(m), "is_encoder_decoder")))
-        return ckpt_fail(m->err, CKPT_EUNSUPPORTED, "the adapter changes one of two tied embeddings "
+        return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+                         "the adapter changes one of two tied embeddings "
                          "of an encoder-decoder, which cannot be told apart afterwards");
     return 0;
 }
@@ -353,7 +356,8 @@ static int tell_untied(struct ckpt_source **src, struct ckpt_err *err)
 
     if (!e) {
         json_decref(info);
-        ckpt_log(CKPT_LOG_WARNING, "the merged head is no longer tied to the embedding, and there is "
+        ckpt_log(CKPT_LOG_WARNING,
+                 "the merged head is no longer tied to the embedding, and there is "
                  "no config.json to say so");
         return 0;
     }

@@ -87,7 +87,8 @@ static int check_tiling(const struct safetensors_header *h, uint64_t data_bytes,
     return rc;
 }
 
-static int add_tensor(struct ckpt_tensors *list, const struct safetensors_row *e, struct ckpt_file *file,
+static int add_tensor(struct ckpt_tensors *list, const struct safetensors_row *e,
+                      struct ckpt_file *file,
                       uint64_t data, struct ckpt_err *err)
 {
     struct ckpt_fragment *f = NULL;
