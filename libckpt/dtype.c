@@ -39,7 +39,7 @@ static const struct row rows[CKPT_DTYPE_COUNT] = {
     [CKPT_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8, CKPT_CLASS_FLOAT, "float8_e4m3fnuz", NULL, {NULL}},
     [CKPT_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8, CKPT_CLASS_FLOAT, "float8_e5m2fnuz", NULL, {NULL}},
     [CKPT_F8_E8M0] = {"F8_E8M0", 8, CKPT_CLASS_OTHER, "float8_e8m0fnu", NULL, {NULL}},
-    [CKPT_C32] = {"C32", 32, CKPT_CLASS_COMPLEX, "complex32", "ComplexHalfStorage", {"chalf"}},
+    [CKPT_C32] = {"C32", 32, CKPT_CLASS_COMPLEX, "complex32", NULL, {"chalf"}},
     [CKPT_C64] = {"C64", 64, CKPT_CLASS_COMPLEX, "complex64", "ComplexFloatStorage", {"cfloat"}},
     [CKPT_C128] = {"C128", 128, CKPT_CLASS_COMPLEX, "complex128", "ComplexDoubleStorage",
                    {"cdouble"}},

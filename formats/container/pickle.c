@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/container/pickle_int.h"
+#include "formats/container/pickle_text.h"
 
 struct machine {
     struct ckpt_cursor *c;
@@ -19,6 +19,7 @@ struct machine {
     size_t              n_memo, cap_memo;
     size_t              next_memo;      /* MEMOIZE's */
     size_t              at;             /* offset of the opcode, for messages */
+    size_t              frame_end;      /* in the cursor; frames hold whole opcodes */
     unsigned char       op;
     bool                done;
 };
@@ -139,32 +140,29 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     p = ckpt_get_bytes(m->c, (size_t)n);
     if (!p)
         return bad(m, "the pickle ends inside a text");
-    if (m->op != 'T' && m->op != 'U' && kind == VALUE_STR && !pickle_text_valid(p, (size_t)n))
+    if (m->op == 'T' || m->op == 'U')
+        return push(m, pickle_str8(m->a, p, (size_t)n));
+    if (kind == VALUE_STR && !pickle_text_valid(p, (size_t)n))
         return bad(m, "a text is no UTF-8");
     return push(m, text(m, kind, p, (size_t)n));
 }
 
-/* -- integers ------------------------------------------------------------------------------- */
+/* What pickle_text made, or why it did not. */
+static int push_made(struct machine *m, struct value *v, const char *why)
+{
+    return why ? bad(m, why) : push(m, v);
+}
 
 static int push_long(struct machine *m, size_t n)
 {
-    const unsigned char *p;
-    uint64_t bits = 0;
+    const unsigned char *p = ckpt_get_bytes(m->c, n);
+    const char *why = NULL;
+    struct value *v;
 
-    if (n == 0)
-        return push(m, value_int(m->a, 0));
-    if (n > 1 << 20)
-        return bad(m, "a number of over a million bytes");
-    p = ckpt_get_bytes(m->c, n);
     if (!p)
         return bad(m, "the pickle ends inside a number");
-    if (n > 8)
-        return push(m, pickle_big_int(m->a, p, n));
-    for (size_t i = 0; i < n; i++)
-        bits |= (uint64_t)p[i] << (8 * i);
-    if (n < 8 && (p[n - 1] & 0x80))
-        bits |= ~(uint64_t)0 << (8 * n);
-    return push(m, value_int(m->a, (int64_t)bits));
+    v = pickle_long(m->a, p, n, &why);
+    return push_made(m, v, why);
 }
 
 /* -- memo ----------------------------------------------------------------------------------- */
@@ -261,17 +259,26 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
 }
 
 /* callable(*args) as a record.  What is called is a name, or the record of another call. */
-static int push_call(struct machine *m, const struct value *callable, struct value *args,
+static int push_call(struct machine *m, struct value *callable, struct value *args,
                      struct value *kwargs, bool newobj)
 {
     struct value *v = make(m, VALUE_OBJECT);
+    bool object = value_is(callable, VALUE_OBJECT);
 
-    if (!value_is(callable, VALUE_GLOBAL) || !value_is(args, VALUE_TUPLE))
+    if ((!object && !value_is(callable, VALUE_GLOBAL)) || !value_is(args, VALUE_TUPLE))
         return bad(m, "calls what is no global, or with what is no tuple");
+    if (object && strlen(callable->u.obj.name) > 1024)
+        return bad(m, "calls what calls gave, too often");
     if (!v)
         return nomem(m);
     v->u.obj.module = callable->u.obj.module;
     v->u.obj.name = callable->u.obj.name;
+    if (object) {                       /* so that it is not taken for a call of that name */
+        v->u.obj.callee = callable;
+        v->u.obj.name = ckpt_arena_printf(m->a, "%s()", callable->u.obj.name);
+        if (!v->u.obj.name)
+            return nomem(m);
+    }
     v->u.obj.args = args;
     v->u.obj.kwargs = kwargs;
     v->u.obj.newobj = newobj;
@@ -304,44 +311,22 @@ static int line(struct machine *m, const char **p, size_t *n)
     return 0;
 }
 
-static int push_line_int(struct machine *m)
+/* INT, LONG, FLOAT, STRING, UNICODE. */
+static int push_line(struct machine *m)
 {
-    char buf[32], *end;
-    const char *p;
+    const char *p, *why = NULL;
+    struct value *v;
     size_t n;
-    long long v;
 
     if (line(m, &p, &n))
         return m->err->code;
-    if (m->op == 'I' && n == 2 && p[0] == '0' && (p[1] == '0' || p[1] == '1'))
-        return push(m, value_bool(m->a, p[1] == '1'));
-    if (n > 0 && p[n - 1] == 'L')
-        n--;
-    if (n == 0)
-        return bad(m, "an empty number");
-    if (n >= 19)
-        return push(m, text(m, VALUE_BIGINT, p, n));
-    memcpy(buf, p, n);
-    buf[n] = '\0';
-    v = strtoll(buf, &end, 10);
-    return *end ? bad(m, "no number") : push(m, value_int(m->a, v));
-}
-
-static int push_line_float(struct machine *m)
-{
-    char buf[64], *end;
-    const char *p;
-    size_t n;
-    double f;
-
-    if (line(m, &p, &n))
-        return m->err->code;
-    if (n == 0 || n >= sizeof buf)
-        return bad(m, "no number");
-    memcpy(buf, p, n);
-    buf[n] = '\0';
-    f = strtod(buf, &end);
-    return *end ? bad(m, "no number") : push(m, value_float(m->a, f));
+    switch (m->op) {
+    case 'F': v = pickle_line_float(m->a, p, n, &why); break;
+    case 'S': v = pickle_line_string(m->a, p, n, &why); break;
+    case 'V': v = pickle_line_unicode(m->a, p, n, &why); break;
+    default:  v = pickle_line_int(m->a, p, n, m->op == 'I', &why); break;
+    }
+    return push_made(m, v, why);
 }
 
 static int line_index(struct machine *m, size_t *i)
@@ -397,8 +382,7 @@ static int op_constant(struct machine *m)
     case 'B':  return push_text(m, VALUE_BYTES, ckpt_get_u32le(m->c));
     case 'C':  return push_text(m, VALUE_BYTES, ckpt_get_u8(m->c));
     case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
-    case 'I': case 'L': return push_line_int(m);
-    case 'F':  return push_line_float(m);
+    case 'I': case 'L': case 'F': case 'S': case 'V': return push_line(m);
     default:   return 1;
     }
 }
@@ -542,16 +526,18 @@ static int op_control(struct machine *m)
         return ckpt_get_u8(m->c) <= 5 ? 0 : bad(m, "protocols 0 to 5 are known");
     case 0x95:
         n = ckpt_get_u64le(m->c);
-        return n > ckpt_cursor_left(m->c) ? bad(m, "a frame passes the end") : 0;
+        if (m->c->pos - 8 <= m->frame_end)
+            return bad(m, "a frame inside a frame");
+        if (n > ckpt_cursor_left(m->c))
+            return bad(m, "a frame passes the end");
+        m->frame_end = m->c->pos + (size_t)n;
+        return 0;
     case '(':  return push_mark(m);
     case '0':  return pop(m) ? 0 : bad(m, "nothing to pop");
     case '2':  return top(m) ? push(m, top(m)) : bad(m, "nothing to duplicate");
     case '.':
         m->done = true;
         return m->n == 1 && m->n_mark == 0 ? 0 : bad(m, "stops with other than one value");
-    case 'S': case 'V':
-        return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
-                                "pickle: quoted texts of protocol 0 are not read");
     case 0x82: case 0x83: case 0x84:
         return ckpt_fail(m->err, CKPT_EREFUSED,
                                 "pickle: an extension registry is asked for at %zu", m->at);
@@ -564,6 +550,7 @@ static int op_control(struct machine *m)
 
 static int step(struct machine *m)
 {
+    bool framed = m->c->pos <= m->frame_end;
     int rc = op_constant(m);
 
     if (rc == 1)
@@ -574,6 +561,8 @@ static int step(struct machine *m)
         rc = op_control(m);
     if (rc == 0 && m->c->failed)
         rc = bad(m, "the pickle ends inside an argument");
+    if (rc == 0 && framed && m->c->pos > m->frame_end)
+        rc = bad(m, "an opcode passes the end of its frame");
     return rc;
 }
 

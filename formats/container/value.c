@@ -1,9 +1,9 @@
 /* value - see value.h. */
 #include "formats/container/value.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "libckpt/json.h"
 
 static struct value *make(struct ckpt_arena *a, enum value_kind kind)
 {
@@ -178,6 +178,7 @@ int value_set_str(struct ckpt_arena *a, struct value *dict, const char *key, str
     return value_set(a, dict, value_str(a, key), val);
 }
 
+/* Bounded by the depth that documents may have. */
 static struct value *of_json(struct ckpt_arena *a, const json_t *json, int depth)
 {
     const char *key;
@@ -185,7 +186,7 @@ static struct value *of_json(struct ckpt_arena *a, const json_t *json, int depth
     json_t *item;
     size_t i;
 
-    if (depth > 64)
+    if (depth > CKPT_JSON_MAX_DEPTH)
         return NULL;
     switch (json_typeof(json)) {
     case JSON_STRING:  return value_str(a, json_string_value(json));
@@ -254,7 +255,8 @@ bool value_as_float(const struct value *v, double *out)
 
 const char *value_as_str(const struct value *v)
 {
-    return value_is(v, VALUE_STR) ? v->u.text.p : NULL;
+    /* "a" and "a\0b" are two keys to Python: no C string may take one for the other. */
+    return value_is(v, VALUE_STR) && strlen(v->u.text.p) == v->u.text.n ? v->u.text.p : NULL;
 }
 
 bool value_names(const struct value *v, const char *module, const char *name)

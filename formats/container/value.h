@@ -28,7 +28,12 @@ struct value;
 
 struct value_text { const char *p; size_t n; };         /* NUL-terminated as well */
 struct value_seq { struct value **item; size_t n, cap; };
-struct value_pairs { struct value **key, **val; size_t n, cap; };
+struct value_pairs {
+    struct value **key, **val;
+    size_t         n, cap;
+    struct value  *state;                       /* of an OrderedDict: BUILD's argument (torch's
+                                                   _metadata), or NULL */
+};
 
 /* A tensor as torch pickles it: a window on a storage. */
 struct value_tensor {
@@ -56,6 +61,8 @@ struct value {
             const char         *module, *name;
             struct value       *args;           /* TUPLE; NULL for GLOBAL */
             struct value       *kwargs;         /* DICT or NULL */
+            struct value       *callee;         /* what is called, when a call made it; name
+                                                   then ends in "()" */
             struct value       *state;          /* BUILD's argument, or NULL */
             struct value_seq    items;          /* APPEND(S) onto the object */
             struct value_pairs  pairs;          /* SETITEM(S) onto the object */
@@ -81,7 +88,7 @@ struct value *value_global(struct ckpt_arena *a, const char *module, const char 
 struct value *value_object(struct ckpt_arena *a, const char *module, const char *name,
                            struct value *args, struct value *state, bool newobj);
 struct value *value_tensor_new(struct ckpt_arena *a, const struct value_tensor *t);
-/* JSON as dict, list, str, int, float, bool, None. */
+/* JSON as dict, list, str, int, float, bool, None.  NULL also when nested deeper than 64. */
 struct value *value_of_json(struct ckpt_arena *a, const json_t *json);
 /* Append to a list, tuple or set; set a key of a dict.  Return 0 or CKPT_ENOMEM without a
  * record; NULL children give CKPT_ENOMEM. */
@@ -99,15 +106,17 @@ struct value *value_get(const struct value *dict, const char *key);      /* NULL
 bool value_is(const struct value *v, enum value_kind kind);
 bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
 bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
-const char *value_as_str(const struct value *v);            /* NULL when not a STR */
+const char *value_as_str(const struct value *v);            /* NULL when not a STR, or when a
+                                                               NUL stands in it */
 /* True when v is an object or global of that module and name. */
 bool value_names(const struct value *v, const char *module, const char *name);
 
 /*
  * The value as JSON for people and programs: tensors as {"$tensor": {dtype, shape}}, objects as
  * {"$object": "module.name", "args": [...], "state": ...}, bytes as {"$bytes": n, "hex": first
- * 32}, sets as lists, tuples as lists, NaN and infinities as strings.  Shared and cyclic parts
- * appear once, then as {"$ref": n}.  Stops at budget values and says so.
+ * 32}, sets as lists, tuples as lists, NaN and infinities as strings, numbers beyond 64 bits as
+ * digits.  A part inside itself appears as {"$ref": levels up}; shared parts are repeated.
+ * Stops at budget values: what is left out shows as "...".
  */
 json_t *value_to_json(const struct value *v, size_t budget);
 

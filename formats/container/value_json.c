@@ -13,19 +13,25 @@
 #include "libckpt/buf.h"
 
 #define MAX_DEPTH 60            /* JSON readers stop at 64 */
+#define MAX_TEXT  ((size_t)16 << 20)
 
 struct walk {
-    size_t              budget;
+    size_t              budget;         /* values */
+    size_t              text_left;      /* bytes */
     const struct value *path[MAX_DEPTH];
 };
 
 static json_t *convert(struct walk *w, const struct value *v, size_t depth);
 
 /* Text as JSON wants it: what is no strict UTF-8 is escaped. */
-static json_t *text(const char *p, size_t n)
+static json_t *text(struct walk *w, const char *p, size_t n)
 {
     char escaped[4096];
 
+    /* Shared texts are repeated: a long one named often would fill the memory. */
+    if (n > w->text_left)
+        return json_string("...");
+    w->text_left -= n;
     if (ckpt_utf8_valid(p, n))
         return json_stringn(p, n);
     return json_string(ckpt_escape(escaped, sizeof escaped, p, n));
@@ -65,8 +71,13 @@ static json_t *sequence(struct walk *w, const struct value_seq *s, size_t depth)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; list && i < s->n && w->budget > 0; i++)
+    for (size_t i = 0; list && i < s->n; i++) {
+        if (w->budget == 0) {
+            json_array_append_new(list, json_string("..."));
+            break;
+        }
         json_array_append_new(list, convert(w, s->item[i], depth + 1));
+    }
     return list;
 }
 
@@ -74,7 +85,7 @@ static json_t *sequence(struct walk *w, const struct value_seq *s, size_t depth)
 static void set(struct walk *w, json_t *obj, const struct value *key, const struct value *val,
                 size_t depth)
 {
-    json_t *k = value_is(key, VALUE_STR) ? text(key->u.text.p, key->u.text.n)
+    json_t *k = value_is(key, VALUE_STR) ? text(w, key->u.text.p, key->u.text.n)
                                          : convert(w, key, depth + 1);
     char *spelt = k && !json_is_string(k) ? json_dumps(k, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 
@@ -88,8 +99,13 @@ static json_t *pairs(struct walk *w, const struct value_pairs *d, size_t depth)
 {
     json_t *obj = json_object();
 
-    for (size_t i = 0; obj && i < d->n && w->budget > 0; i++)
+    for (size_t i = 0; obj && i < d->n; i++) {
+        if (w->budget == 0) {
+            json_object_set_new(obj, "...", json_string("..."));
+            break;
+        }
         set(w, obj, d->key[i], d->val[i], depth);
+    }
     return obj;
 }
 
@@ -101,7 +117,9 @@ static json_t *object(struct walk *w, const struct value *v, size_t depth)
     snprintf(name, sizeof name, "%s.%s", v->u.obj.module, v->u.obj.name);
     if (!obj)
         return NULL;
-    json_object_set_new(obj, "$object", text(name, strlen(name)));
+    json_object_set_new(obj, "$object", text(w, name, strlen(name)));
+    if (v->u.obj.callee)
+        json_object_set_new(obj, "callee", convert(w, v->u.obj.callee, depth + 1));
     if (v->u.obj.args && v->u.obj.args->u.seq.n)
         json_object_set_new(obj, "args", convert(w, v->u.obj.args, depth + 1));
     if (v->u.obj.kwargs)
@@ -132,7 +150,7 @@ static json_t *convert(struct walk *w, const struct value *v, size_t depth)
     case VALUE_INT:        return json_integer(v->u.i);
     case VALUE_FLOAT:      return real(v->u.f);
     case VALUE_BIGINT:
-    case VALUE_STR:        return text(v->u.text.p, v->u.text.n);
+    case VALUE_STR:        return text(w, v->u.text.p, v->u.text.n);
     case VALUE_BYTES:      return bytes(v);
     case VALUE_LIST:
     case VALUE_TUPLE:
@@ -149,7 +167,7 @@ static json_t *convert(struct walk *w, const struct value *v, size_t depth)
 
 json_t *value_to_json(const struct value *v, size_t budget)
 {
-    struct walk w = {.budget = budget};
+    struct walk w = {.budget = budget, .text_left = MAX_TEXT};
 
     return convert(&w, v, 0);
 }

@@ -7,12 +7,19 @@
 
 #include "formats/container/pickle.h"
 #include "formats/container/zip.h"
+#include "formats/weights/torch_list.h"
 #include "formats/weights/torch_sink.h"
 #include "formats/weights/torch_value.h"
 #include "libckpt/buf.h"
-#include "libckpt/map.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)
+
+/*
+ * Memory for values, by the pickle's size: an opcode of one byte makes a value of 130, and names
+ * that are spelt from remembered texts cost most.  What real files take is a tenth of it.
+ */
+#define VALUE_BYTES_MIN ((uint64_t)16 << 20)
+#define VALUE_BYTES_PER 256
 
 struct torch_archive {
     struct ckpt_file      *file;
@@ -59,7 +66,7 @@ static int read_facts(struct torch_archive *a, struct ckpt_err *err)
     char *version, *order, *end;
     long n;
 
-    if (zip_find(&a->zip, "constants.pkl") || zip_find(&a->zip, "code/"))
+    if (zip_find(&a->zip, "constants.pkl"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a TorchScript archive, which holds code");
     if (small(a, zip_find(&a->zip, "version") ? "version" : ".data/version", &version, err) ||
         small(a, "byteorder", &order, err))
@@ -114,6 +121,7 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
         return ckpt_fail(err, CKPT_EFORMAT, "no data.pkl: not what torch writes");
     if (zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err))
         return err->code;
+    a->arena.limit = a->arena.used + VALUE_BYTES_MIN + VALUE_BYTES_PER * e->size;
     ckpt_cursor_init(&c, pickle, (size_t)e->size);
     rc = pickle_read(&a->root, &c, &a->arena, &names, err);
     if (strict && torch_names_check(&names, rc != 0, err))
@@ -139,7 +147,6 @@ static int open_as(struct torch_archive **out, struct ckpt_file *file, bool stri
         return ckpt_nomem(err, sizeof *a);
     }
     a->file = file;
-    a->arena.limit = (uint64_t)4 << 30;
     if (open_archive(a, strict, err)) {
         ckpt_err_in(err, "%s", ckpt_file_name(file));
         torch_archive_close(a);
@@ -158,6 +165,18 @@ int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err)
 {
     return open_as(out, file, false, err);
+}
+
+int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err)
+{
+    size_t n = (size_t)1 << 20;
+    void *buf = ckpt_alloc_buffer(n);
+    int rc = buf ? 0 : ckpt_nomem(err, n);
+
+    for (size_t i = 0; rc == 0 && i < a->zip.n; i++)
+        rc = zip_verify(&a->zip, &a->zip.entry[i], buf, n, err);
+    ckpt_free(buf);
+    return rc ? ckpt_err_in(err, "%s", ckpt_file_name(a->file)) : 0;
 }
 
 static bool contiguous(const struct value_tensor *t)
@@ -199,155 +218,6 @@ int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
 
 /* -- the format row -------------------------------------------------------------------------- */
 
-/* A value to visit, and the path that leads to it. */
-struct visit {
-    const struct value *v;
-    const char         *path;
-};
-
-struct lister {
-    struct torch_archive *a;
-    struct ckpt_tensors  *list;
-    struct visit         *stack;
-    size_t                n, cap;
-    struct ckpt_map      *seen;         /* storage, offset, shape -> index: tied tensors */
-    struct ckpt_err      *err;
-};
-
-static int push_visit(struct lister *l, const struct value *v, const char *path)
-{
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 64;
-        void *grown = ckpt_grow(l->stack, cap, sizeof *l->stack);
-
-        if (!grown)
-            return ckpt_nomem(l->err, cap * sizeof *l->stack);
-        l->stack = grown;
-        l->cap = cap;
-    }
-    l->stack[l->n++] = (struct visit){v, path};
-    return 0;
-}
-
-/* path.key, or path.i; keys that are numbers are spelt in digits. */
-static char *join(struct lister *l, const char *path, const struct value *key, size_t i)
-{
-    struct ckpt_arena *a = &l->list->arena;
-    const char *dot = *path ? "." : "", *k = value_as_str(key);
-    int64_t n = (int64_t)i;
-
-    if (k)
-        return ckpt_arena_printf(a, "%s%s%s", path, dot, k);
-    if (key && !value_as_int(key, &n))
-        n = (int64_t)i;
-    return ckpt_arena_printf(a, "%s%s%lld", path, dot, (long long)n);
-}
-
-static int add_tensor(struct lister *l, const struct value_tensor *t, const char *path)
-{
-    struct ckpt_tensor *added;
-    struct ckpt_fragment *f = NULL;
-    size_t before;
-    int64_t numel;
-    char *key;
-
-    if (!*path)
-        path = "tensor";
-    ckpt_shape_numel(&numel, &t->shape);
-    if (numel > 0 && torch_archive_fragment(&f, &l->list->arena, l->a, t, l->err))
-        return l->err->code;
-    if (ckpt_tensors_add(l->list, &added, path, strlen(path), t->dtype, &t->shape, f, f != NULL,
-                         false, l->err))
-        return l->err->code;
-    if (numel == 0)
-        return 0;
-    key = ckpt_arena_alloc(&l->list->arena, sizeof *t, 1);
-    if (!key)
-        return ckpt_nomem(l->err, sizeof *t);
-    /* Two windows that are the same bytes of the same storage are one tensor. */
-    struct value_tensor same = *t;
-    same.requires_grad = same.parameter = false;
-    memcpy(key, &same, sizeof same);
-    before = ckpt_map_get(l->seen, key, sizeof same);
-    if (before != CKPT_MAP_NONE) {
-        added->alias_of = before;
-        return 0;
-    }
-    return ckpt_map_add(l->seen, key, sizeof same, l->list->n - 1, l->err);
-}
-
-static int visit(struct lister *l, struct visit x)
-{
-    const struct value *v = x.v;
-
-    if (value_is(v, VALUE_TENSOR))
-        return add_tensor(l, v->u.tensor, x.path);
-    if (value_is(v, VALUE_DICT)) {
-        for (size_t i = v->u.dict.n; i-- > 0;)
-            if (v->u.dict.val[i]->mark != 2 &&
-                push_visit(l, v->u.dict.val[i], join(l, x.path, v->u.dict.key[i], i)))
-                return l->err->code;
-    } else if (value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE)) {
-        for (size_t i = v->u.seq.n; i-- > 0;)
-            if (push_visit(l, v->u.seq.item[i], join(l, x.path, NULL, i)))
-                return l->err->code;
-    }
-    return 0;
-}
-
-/* Containers are visited once: a second mark tells those seen. */
-static int list_all(struct lister *l, const struct value *root, const char *path)
-{
-    int rc = push_visit(l, root, path);
-
-    while (rc == 0 && l->n > 0) {
-        struct visit x = l->stack[--l->n];
-
-        if (!x.path)
-            return ckpt_nomem(l->err, 64);
-        if (x.v->kind != VALUE_TENSOR && x.v->mark == 2)
-            continue;
-        if (x.v->kind != VALUE_TENSOR)
-            ((struct value *)x.v)->mark = 2;
-        rc = visit(l, x);
-    }
-    return rc;
-}
-
-/* The state dict inside {"model": ...} and the like, or NULL. */
-static const struct value *unwrap(const struct value *root)
-{
-    static const char *const wrappers[] = {"model", "state_dict", "module"};
-
-    for (size_t i = 0; i < 3; i++) {
-        const struct value *v = value_get(root, wrappers[i]);
-
-        for (size_t k = 0; value_is(v, VALUE_DICT) && k < v->u.dict.n; k++)
-            if (value_is(v->u.dict.val[k], VALUE_TENSOR))
-                return v;
-    }
-    return NULL;
-}
-
-static int list_tensors(struct torch_archive *a, struct ckpt_tensors *list, struct ckpt_err *err)
-{
-    struct lister l = {.a = a, .list = list, .err = err};
-    const struct value *inner = unwrap(a->root);
-    int rc = ckpt_map_new(&l.seen, 64, err);
-    size_t n;
-
-    if (rc == 0 && inner)
-        rc = list_all(&l, inner, "");
-    n = list->n;
-    if (rc == 0)
-        rc = list_all(&l, a->root, "");
-    for (size_t i = inner ? n : list->n; rc == 0 && i < list->n; i++)
-        list->item[i].kind = CKPT_OTHER;
-    ckpt_map_free(l.seen);
-    ckpt_free(l.stack);
-    return rc;
-}
-
 static int bid(const struct ckpt_place *p)
 {
     static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46};
@@ -384,7 +254,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     place->took = true;
     if (torch_archive_open(&a, place->file, err))
         return err->code;
-    if (list_tensors(a, &list, err)) {
+    if (torch_list(&list, a, err)) {
         ckpt_err_in(err, "%s", place->path);
         ckpt_tensors_release(&list);
         torch_archive_close(a);

@@ -25,13 +25,19 @@ struct torch_storage {
 struct torch_archive;
 
 /*
- * Takes file, on failure too.  Strict: a global that is in no table of torch_value makes the
- * archive CKPT_EREFUSED.  torch_archive_open_any refuses only what is malformed and leaves unknown
- * calls as inert records: for looking, never for loading.
+ * For loading: strict.  A name in no row of torch_names, wherever the pickle mentions it, makes
+ * the archive CKPT_EREFUSED (reason "refused-global").  Takes file, on failure too.  Checksums of
+ * the pickle and the small members are proved; those of storages by torch_archive_verify.
+ */
+int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err);
+/*
+ * For looking, never for loading: refuses only what is malformed.  Unknown calls, and tensors of
+ * kinds that are not read, stay inert records in the tree.  Takes file, on failure too.
  */
 int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err);
-int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err);
+/* Prove the checksum of every member: reads the whole file. */
+int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);
 struct ckpt_file *torch_archive_file(const struct torch_archive *a);

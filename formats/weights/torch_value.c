@@ -198,8 +198,12 @@ static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool 
     struct value_tensor *copy;
     bool grad = value_is(arg(v, 1), VALUE_BOOL) && arg(v, 1)->u.b;
 
-    if (!inner || resolve(w, inner, nest + 1))
-        return w->err->code ? w->err->code : bad(w, "a rebuilt tensor has no tensor in it");
+    if (!inner)
+        return bad(w, "a rebuilt parameter has no tensor in it");
+    if (resolve(w, inner, nest + 1))
+        return w->err->code;
+    if (value_is(inner, VALUE_OBJECT))
+        return 0;                       /* of a kind that is not read: neither is this */
     if (!value_is(inner, VALUE_TENSOR))
         return bad(w, "a rebuilt parameter has no tensor in it");
     copy = ckpt_arena_alloc(w->a, 1, sizeof *copy);
@@ -251,6 +255,7 @@ static int make_dict(struct walk *w, struct value *v)
             if (value_pairs_add(w->a, &pairs, kv->u.seq.item[0], kv->u.seq.item[1]))
                 return ckpt_nomem(w->err, sizeof pairs);
         }
+    pairs.state = v->u.obj.state;
     v->kind = VALUE_DICT;
     v->ordered = true;
     v->u.dict = pairs;
@@ -268,17 +273,24 @@ static int make_set(struct walk *w, struct value *v)
     return 0;
 }
 
-/* _codecs.encode(text, 'latin1'): characters below 256 are the bytes. */
+/* bytes(), or _codecs.encode(text, 'latin1'): characters below 256 are the bytes. */
 static int make_bytes(struct walk *w, struct value *v)
 {
     const struct value *t = arg(v, 0);
+    const char *encoding = value_as_str(arg(v, 1));
     const unsigned char *s;
     struct value out = {.kind = VALUE_BYTES};
     size_t n = 0;
     char *bytes;
 
-    if (!value_is(t, VALUE_STR))
-        return arg(v, 0) ? bad(w, "bytes of what is no text") : 0;
+    if (!t) {
+        out.u.text.p = "";
+        *v = out;
+        return 0;
+    }
+    if (!value_is(t, VALUE_STR) || !encoding ||
+        (strcmp(encoding, "latin1") != 0 && strcmp(encoding, "latin-1") != 0))
+        return bad(w, "bytes of what is no text in latin1");
     s = (const unsigned char *)t->u.text.p;
     bytes = ckpt_arena_alloc(w->a, t->u.text.n + 1, 1);
     if (!bytes)
@@ -287,7 +299,7 @@ static int make_bytes(struct walk *w, struct value *v)
         if (s[i] < 0x80) {
             bytes[n++] = (char)s[i];
         } else if ((s[i] & 0xfc) == 0xc0 && i + 1 < t->u.text.n && (s[i + 1] & 0xc0) == 0x80) {
-            bytes[n++] = (char)(s[i] << 6 | (s[i + 1] & 0x3f));
+            bytes[n++] = (char)((s[i] & 3) << 6 | (s[i + 1] & 0x3f));
             i++;
         } else {
             return bad(w, "bytes of a text that is no Latin-1");
@@ -342,22 +354,38 @@ static int check_persistent(struct walk *w, const struct value *v)
                         "pickle: a persistent id names no storage: this file looks malicious");
 }
 
-/* One value; what lies below it is the walk's business. */
-static int resolve(struct walk *w, struct value *v, int nest)
+/*
+ * getattr(class, 'MEMBER'): how CPython 3.11.0 to 3.11.3 wrote members of enumerations, and FSDP1
+ * names the class ShardedTensor.ProcessGroupState.
+ */
+static bool is_member(const struct value *v)
 {
-    const struct torch_name *row;
+    const struct value *class = arg(v, 0);
+    const char *name = value_as_str(arg(v, 1));
+    const struct torch_name *row = value_is(class, VALUE_GLOBAL)
+                                       ? torch_name_find(class->u.obj.module, class->u.obj.name)
+                                       : NULL;
 
-    if (nest > MAX_NEST)
-        return bad(w, "tensors rebuilt inside each other too deep");
-    if (v->kind == VALUE_PERSISTENT)
-        return check_persistent(w, v);
-    if (v->kind != VALUE_OBJECT && v->kind != VALUE_GLOBAL)
+    if (!row || !name || v->u.obj.args->u.seq.n != 2)
+        return false;
+    return row->what == NAME_ENUM || (strcmp(class->u.obj.name, "ShardedTensor") == 0 &&
+                                      strcmp(name, "ProcessGroupState") == 0);
+}
+
+/* A name that is no row, getattr, or a call of what a call gave: a record, or a refusal. */
+static int unknown(struct walk *w, struct value *v)
+{
+    const struct value *callee = v->u.obj.callee, *get = callee ? callee : v;
+    const struct torch_name *row = torch_name_find(get->u.obj.module, get->u.obj.name);
+
+    if (!w->strict || (row && row->what == NAME_GETATTR && get->kind == VALUE_OBJECT &&
+                       !get->u.obj.callee && is_member(get)))
         return 0;
-    row = torch_name_find(v->u.obj.module, v->u.obj.name);
-    if (!row && w->strict)
-        return refuse(w->err, v);
-    if (!row || v->kind == VALUE_GLOBAL)
-        return 0;
+    return refuse(w->err, v);
+}
+
+static int resolve_by(struct walk *w, struct value *v, const struct torch_name *row, int nest)
+{
     switch (row->what) {
     case NAME_TENSOR_V2:
     case NAME_TENSOR_V3: return make_tensor(w, v, row);
@@ -366,9 +394,40 @@ static int resolve(struct walk *w, struct value *v, int nest)
     case NAME_DICT:      return make_dict(w, v);
     case NAME_SET:       return make_set(w, v);
     case NAME_BYTES:     return make_bytes(w, v);
+    case NAME_GETATTR:
+    case NAME_ENUM:
+    case NAME_UNREAD:
     case NAME_INERT:     return 0;
     }
     return 0;
+}
+
+/* One value; what lies below it is the walk's business. */
+static int resolve(struct walk *w, struct value *v, int nest)
+{
+    const struct torch_name *row;
+    int rc;
+
+    if (nest > MAX_NEST)
+        return bad(w, "tensors rebuilt inside each other too deep");
+    if (v->kind != VALUE_OBJECT && v->kind != VALUE_GLOBAL && v->kind != VALUE_PERSISTENT)
+        return 0;
+    if (v->kind == VALUE_PERSISTENT) {
+        rc = check_persistent(w, v);
+    } else {
+        row = torch_name_find(v->u.obj.module, v->u.obj.name);
+        if (!row || v->u.obj.callee || row->what == NAME_GETATTR)
+            return unknown(w, v);
+        if (v->kind == VALUE_GLOBAL)
+            return 0;
+        rc = resolve_by(w, v, row, nest);
+    }
+    /* Who only looks is shown the record of what is not read. */
+    if (!w->strict && (rc == CKPT_EUNSUPPORTED || rc == CKPT_ELIMIT)) {
+        ckpt_err_clear(w->err);
+        rc = 0;
+    }
+    return rc;
 }
 
 static int push(struct walk *w, struct value *v)
@@ -415,11 +474,12 @@ static int push_children(struct walk *w, struct value *v)
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_SET:  return push_seq(w, &v->u.seq);
-    case VALUE_DICT: return push_pairs(w, &v->u.dict);
+    case VALUE_DICT:
+        return push(w, v->u.dict.state) ? w->err->code : push_pairs(w, &v->u.dict);
     case VALUE_OBJECT:
         return push(w, v->u.obj.state) || push_pairs(w, &v->u.obj.pairs) ||
                        push_seq(w, &v->u.obj.items) || push(w, v->u.obj.kwargs) ||
-                       push(w, v->u.obj.args)
+                       push(w, v->u.obj.args) || push(w, v->u.obj.callee)
                    ? w->err->code : 0;
     default: return 0;
     }

@@ -1,0 +1,239 @@
+/* torch_list - see torch_list.h. */
+#include "formats/weights/torch_list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/container/pickle.h"
+#include "formats/weights/torch_names.h"
+#include "libckpt/buf.h"
+#include "libckpt/map.h"
+
+#define MAX_VISITS ((size_t)16 << 20)
+
+/* A container on the way down: its next child, and where its path ends. */
+struct frame {
+    const struct value *v;
+    size_t              i, path_len;
+};
+
+struct lister {
+    const struct torch_archive *a;
+    struct ckpt_tensors        *list;
+    struct frame                frame[PICKLE_MAX_DEPTH + 8];
+    size_t                      depth, visits;
+    struct ckpt_buf             path;
+    struct ckpt_map            *seen;   /* window -> index: tied tensors */
+    enum ckpt_kind              kind;
+    const struct value         *skip;   /* listed already */
+    struct ckpt_err            *err;
+};
+
+/* Windows are the same when all of this is. */
+struct window {
+    uint64_t storage, dtype, rank;
+    int64_t  offset, dim[CKPT_MAX_RANK], stride[CKPT_MAX_RANK];
+};
+
+static int find_alias(struct lister *l, const struct value_tensor *t, size_t *alias_of)
+{
+    struct window *w = ckpt_arena_alloc(&l->list->arena, 1, sizeof *w);
+    size_t before;
+
+    if (!w)
+        return ckpt_nomem(l->err, sizeof *w);
+    w->storage = t->storage;
+    w->dtype = t->dtype;
+    w->rank = (uint64_t)t->shape.rank;
+    w->offset = t->offset;
+    for (int i = 0; i < t->shape.rank; i++) {
+        w->dim[i] = t->shape.dim[i];
+        w->stride[i] = t->stride[i];
+    }
+    before = ckpt_map_get(l->seen, (const char *)w, sizeof *w);
+    if (before != CKPT_MAP_NONE) {
+        *alias_of = before;
+        return 0;
+    }
+    return ckpt_map_add(l->seen, (const char *)w, sizeof *w, l->list->n - 1, l->err);
+}
+
+static int add_tensor(struct lister *l, const struct value_tensor *t)
+{
+    const char *name = l->path.len ? (const char *)l->path.data : "tensor";
+    size_t len = l->path.len ? l->path.len : 6;
+    struct ckpt_fragment *f = NULL;
+    struct ckpt_tensor *added;
+    int64_t numel;
+
+    if (!ckpt_shape_numel(&numel, &t->shape))
+        return ckpt_fail(l->err, CKPT_EFORMAT, "a tensor's size overflows");
+    if (numel > 0 && torch_archive_fragment(&f, &l->list->arena, l->a, t, l->err))
+        return l->err->code;
+    if (ckpt_tensors_add(l->list, &added, name, len, t->dtype, &t->shape, f, f != NULL, false,
+                         l->err))
+        return l->err->code;
+    added->kind = l->kind;
+    return numel ? find_alias(l, t, &added->alias_of) : 0;
+}
+
+/* A record that stands for a tensor which could not be made one. */
+static int check_object(struct lister *l, const struct value *v)
+{
+    const struct torch_name *row = torch_name_find(v->u.obj.module, v->u.obj.name);
+    const struct value_seq *args = &v->u.obj.args->u.seq;
+
+    if (!row || row->what < NAME_UNREAD)
+        return 0;
+    /* What it would be says more than what would make it. */
+    if (row->what == NAME_FROM_TYPE && args->n > 1 && value_is(args->item[1], VALUE_GLOBAL))
+        v = args->item[1];
+    return ckpt_fail(l->err, CKPT_EUNSUPPORTED, "tensor %.*s: of kind %s.%s, which is not read",
+                     (int)(l->path.len < 256 ? l->path.len : 256),
+                     l->path.len ? (const char *)l->path.data : "tensor", v->u.obj.module,
+                     v->u.obj.name);
+}
+
+/* Take v at the current path: a tensor is listed, a container is entered. */
+static int visit(struct lister *l, const struct value *v)
+{
+    if (++l->visits > MAX_VISITS)
+        return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", MAX_VISITS);
+    if (v == l->skip)
+        return 0;
+    switch (v->kind) {
+    case VALUE_TENSOR:
+        return add_tensor(l, v->u.tensor);
+    case VALUE_OBJECT:
+        if (check_object(l, v))
+            return l->err->code;
+        break;
+    case VALUE_LIST: case VALUE_TUPLE: case VALUE_DICT:
+        break;
+    default:
+        return 0;
+    }
+    for (size_t i = 0; i < l->depth; i++)
+        if (l->frame[i].v == v)
+            return 0;                   /* inside itself */
+    if (l->depth == sizeof l->frame / sizeof l->frame[0])
+        return ckpt_fail(l->err, CKPT_ELIMIT, "values nested deeper than %zu", l->depth);
+    l->frame[l->depth++] = (struct frame){v, 0, l->path.len};
+    return 0;
+}
+
+/* The i-th pair, or item behind the pairs, or behind those the state; key NULL: by number. */
+static const struct value *child(const struct value *v, size_t i, const struct value **key,
+                                 size_t *number, bool *same_path)
+{
+    const struct value_pairs *d = v->kind == VALUE_DICT ? &v->u.dict
+                                  : v->kind == VALUE_OBJECT ? &v->u.obj.pairs : NULL;
+    const struct value_seq *s = v->kind == VALUE_DICT ? NULL
+                                : v->kind == VALUE_OBJECT ? &v->u.obj.items : &v->u.seq;
+    size_t n_pairs = d ? d->n : 0, n_items = s ? s->n : 0;
+
+    *key = NULL;
+    *same_path = false;
+    *number = i;
+    if (i < n_pairs) {
+        *key = d->key[i];
+        return d->val[i];
+    }
+    *number = i - n_pairs;
+    if (i - n_pairs < n_items)
+        return s->item[i - n_pairs];
+    *same_path = true;
+    return v->kind == VALUE_OBJECT && i == n_pairs + n_items ? v->u.obj.state : NULL;
+}
+
+/* path.key, or path.i; keys that are numbers are spelt in digits. */
+static int extend(struct lister *l, const struct value *key, size_t number)
+{
+    int64_t n = (int64_t)number;
+
+    if (l->path.len)
+        ckpt_buf_put_u8(&l->path, '.');
+    if (value_is(key, VALUE_STR)) {
+        ckpt_buf_put(&l->path, key->u.text.p, key->u.text.n);
+    } else {
+        if (!value_as_int(key, &n))
+            n = (int64_t)number;
+        ckpt_buf_printf(&l->path, "%lld", (long long)n);
+    }
+    return ckpt_buf_ok(&l->path) ? 0 : ckpt_fail(l->err, CKPT_ELIMIT, "a path of over %zu bytes",
+                                                 l->path.limit);
+}
+
+static int walk(struct lister *l, const struct value *root)
+{
+    int rc = visit(l, root);
+
+    while (rc == 0 && l->depth > 0) {
+        struct frame *f = &l->frame[l->depth - 1];
+        const struct value *key, *v;
+        bool same_path;
+        size_t number;
+
+        l->path.len = f->path_len;
+        v = child(f->v, f->i++, &key, &number, &same_path);
+        if (!v) {
+            l->depth--;
+            continue;
+        }
+        if (!same_path)
+            rc = extend(l, key, number);
+        if (rc == 0)
+            rc = visit(l, v);
+    }
+    return rc;
+}
+
+/* The state dict inside {"model": ...} and the like, or NULL. */
+static const struct value *unwrap(const struct value *root)
+{
+    static const char *const wrappers[] = {"model", "state_dict", "module"};
+
+    for (size_t i = 0; i < 3; i++) {
+        const struct value *v = value_get(root, wrappers[i]);
+
+        for (size_t k = 0; value_is(v, VALUE_DICT) && k < v->u.dict.n; k++)
+            if (value_is(v->u.dict.val[k], VALUE_TENSOR))
+                return v;
+    }
+    return NULL;
+}
+
+/* An optimizer's state, or the generators' of a training process: no weights. */
+static bool holds_no_weights(const struct value *root)
+{
+    return (value_get(root, "state") && value_get(root, "param_groups")) ||
+           (value_get(root, "python") && value_get(root, "cpu"));
+}
+
+int torch_list(struct ckpt_tensors *list, const struct torch_archive *a, struct ckpt_err *err)
+{
+    const struct value *root = torch_archive_root(a), *inner = unwrap(root);
+    struct lister *l = ckpt_alloc(1, sizeof *l);
+    int rc;
+
+    if (!l)
+        return ckpt_nomem(err, sizeof *l);
+    l->a = a;
+    l->list = list;
+    l->err = err;
+    ckpt_buf_init(&l->path, 1 << 20);
+    rc = ckpt_map_new(&l->seen, 64, err);
+    if (rc == 0 && inner) {
+        l->kind = CKPT_WEIGHT;
+        rc = walk(l, inner);
+        l->path.len = 0;
+        l->skip = inner;
+    }
+    l->kind = inner || holds_no_weights(root) ? CKPT_OTHER : CKPT_WEIGHT;
+    if (rc == 0)
+        rc = walk(l, root);
+    ckpt_map_free(l->seen);
+    ckpt_buf_release(&l->path);
+    ckpt_free(l);
+    return rc;
+}
