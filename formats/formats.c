@@ -1,7 +1,12 @@
 /* formats - see formats.h.  The one room that knows all rows. */
 #include "formats/formats.h"
 
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "formats/place.h"
 #include "formats/weights/deepspeed.h"
@@ -32,23 +37,91 @@ static const struct {
     const char *what;
 } accidents[] = {
     {"version https://git-lfs", 23, "a Git LFS pointer, the file itself was not fetched"},
-    {"<!DOCTYPE", 9, "an HTML page"},
-    {"<!doctype", 9, "an HTML page"},
-    {"<html", 5, "an HTML page"},
     {"\x1f\x8b", 2, "gzip-compressed: unpack it first"},
     {"7z\xbc\xaf\x27\x1c", 6, "a 7z archive: unpack it first"},
     {"\x28\xb5\x2f\xfd", 4, "zstd-compressed: unpack it first"},
+    {"\xfd" "7zXZ", 5, "xz-compressed: unpack it first"},
+    {"BZh", 3, "bzip2-compressed: unpack it first"},
     {"GGUF", 4, "a GGUF file, which is not read"},
     {"PAR1", 4, "a parquet file, which holds no tensors"},
+    {"\x93NUMPY", 6, "a numpy array, which is not read"},
+    {"\x89HDF", 4, "an HDF5 file, which is not read"},
 };
+
+/* A web page, whatever stands before its first tag and however that is spelt. */
+static bool is_html(const struct ckpt_place *p)
+{
+    static const char *const tags[] = {"<!doctype html", "<html"};
+    size_t i = 0;
+
+    while (i < p->head_len && p->head[i] && strchr(" \t\r\n", p->head[i]))
+        i++;
+    for (size_t k = 0; k < 2; k++)
+        if (p->head_len - i >= strlen(tags[k]) &&
+            strncasecmp((const char *)p->head + i, tags[k], strlen(tags[k])) == 0)
+            return true;
+    return false;
+}
+
+/* Fill hint with the last folder of that pattern, for users who named its parent. */
+static void hint_folder(const struct ckpt_place *p, const char *glob, struct ckpt_err *err)
+{
+    const char *last = NULL;
+    long best = -1;
+
+    for (size_t i = 0; i < p->n_entry; i++)
+        if (p->entry[i].is_dir && fnmatch(glob, p->entry[i].name, 0) == 0) {
+            const char *dash = strrchr(p->entry[i].name, '-');
+            long n = dash ? strtol(dash + 1, NULL, 10) : 0;
+
+            if (n > best) {
+                best = n;
+                last = p->entry[i].name;
+            }
+        }
+    if (last)
+        ckpt_err_hint(err, "%s/%s looks like one", p->path, last);
+}
+
+static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
+{
+    if (p->n_entry == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the directory is empty", p->path);
+    if (place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
+        place_has_like(p, "*.aria2"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: a partial download: it has unfinished files and no weights", p->path);
+    if (place_has(p, "adapter_config.json"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
+                         p->path);
+    if (place_has(p, "config.json"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
+                         p->path);
+    ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory", p->path);
+    hint_folder(p, "checkpoint-[0-9]*", err);
+    if (!err->hint[0])
+        hint_folder(p, "snapshots", err);
+    return err->code;
+}
+
+/* The file that a download writes before it has the name of this one. */
+static bool has_partner(const struct ckpt_place *p, const char *suffix)
+{
+    char name[4096];
+    struct stat st;
+
+    return (size_t)snprintf(name, sizeof name, "%s%s", p->path, suffix) < sizeof name &&
+           stat(name, &st) == 0;
+}
 
 static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
 {
     if (p->dir)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: no checkpoint is recognised in this directory", p->path);
+        return tell_directory(p, err);
     if (ckpt_file_size(p->file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
+    if (is_html(p))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
     for (size_t i = 0; i < sizeof accidents / sizeof accidents[0]; i++)
         if (p->head_len >= accidents[i].n &&
             memcmp(p->head, accidents[i].magic, accidents[i].n) == 0)
@@ -56,6 +129,8 @@ static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
     if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "%s: is a bare pickle, which others would execute", p->path);
+    if (has_partner(p, ".incomplete") || has_partner(p, ".aria2"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is a partial download", p->path);
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no known checkpoint format", p->path);
 }
 

@@ -12,23 +12,34 @@
 
 #define MAX_SHARDS 100000
 
-/* What a directory is recognised and opened by, the surest first. */
+/*
+ * What a directory is recognised and opened by, in the order in which transformers looks: a
+ * single file goes before an index, which then is left over from another save.
+ */
 static const struct kind {
     const char               *file;         /* one file, or the index */
     bool                      index;
     const struct ckpt_format *format;
 } kinds[] = {
-    {"model.safetensors.index.json", true, &ckpt_format_safetensors},
     {"model.safetensors", false, &ckpt_format_safetensors},
-    {"pytorch_model.bin.index.json", true, &ckpt_format_torch},
+    {"model.safetensors.index.json", true, &ckpt_format_safetensors},
     {"pytorch_model.bin", false, &ckpt_format_torch},
+    {"pytorch_model.bin.index.json", true, &ckpt_format_torch},
+};
+
+/* A file of tensors: entries [first, end) of the list. */
+struct shard {
+    struct ckpt_file   *file;               /* safetensors */
+    struct ckpt_source *source;             /* any other format */
+    size_t              first, end;
 };
 
 struct hf {
-    struct ckpt_dir     *dir;
-    struct ckpt_source **shard;
-    size_t               n_shard;
-    struct side_files    side;
+    struct ckpt_dir  *dir;
+    struct shard     *shard;
+    size_t            n_shard;
+    json_t           *metadata;             /* of the first shard, or NULL */
+    struct side_files side;
 };
 
 static const struct kind *kind_of(const struct ckpt_place *p)
@@ -50,108 +61,155 @@ static void close_hf(void *self)
 {
     struct hf *h = self;
 
-    for (size_t i = 0; i < h->n_shard; i++)
-        ckpt_source_close(h->shard[i]);
+    for (size_t i = 0; i < h->n_shard; i++) {
+        ckpt_source_close(h->shard[i].source);
+        ckpt_file_close(h->shard[i].file);
+    }
     ckpt_free(h->shard);
+    json_decref(h->metadata);
     side_files_close(&h->side);
     ckpt_dir_close(h->dir);
     ckpt_free(h);
 }
 
-/* Only a read error of a shard that went away can come here: fragments do the work. */
+/* Reading is gathering: fragments do the work. */
 static const struct ckpt_source_ops ops = {.format = "hf", .close = close_hf};
 
-/* Open one shard and list its tensors as ours; their fragments stay the shard's. */
+/* A shard of another format, its tensors listed as ours; their fragments stay the shard's. */
+static int add_source(struct shard *s, struct ckpt_tensors *list, struct ckpt_place *p,
+                      const struct ckpt_format *format, struct ckpt_err *err)
+{
+    static const struct ckpt_open_opts none;
+
+    if (format->open(&s->source, p, &none, err))
+        return err->code;
+    for (size_t i = 0; i < ckpt_source_count(s->source); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(s->source, i);
+        struct ckpt_tensor *added;
+
+        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape, t->frag,
+                             t->n_frag, t->flat, err))
+            return err->code;
+        added->kind = t->kind;
+        added->alias_of = s->first + t->alias_of;
+    }
+    return 0;
+}
+
 static int add_shard(struct hf *h, struct ckpt_tensors *list, const struct ckpt_format *format,
                      const char *name, struct ckpt_err *err)
 {
-    static const struct ckpt_open_opts none;
-    struct ckpt_place p;
-    struct ckpt_source *s = NULL;
+    struct shard *s = &h->shard[h->n_shard];
     struct ckpt_file *file;
-    size_t first = list->n;
+    struct ckpt_place p;
     int rc;
 
     if (!ckpt_name_is_clean(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "shard %s: no clean name", name);
     if (ckpt_file_open_at(&file, h->dir, name, err) || place_of_file(&p, file, err))
         return err->code;
-    if (p.head_len > 23 && memcmp(p.head, "version https://git-lfs", 23) == 0)
+    h->n_shard++;
+    s->first = list->n;
+    if (p.head_len > 23 && memcmp(p.head, "version https://git-lfs", 23) == 0) {
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
                        "%s: is a Git LFS pointer, the file itself was not fetched", p.path);
-    else
-        rc = format->open(&s, &p, &none, err);
+    } else if (format == &ckpt_format_safetensors) {
+        s->file = p.file;
+        p.took = true;
+        rc = safetensors_read(list, s->file, h->n_shard == 1 ? &h->metadata : NULL, err);
+    } else {
+        rc = add_source(s, list, &p, format, err);
+    }
+    s->end = list->n;
     place_close(&p);
-    if (rc)
-        return rc;
-    h->shard[h->n_shard++] = s;
-    for (size_t i = 0; i < ckpt_source_count(s); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
-        struct ckpt_tensor *added;
-
-        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape, t->frag,
-                             t->n_frag, t->flat, err))
-            return ckpt_err_in(err, "%s", name);
-        added->alias_of = first + t->alias_of;
-    }
-    return 0;
-}
-
-/* Every mapped tensor is in its file; every tensor of a file is mapped. */
-static int check_map(const struct hf *h, const json_t *map, const char *const *name,
-                     struct ckpt_err *err)
-{
-    const char *tensor;
-    size_t n = 0;
-    json_t *v;
-
-    json_object_foreach ((json_t *)map, tensor, v) {
-        size_t s = 0;
-
-        while (s < h->n_shard && strcmp(name[s], json_string_value(v)) != 0)
-            s++;
-        if (s == h->n_shard || ckpt_source_find(h->shard[s], tensor) == SIZE_MAX)
-            return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
-                                "the index maps %s to %s, which does not have it", tensor,
-                                json_string_value(v));
-        n++;
-    }
-    for (size_t s = 0; s < h->n_shard; s++)
-        for (size_t i = 0; i < ckpt_source_count(h->shard[s]); i++) {
-            tensor = ckpt_source_tensor(h->shard[s], i)->name;
-            if (!json_object_get(map, tensor))
-                return ckpt_fail_as(err, CKPT_EFORMAT, "unexpected",
-                                    "%s has %s, which the index does not name", name[s], tensor);
-        }
-    return 0;
+    return rc;
 }
 
 /* The distinct files of the map, in order of first mention. */
-static int list_shards(const char ***out, size_t *n, struct ckpt_arena *a, const json_t *map,
-                       struct ckpt_err *err)
-{
-    const char **name = ckpt_arena_alloc(a, json_object_size(map) + 1, sizeof *name), *tensor;
-    json_t *seen = json_object(), *v;
-    int rc = name && seen ? 0 : ckpt_nomem(err, json_object_size(map) * sizeof *name);
+struct files {
+    const char **name;
+    size_t       n;
+    json_t      *number;        /* name -> index */
+};
 
-    *n = 0;
+static int add_file(struct files *f, struct ckpt_arena *a, const char *name, size_t len,
+                    struct ckpt_err *err)
+{
+    if (json_object_get(f->number, name))
+        return 0;
+    if (f->n == MAX_SHARDS)
+        return ckpt_fail(err, CKPT_ELIMIT, "weight_map: more than %d files", MAX_SHARDS);
+    f->name[f->n] = ckpt_arena_strndup(a, name, len);
+    if (!f->name[f->n] ||
+        json_object_set_new(f->number, name, json_integer((json_int_t)f->n)))
+        return ckpt_nomem(err, len);
+    f->n++;
+    return 0;
+}
+
+static int list_files(struct files *f, struct ckpt_arena *a, const json_t *map,
+                      struct ckpt_err *err)
+{
+    const char *tensor;
+    json_t *v;
+
+    f->name = ckpt_arena_alloc(a, json_object_size(map) + 1, sizeof *f->name);
+    f->number = json_object();
+    if (!f->name || !f->number)
+        return ckpt_nomem(err, json_object_size(map) * sizeof *f->name);
     json_object_foreach ((json_t *)map, tensor, v) {
-        if (rc)
-            break;
-        if (!json_is_string(v)) {
-            rc = ckpt_fail(err, CKPT_EFORMAT, "weight_map: %s is mapped to no file name", tensor);
-        } else if (!json_object_get(seen, json_string_value(v))) {
-            if (*n == MAX_SHARDS)
-                rc = ckpt_fail(err, CKPT_ELIMIT, "weight_map: more than %d files", MAX_SHARDS);
-            else if (json_object_set_new(seen, json_string_value(v), json_true()))
-                rc = ckpt_nomem(err, 64);
-            else
-                name[(*n)++] = ckpt_arena_strndup(a, json_string_value(v), json_string_length(v));
-        }
+        if (!json_is_string(v))
+            return ckpt_fail(err, CKPT_EFORMAT, "weight_map: %s is mapped to no file name", tensor);
+        if (add_file(f, a, json_string_value(v), json_string_length(v), err))
+            return err->code;
     }
-    json_decref(seen);
-    *out = name;
-    return rc;
+    return 0;
+}
+
+/* Say at once what a download or a copy left out. */
+static int check_files(const struct hf *h, const struct files *f, struct ckpt_err *err)
+{
+    size_t absent = 0, first = 0;
+
+    for (size_t i = f->n; i-- > 0;)
+        if (ckpt_name_is_clean(f->name[i]) && !ckpt_dir_has(h->dir, f->name[i])) {
+            absent++;
+            first = i;
+        }
+    if (absent == 0)
+        return 0;
+    if (absent == f->n)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                            "stale index: none of the %zu files it names is there", f->n);
+    return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                        "%s is not there: %zu of %zu files are absent", f->name[first], absent, f->n);
+}
+
+/* Every mapped tensor is in its file; every tensor of a file is mapped. */
+static int check_map(const struct hf *h, const struct ckpt_tensors *list, const json_t *map,
+                     const struct files *f, struct ckpt_err *err)
+{
+    const char *tensor;
+    json_t *v;
+
+    json_object_foreach ((json_t *)map, tensor, v) {
+        size_t i = ckpt_tensors_find(list, tensor);
+        size_t s = (size_t)json_integer_value(json_object_get(f->number, json_string_value(v)));
+
+        if (i == SIZE_MAX || i < h->shard[s].first || i >= h->shard[s].end)
+            return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                                "the index maps %s to %s, which does not have it", tensor,
+                                json_string_value(v));
+    }
+    if (list->n == json_object_size(map))
+        return 0;
+    for (size_t s = 0; s < h->n_shard; s++)
+        for (size_t i = h->shard[s].first; i < h->shard[s].end; i++)
+            if (!json_object_get(map, list->item[i].name))
+                return ckpt_fail_as(err, CKPT_EFORMAT, "unexpected",
+                                    "%s has %s, which the index does not name", f->name[s],
+                                    list->item[i].name);
+    return 0;
 }
 
 static int open_indexed(struct hf *h, struct ckpt_tensors *list, const struct kind *k,
@@ -160,8 +218,7 @@ static int open_indexed(struct hf *h, struct ckpt_tensors *list, const struct ki
     struct ckpt_arena a = {0};
     struct ckpt_file *file = NULL;
     json_t *index = NULL, *map;
-    const char **name;
-    size_t n = 0, absent = 0;
+    struct files f = {0};
     int rc = ckpt_file_open_at(&file, h->dir, k->file, err);
 
     if (rc == 0)
@@ -169,20 +226,18 @@ static int open_indexed(struct hf *h, struct ckpt_tensors *list, const struct ki
     if (rc == 0)
         rc = ckpt_json_get(&map, index, "weight_map", JSON_OBJECT, err);
     if (rc == 0)
-        rc = list_shards(&name, &n, &a, map, err);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        absent += !ckpt_dir_has(h->dir, name[i]);
-    if (rc == 0 && n > 0 && absent == n)
-        rc = ckpt_fail_as(err, CKPT_EFORMAT, "missing",
-                          "stale index: none of the %zu files it names is there", n);
-    if (rc == 0 && !(h->shard = ckpt_alloc(n, sizeof *h->shard)))
-        rc = ckpt_nomem(err, n * sizeof *h->shard);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = add_shard(h, list, k->format, name[i], err);
+        rc = list_files(&f, &a, map, err);
     if (rc == 0)
-        rc = check_map(h, map, name, err);
+        rc = check_files(h, &f, err);
+    if (rc == 0 && !(h->shard = ckpt_alloc(f.n, sizeof *h->shard)))
+        rc = ckpt_nomem(err, f.n * sizeof *h->shard);
+    for (size_t i = 0; rc == 0 && i < f.n; i++)
+        rc = add_shard(h, list, k->format, f.name[i], err);
+    if (rc == 0)
+        rc = check_map(h, list, map, &f, err);
     ckpt_file_close(file);
     json_decref(index);
+    json_decref(f.number);
     ckpt_arena_release(&a);
     return rc ? ckpt_err_in(err, "%s", k->file) : 0;
 }
@@ -240,10 +295,8 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     info = json_pack("{s:s,s:I,s:s}", "format", "hf", "shards", (json_int_t)h->n_shard,
                      "weights", k->format->name);
     if (info) {
-        const json_t *m = json_object_get(ckpt_source_info(h->shard[0]), "metadata");
-
-        if (h->n_shard > 0 && m)
-            json_object_set(info, "metadata", (json_t *)m);
+        if (h->metadata)
+            json_object_set(info, "metadata", h->metadata);
         add_config(info, h);
     }
     return ckpt_source_new(out, &ops, h, &list, h->side.item, h->side.n, info, err);

@@ -4,9 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/weights/config_text.h"
 #include "formats/weights/safetensors_out.h"
 #include "libckpt/json.h"
 #include "libckpt/split.h"
+
+#define BOUNCE ((size_t)1 << 20)        /* bytes of a side file in memory */
 
 struct sink {
     const struct ckpt_tensors *list;
@@ -87,6 +90,8 @@ static int put_index(struct sink *s, struct ckpt_err *err)
     if (rc == 0)
         rc = ckpt_json_write(&b, index, 2, true, err);
     ckpt_buf_put_u8(&b, '\n');
+    if (rc == 0 && !ckpt_buf_ok(&b))
+        rc = ckpt_nomem(err, b.len);
     if (rc == 0)
         rc = ckpt_outdir_put(s->dir, "model.safetensors.index.json", b.data, b.len, err);
     ckpt_buf_release(&b);
@@ -140,67 +145,75 @@ static const char *main_dtype(const struct ckpt_tensors *list)
     return best ? ckpt_dtype_torch_name((enum ckpt_dtype)best) : NULL;
 }
 
-/* config.json with the dtype it now has; everything else as it was. */
+/* config.json with the dtype it now has; everything else as it was, byte for byte. */
 static int put_config(struct sink *s, const struct ckpt_extra *e, struct ckpt_err *err)
 {
     const char *dtype = main_dtype(s->list);
-    json_t *config = NULL;
+    struct ckpt_arena a = {0};
     struct ckpt_buf b;
-    int rc = ckpt_json_read(&config, e->file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    char *text;
+    size_t n;
+    int rc = ckpt_file_slurp(e->file, &a, CKPT_JSON_MAX_BYTES, &text, &n, err);
 
-    ckpt_buf_init(&b, CKPT_JSON_MAX_BYTES);
-    if (rc == 0 && json_is_object(config) && dtype) {
-        bool old = json_object_get(config, "torch_dtype") != NULL;
-
-        json_object_set_new(config, old ? "torch_dtype" : "dtype", json_string(dtype));
-        if (old && json_object_get(config, "dtype"))
-            json_object_set_new(config, "dtype", json_string(dtype));
-    }
+    ckpt_buf_init(&b, SIZE_MAX);
+    if (rc == 0 && dtype && config_set_dtype(&b, text, n, dtype, err))
+        rc = ckpt_err_in(err, "%s", e->name);
     if (rc == 0)
-        rc = ckpt_json_write(&b, config, 2, false, err);
-    ckpt_buf_put_u8(&b, '\n');
-    if (rc == 0)
-        rc = ckpt_outdir_put(s->dir, e->name, b.data, b.len, err);
+        rc = dtype ? ckpt_outdir_put(s->dir, e->name, b.data, b.len, err)
+                   : ckpt_outdir_put(s->dir, e->name, text, n, err);
     ckpt_buf_release(&b);
-    json_decref(config);
+    ckpt_arena_release(&a);
     return rc;
 }
 
 static int copy_extra(struct sink *s, const struct ckpt_extra *e, struct ckpt_err *err)
 {
-    struct ckpt_arena a = {0};
-    char *bytes;
-    size_t n;
-    int rc = ckpt_file_slurp(e->file, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
+    unsigned char *bounce = ckpt_alloc_buffer(BOUNCE);
+    uint64_t n = ckpt_file_size(e->file);
+    struct ckpt_out *out = NULL;
+    int rc = bounce ? ckpt_outdir_file(&out, s->dir, e->name, err) : ckpt_nomem(err, BOUNCE);
 
     if (rc == 0)
-        rc = ckpt_outdir_put(s->dir, e->name, bytes, n, err);
-    ckpt_arena_release(&a);
+        rc = ckpt_out_reserve(out, n, err);
+    if (rc == 0 && n > 0)
+        rc = ckpt_out_copy(out, 0, e->file, 0, n, bounce, BOUNCE, err);
+    if (rc == 0)
+        rc = ckpt_out_commit(out, err);
+    else
+        ckpt_out_abort(out);
+    ckpt_free(bounce);
     return rc;
 }
 
-/* Begin every shard's file; s->place gets each tensor's index in its shard. */
+/*
+ * Begin every shard's file; s->place gets each tensor's index in its shard.  Tensors are sorted
+ * into shards by counting: their number and that of shards are the input's.
+ */
 static int begin_shards(struct sink *s, const json_t *metadata, struct ckpt_err *err)
 {
     size_t *pick = ckpt_alloc(s->list->n, sizeof *pick);
-    int rc = pick ? 0 : ckpt_nomem(err, s->list->n * sizeof *pick);
+    size_t *end = ckpt_alloc(s->n_shard + 1, sizeof *end);      /* of each shard in pick */
+    int rc = pick && end ? 0 : ckpt_nomem(err, s->list->n * sizeof *pick);
 
+    for (size_t i = 0; rc == 0 && i < s->list->n; i++)
+        s->place[i] = end[s->shard_of[i]]++;
+    for (size_t shard = 1; rc == 0 && shard < s->n_shard; shard++)
+        end[shard] += end[shard - 1];
+    for (size_t i = 0; rc == 0 && i < s->list->n; i++)
+        pick[(s->shard_of[i] ? end[s->shard_of[i] - 1] : 0) + s->place[i]] = i;
     for (size_t shard = 0; rc == 0 && shard < s->n_shard; shard++) {
+        size_t first = shard ? end[shard - 1] : 0;
         struct ckpt_out *out;
-        size_t n = 0;
         char name[64];
 
-        for (size_t i = 0; i < s->list->n; i++)
-            if (s->shard_of[i] == shard) {
-                s->place[i] = n;
-                pick[n++] = i;
-            }
         shard_name(name, sizeof name, shard, s->n_shard);
         rc = ckpt_outdir_file(&out, s->dir, name, err);
         if (rc == 0)
-            rc = safetensors_begin(&s->file[shard], out, s->list, pick, n, metadata, err);
+            rc = safetensors_begin(&s->file[shard], out, s->list, pick + first,
+                                   end[shard] - first, metadata, err);
     }
     ckpt_free(pick);
+    ckpt_free(end);
     return rc;
 }
 
@@ -213,6 +226,10 @@ int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_te
     *out = NULL;
     if (!s)
         return ckpt_nomem(err, sizeof *s);
+    if (opts->stream_fd >= 0) {
+        ckpt_free(s);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a model directory is not written to a stream");
+    }
     s->list = tensors;
     s->shard_of = ckpt_alloc(tensors->n, sizeof *s->shard_of);
     s->place = ckpt_alloc(tensors->n, sizeof *s->place);

@@ -5,13 +5,16 @@
 #include <string.h>
 
 #define MAX_BYTES ((uint64_t)256 << 20)
+#define MAX_FILES 65536u
 
 static const char *const kept[] = {"*.json", "*.txt", "*.model", "*.jinja", "*.md", "*.tiktoken",
-                                   "*.py", "LICENSE*", "NOTICE*", "*.vocab"};
+                                   "*.py", "LICENSE*", "NOTICE*", "*.vocab", "*.bpe", "*.spm"};
 static const char *const left[] = {"*.index.json", "*.index.*.json", "trainer_state.json",
                                    "MANIFEST.json", "all_results.json", "train_results.json",
                                    "eval_results.json", "zero_to_fp32.py", "zero_to_torch.py",
                                    "adapter_config.json", "metrics.jsonl"};
+/* Folders of a model: templates for chats; pooling and the like of sentence-transformers. */
+static const char *const folders[] = {"additional_chat_templates", "[0-9]_[A-Z]*"};
 
 static bool any(const char *const *glob, size_t n, const char *name)
 {
@@ -27,30 +30,74 @@ bool side_file_name(const char *name)
            !any(left, sizeof left / sizeof left[0], name);
 }
 
-int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_arena *arena,
-                    struct ckpt_err *err)
+/* Room is made by doubling in the arena: the lists that are left behind are half of it. */
+static int add(struct side_files *s, size_t *cap, struct ckpt_arena *arena, struct ckpt_extra e,
+               struct ckpt_err *err)
+{
+    if (s->n == *cap) {
+        size_t more = *cap ? 2 * *cap : 16;
+        struct ckpt_extra *grown = ckpt_arena_alloc(arena, more, sizeof *grown);
+
+        if (!grown || s->n >= MAX_FILES) {
+            ckpt_file_close(e.file);
+            return grown ? ckpt_fail(err, CKPT_ELIMIT, "more than %u side files", MAX_FILES)
+                         : ckpt_nomem(err, more * sizeof *grown);
+        }
+        if (s->n)
+            memcpy(grown, s->item, s->n * sizeof *grown);
+        s->item = grown;
+        *cap = more;
+    }
+    s->item[s->n++] = e;
+    return 0;
+}
+
+/* The side files of a directory; those of a folder are named with it. */
+static int add_all(struct side_files *s, size_t *cap, struct ckpt_dir *dir, const char *folder,
+                   struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_entry *entry;
     size_t n;
 
-    memset(s, 0, sizeof *s);
     if (ckpt_dir_list(dir, arena, &entry, &n, err))
         return err->code;
-    s->item = ckpt_arena_alloc(arena, n, sizeof *s->item);
-    if (!s->item)
-        return ckpt_nomem(err, n * sizeof *s->item);
     for (size_t i = 0; i < n; i++) {
-        struct ckpt_file *file;
+        struct ckpt_extra e = {.name = entry[i].name};
 
         if (!entry[i].is_file || entry[i].size > MAX_BYTES || !side_file_name(entry[i].name))
             continue;
-        if (ckpt_file_open_at(&file, dir, entry[i].name, err)) {
-            side_files_close(s);
+        if (folder && !(e.name = ckpt_arena_printf(arena, "%s/%s", folder, entry[i].name)))
+            return ckpt_nomem(err, strlen(entry[i].name));
+        if (ckpt_file_open_at(&e.file, dir, entry[i].name, err) || add(s, cap, arena, e, err))
             return err->code;
-        }
-        s->item[s->n++] = (struct ckpt_extra){.name = entry[i].name, .file = file};
+    }
+    for (size_t i = 0; !folder && i < n; i++) {
+        struct ckpt_dir *sub;
+        int rc;
+
+        if (!entry[i].is_dir || !any(folders, sizeof folders / sizeof folders[0], entry[i].name))
+            continue;
+        if (ckpt_dir_open_at(&sub, dir, entry[i].name, err))
+            return err->code;
+        rc = add_all(s, cap, sub, entry[i].name, arena, err);
+        ckpt_dir_close(sub);
+        if (rc)
+            return rc;
     }
     return 0;
+}
+
+int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_arena *arena,
+                    struct ckpt_err *err)
+{
+    size_t cap = 0;
+
+    memset(s, 0, sizeof *s);
+    if (add_all(s, &cap, dir, NULL, arena, err))
+        side_files_close(s);
+    else
+        return 0;
+    return err->code;
 }
 
 void side_files_close(struct side_files *s)

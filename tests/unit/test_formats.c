@@ -1,0 +1,174 @@
+/* formats: what a path is, and the words for what it is instead. */
+#include "tests/unit/compare.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TMP "build/test-formats"
+
+static void fresh(void)
+{
+    struct ckpt_err err = {0};
+    struct stat st;
+
+    mkdir("build", 0777);
+    if (stat(TMP, &st) == 0 && ckpt_remove_tree(TMP, &err))
+        fail_msg("%s", err.text);
+    mkdir(TMP, 0777);
+}
+
+static void put(const char *name, const void *bytes, size_t n)
+{
+    struct ckpt_err err = {0};
+    char path[300];
+
+    snprintf(path, sizeof path, TMP "/%s", name);
+    if (ckpt_put_file(path, bytes, n, &err))
+        fail_msg("%s", err.text);
+}
+
+static void test_each_fixture_is_what_it_is(void **state)
+{
+    static const char *const row[][2] = {
+        {"tests/golden/safetensors/names.safetensors", "safetensors"},
+        {"tests/golden/hf/sharded", "hf"},
+        {"tests/golden/hf/bin", "hf"},
+        {"tests/golden/lora/bloom-qkv/base", "hf"},
+        {"tests/golden/lora/bloom-qkv/adapter", "peft"},
+        {"tests/golden/torch/zero_d.pt", "torch"},
+        {"tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", "deepspeed"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        const struct ckpt_format *f = NULL;
+        struct ckpt_err err = {0};
+
+        if (ckpt_recognise(&f, row[i][0], false, &err))
+            fail_msg("%s: %s", row[i][0], err.text);
+        assert_string_equal(f->name, row[i][1]);
+        assert_ptr_equal(f, ckpt_format_named(row[i][1]));
+    }
+}
+
+/* The path is refused with this code and these words; hint may be NULL. */
+static void assert_told(const char *path, int code, const char *says, const char *hint)
+{
+    const struct ckpt_format *f;
+    struct ckpt_source *s;
+    struct ckpt_err err = {0};
+    int rc = ckpt_open(&s, path, NULL, &err);
+
+    if (rc != code || !strstr(err.text, says) || (hint && !strstr(err.hint, hint)) || s)
+        fail_msg("%s: code %d: %s (%s)", path, rc, err.text, err.hint);
+    assert_int_equal(ckpt_recognise(&f, path, false, &err), code);
+    assert_null(f);
+}
+
+static void test_accidents_have_their_own_words(void **state)
+{
+    static const struct { const char *bytes; size_t n; int code; const char *says; } row[] = {
+        {"", 0, CKPT_EFORMAT, "is empty"},
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", 64,
+         CKPT_EUNSUPPORTED, "Git LFS pointer"},
+        {"<!DOCTYPE html><html>", 21, CKPT_EUNSUPPORTED, "HTML page"},
+        {"\n\n  <!doctype HTML>", 19, CKPT_EUNSUPPORTED, "HTML page"},
+        {"<HTML><body>", 12, CKPT_EUNSUPPORTED, "HTML page"},
+        {"\x1f\x8b\x08\0\0\0\0\0", 8, CKPT_EUNSUPPORTED, "gzip-compressed"},
+        {"7z\xbc\xaf\x27\x1c\0\0", 8, CKPT_EUNSUPPORTED, "7z archive"},
+        {"\x28\xb5\x2f\xfd\0\0\0", 7, CKPT_EUNSUPPORTED, "zstd-compressed"},
+        {"GGUF\3\0\0\0", 8, CKPT_EUNSUPPORTED, "GGUF"},
+        {"PAR1....", 8, CKPT_EUNSUPPORTED, "parquet"},
+        {"\x80\x04}.", 4, CKPT_EREFUSED, "bare pickle"},
+        {"hello", 5, CKPT_EUNSUPPORTED, "no known checkpoint format"},
+    };
+
+    (void)state;
+    fresh();
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        put("file.safetensors", row[i].bytes, row[i].n);
+        assert_told(TMP "/file.safetensors", row[i].code, row[i].says, NULL);
+    }
+    put("file.safetensors.incomplete", "", 0);
+    assert_told(TMP "/file.safetensors", CKPT_EUNSUPPORTED, "partial download", NULL);
+    assert_told(TMP "/absent", CKPT_ENOTFOUND, "absent", NULL);
+    assert_int_equal(mkfifo(TMP "/fifo", 0666), 0);
+    assert_told(TMP "/fifo", CKPT_ENOTFOUND, "fifo", NULL);
+}
+
+static void test_directories_without_a_checkpoint_are_told_apart(void **state)
+{
+    (void)state;
+    fresh();
+    assert_told(TMP, CKPT_EUNSUPPORTED, "empty", NULL);
+    put("notes", "x", 1);
+    assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", NULL);
+    mkdir(TMP "/checkpoint-9", 0777);
+    mkdir(TMP "/checkpoint-10", 0777);
+    assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", TMP "/checkpoint-10");
+    put("config.json", "{}", 2);
+    assert_told(TMP, CKPT_EUNSUPPORTED, "config.json, but no weights", NULL);
+    put("adapter_config.json", "{}", 2);
+    assert_told(TMP, CKPT_EUNSUPPORTED, "no adapter_model", NULL);
+    put("model.safetensors.incomplete", "", 0);
+    assert_told(TMP, CKPT_EUNSUPPORTED, "partial download", NULL);
+}
+
+static void test_a_named_format_is_not_guessed(void **state)
+{
+    struct ckpt_source *s;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(ckpt_open_as(&s, "torch", "tests/golden/safetensors/names.safetensors", NULL,
+                                  &err), CKPT_EUNSUPPORTED);
+    assert_null(s);
+    assert_int_equal(ckpt_open_as(&s, "safetensors", "tests/golden/hf/sharded", NULL, &err),
+                     CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_open_as(&s, "hf", "tests/golden/safetensors", NULL, &err),
+                     CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_open_as(&s, "peft", "tests/golden/hf/sharded", NULL, &err),
+                     CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_open_as(&s, "onnx", "tests/golden/hf/sharded", NULL, &err),
+                     CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_open_as(&s, "safetensors", "tests/golden/safetensors/names.safetensors",
+                                  NULL, &err), 0);
+    ckpt_source_close(s);
+}
+
+static void test_what_is_not_written_is_refused(void **state)
+{
+    struct ckpt_tensors none = {0};
+    struct ckpt_sink *sink;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    fresh();
+    assert_int_equal(ckpt_create(&sink, "peft", TMP "/x", &none, NULL, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_create(&sink, "onnx", TMP "/x", &none, NULL, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_create(&sink, "safetensors", TMP "/x", &none, NULL, &err), 0);
+    ckpt_sink_abort(sink);
+    assert_int_equal(ckpt_create(&sink, "safetensors", TMP "/no/x", &none, NULL, &err),
+                     CKPT_ECREATE);
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    fresh();
+    rmdir(TMP);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_fixture_is_what_it_is),
+        cmocka_unit_test(test_accidents_have_their_own_words),
+        cmocka_unit_test(test_directories_without_a_checkpoint_are_told_apart),
+        cmocka_unit_test(test_a_named_format_is_not_guessed),
+        cmocka_unit_test(test_what_is_not_written_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}

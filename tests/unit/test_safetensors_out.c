@@ -1,0 +1,208 @@
+/* safetensors_out: the bytes that the reference writes, whole or not at all. */
+#include "tests/unit/compare.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GOLDEN "tests/golden/safetensors/"
+#define TMP    "build/test-safetensors-out.safetensors"
+
+static unsigned char *slurp(const char *path, size_t *n)
+{
+    unsigned char *p = malloc(1 << 20);
+    FILE *f = fopen(path, "rb");
+
+    if (!f)
+        fail_msg("%s is not there", path);
+    *n = fread(p, 1, 1 << 20, f);
+    fclose(f);
+    return p;
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    size_t n, m;
+    unsigned char *p = slurp(a, &n), *q = slurp(b, &m);
+
+    if (n != m || memcmp(p, q, n) != 0)
+        fail_msg("%s and %s differ", a, b);
+    free(p);
+    free(q);
+}
+
+/* The tensors of src through a sink made with opts. */
+static int write_out(struct ckpt_source *src, const char *path, struct ckpt_create_opts opts,
+                     struct ckpt_err *err)
+{
+    struct ckpt_copy_opts copy = {.workers = 2, .chunk_bytes = 4096};
+    struct ckpt_sink *sink;
+
+    memset(err, 0, sizeof *err);
+    mkdir("build", 0777);
+    if (ckpt_create(&sink, "safetensors", path, ckpt_source_tensors(src), &opts, err))
+        return err->code;
+    if (ckpt_copy(sink, src, &copy, err)) {
+        ckpt_sink_abort(sink);
+        return err->code;
+    }
+    return ckpt_sink_commit(sink, err);
+}
+
+static void test_bytes_are_those_of_the_reference(void **state)
+{
+    static const char *const files[] = {GOLDEN "dtypes.safetensors", GOLDEN "names.safetensors",
+                                        "tests/golden/lora/llama-embed/base/model.safetensors"};
+    struct ckpt_err err;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct ckpt_source *s = must_open(files[i], NULL);
+
+        if (write_out(s, TMP, (struct ckpt_create_opts){.stream_fd = -1, .flags = CKPT_REPLACE},
+                      &err))
+            fail_msg("%s: %s", files[i], err.text);
+        ckpt_source_close(s);
+        assert_same_file(files[i], TMP);
+    }
+    unlink(TMP);
+}
+
+static void test_a_stream_has_the_same_bytes(void **state)
+{
+    struct ckpt_source *s = must_open(GOLDEN "dtypes.safetensors", NULL);
+    int fd = open(TMP, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    struct ckpt_err err;
+
+    (void)state;
+    assert_true(fd >= 0);
+    if (write_out(s, "-", (struct ckpt_create_opts){.stream_fd = fd}, &err))
+        fail_msg("%s", err.text);
+    close(fd);
+    ckpt_source_close(s);
+    assert_same_file(GOLDEN "dtypes.safetensors", TMP);
+    unlink(TMP);
+}
+
+static void test_metadata_is_sorted_and_always_has_a_format(void **state)
+{
+    struct ckpt_source *s = must_open(GOLDEN "names.safetensors", NULL), *back;
+    json_t *m = json_pack("{s:s,s:s}", "zeta", "1", "alpha", "\x01 \"");
+    struct ckpt_err err;
+    unsigned char *p;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(write_out(s, TMP, (struct ckpt_create_opts){
+        .stream_fd = -1, .flags = CKPT_REPLACE, .metadata = m}, &err), 0);
+    p = slurp(TMP, &n);
+    assert_memory_equal(p + 8, "{\"__metadata__\":{\"alpha\":\"\\u0001 \\\"\",\"format\":\"pt\","
+                               "\"zeta\":\"1\"},", 56);
+    assert_int_equal(p[0] % 8, 0);
+    back = must_open(TMP, NULL);
+    assert_string_equal(json_string_value(json_object_get(
+        json_object_get(ckpt_source_info(back), "metadata"), "alpha")), "\x01 \"");
+    assert_int_equal(json_object_size(m), 2);
+    ckpt_source_close(back);
+    ckpt_source_close(s);
+    json_decref(m);
+    free(p);
+    unlink(TMP);
+}
+
+static struct ckpt_tensors list_of(const char *name, enum ckpt_dtype dtype, int64_t numel)
+{
+    struct ckpt_tensors list = {0};
+    struct ckpt_shape shape = ckpt_shape_1d(numel);
+    struct ckpt_err err = {0};
+
+    assert_int_equal(ckpt_tensors_add(&list, NULL, name, strlen(name), dtype, &shape, NULL, 0,
+                                      false, &err), 0);
+    return list;
+}
+
+static int create(struct ckpt_sink **sink, const struct ckpt_tensors *list, struct ckpt_err *err)
+{
+    memset(err, 0, sizeof *err);
+    return ckpt_create(sink, "safetensors", TMP, list,
+                       &(struct ckpt_create_opts){.stream_fd = -1}, err);
+}
+
+static void test_what_the_format_lacks_is_refused(void **state)
+{
+    static const enum ckpt_dtype lacking[] = {CKPT_C128, CKPT_C32, CKPT_QI8};
+    struct ckpt_tensors list;
+    struct ckpt_sink *sink;
+    struct ckpt_err err;
+    struct stat st;
+
+    (void)state;
+    unlink(TMP);
+    for (size_t i = 0; i < 3; i++) {
+        list = list_of("w", lacking[i], 2);
+        assert_int_equal(create(&sink, &list, &err), CKPT_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, ckpt_dtype_name(lacking[i])));
+        ckpt_tensors_release(&list);
+    }
+    list = list_of("__metadata__", CKPT_F32, 2);
+    assert_int_equal(create(&sink, &list, &err), CKPT_EUNSUPPORTED);
+    ckpt_tensors_release(&list);
+    assert_int_equal(stat(TMP, &st), -1);
+}
+
+static void test_half_a_file_never_appears(void **state)
+{
+    struct ckpt_tensors list = list_of("w", CKPT_F32, 4);
+    float data[4] = {1, 2, 3, 4};
+    struct ckpt_sink *sink;
+    struct ckpt_err err;
+    struct stat st;
+
+    (void)state;
+    unlink(TMP);
+    assert_int_equal(create(&sink, &list, &err), 0);
+    assert_int_equal(ckpt_sink_write(sink, 0, 0, 3, data, &err), 0);
+    assert_int_equal(stat(TMP, &st), -1);
+    assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
+    assert_int_equal(stat(TMP, &st), -1);
+    assert_int_equal(create(&sink, &list, &err), 0);
+    ckpt_sink_abort(sink);
+    assert_int_equal(stat(TMP, &st), -1);
+    assert_int_equal(create(&sink, &list, &err), 0);
+    assert_int_equal(ckpt_sink_write(sink, 0, 0, 4, data, &err), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+    assert_int_equal(create(&sink, &list, &err), CKPT_ECREATE);     /* it is there already */
+    ckpt_tensors_release(&list);
+    unlink(TMP);
+}
+
+static void test_no_tensors_make_a_valid_file(void **state)
+{
+    struct ckpt_tensors list = {0};
+    struct ckpt_source *s;
+    struct ckpt_sink *sink;
+    struct ckpt_err err;
+
+    (void)state;
+    unlink(TMP);
+    assert_int_equal(create(&sink, &list, &err), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+    s = must_open(TMP, NULL);
+    assert_int_equal(ckpt_source_count(s), 0);
+    ckpt_source_close(s);
+    unlink(TMP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_are_those_of_the_reference),
+        cmocka_unit_test(test_a_stream_has_the_same_bytes),
+        cmocka_unit_test(test_metadata_is_sorted_and_always_has_a_format),
+        cmocka_unit_test(test_what_the_format_lacks_is_refused),
+        cmocka_unit_test(test_half_a_file_never_appears),
+        cmocka_unit_test(test_no_tensors_make_a_valid_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
