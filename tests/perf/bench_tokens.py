@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tokenize.py TOKENIZER.json TEXT - what tests/perf/tokenize.c does, by Hugging Face tokenizers, one thread."""
+"""bench_tokens.py TOKENIZER.json TEXT - what tests/perf/bench_tokens.c does, by Hugging Face tokenizers, one thread."""
 import os
 import sys
 import time

@@ -1,6 +1,6 @@
 /*
  * tokenize TOKENIZER.json TEXT - encode every line on one thread; prints MB/s, ids, and a hash
- * of the ids that tokenize.py prints too.
+ * of the ids that bench_tokens.py prints too.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# check.sh BUILD - do torch, DeepSpeed and transformers read what we write, and see the same?
+#
+#   PEERS=python   a Python that has them; without it, one is made in build/peers (1.5 GB, once)
+#
+# A tiny run on two ZeRO-3 ranks and one on a single rank are trained, merged and evaluated here;
+# peers.py then opens them with the real tools.  Exit status 1 when a peer disagrees.
+set -eu
+cd "$(dirname "$0")/../.."
+B=$PWD/$1 R=tools/recipes/demo
+export PATH=$B:$PATH LC_ALL=C.UTF-8
+PEERS=${PEERS:-build/peers/bin/python}
+if [ ! -x "$PEERS" ]; then
+    echo "making $PEERS"
+    python3 -m venv build/peers
+    "$PEERS" -m pip install -q torch --index-url https://download.pytorch.org/whl/cpu ||
+        "$PEERS" -m pip install -q torch
+    "$PEERS" -m pip install -q deepspeed transformers safetensors numpy
+fi
+T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
+$R/wordnet.sh "$T" 600 >/dev/null
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {
+    ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 2e-3 \
+        --max-steps 4 --logging-steps 1 --save-steps 4 --per-device-train-batch-size $((12 / $2)) \
+        --nproc "$2" --zero-stage "$3" -o "$T/$1"
+}
+train zero3 2 3
+train single 1 0
+ckpt-merge -q -o "$T/merged" "$T/zero3/checkpoint-4" >/dev/null
+head -n 8 "$T/eval.jsonl" > "$T/rows.jsonl"
+ckpt-eval -q --eval-file "$T/rows.jsonl" --prompt-template '{instruction} ' --completion-template '{output}' \
+    --max-seq-length 256 --logits "$T/logits.safetensors" "$T/merged" >/dev/null
+DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/peers.py "$T"
