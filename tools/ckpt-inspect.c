@@ -27,8 +27,9 @@ static size_t rows(struct opt *row, struct inspect_want *w)
          "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
         {0, "tree", NULL, OPT_FLAG, &w->tree,
          "show a torch file as the values it holds, whatever they are", NULL, 0, 0, false},
-        {0, "curve", NULL, OPT_FLAG, &w->curve, "draw the losses of a trainer_state.json", NULL, 0,
-         0, false},
+        {0, "curve", NULL, OPT_FLAG, &w->curve,
+         "draw the losses of a trainer_state.json, or of the one in a directory", NULL, 0, 0,
+         false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
     };
@@ -50,7 +51,7 @@ int main(int argc, char **argv)
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};
     char **rest, *item = NULL;
-    int n_rest, rc;
+    int n_rest, rc, status = 0;
 
     cli_begin(&cli, "ckpt-inspect");
     spec.n = rows(row, &w);
@@ -60,10 +61,16 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
     while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
-        rc = inspect_path(&w, &cli, item, &err);
+        /* One path that fails does not hide the others; the first failure is the status. */
+        if (inspect_path(&w, &cli, item, &err)) {
+            int got = cli_error(&cli, &err);
+
+            status = status ? status : got;
+            ckpt_err_clear(&err);
+        }
         ckpt_free(item);
         item = NULL;
     }
     cli_items_close(items);
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

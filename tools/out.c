@@ -2,6 +2,7 @@
 #include "tools/out.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,9 +66,18 @@ static char *human(char dst[32], uint64_t n)
     return dst;
 }
 
+/* Names that are no UTF-8 are told escaped. */
+static json_t *string(const char *value)
+{
+    json_t *s = json_string(value);
+    char safe[4096];
+
+    return s ? s : json_string(ckpt_escape(safe, sizeof safe, value, strlen(value)));
+}
+
 void out_str(struct out *o, const char *key, const char *title, const char *value)
 {
-    json_object_set_new(o->doc, key, json_string(value));
+    json_object_set_new(o->doc, key, string(value));
     field(o, title, value);
 }
 
@@ -80,11 +90,17 @@ void out_int(struct out *o, const char *key, const char *title, int64_t value)
     field(o, title, text);
 }
 
+/* JSON has no NaN and no infinities. */
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 void out_real(struct out *o, const char *key, const char *title, double value)
 {
     char text[40];
 
-    json_object_set_new(o->doc, key, json_real(value));
+    json_object_set_new(o->doc, key, real(value));
     snprintf(text, sizeof text, "%.6g", value);
     field(o, title, text);
 }
@@ -109,6 +125,11 @@ void out_json(struct out *o, const char *key, const char *title, const json_t *v
     if (ckpt_json_write(&b, value, 2, false, &err) == 0 && ckpt_buf_str(&b))
         ckpt_buf_printf(&o->text, "%s: %s\n", title, ckpt_buf_str(&b));
     ckpt_buf_release(&b);
+}
+
+void out_line(struct out *o, const char *text)
+{
+    field(o, "", text);
 }
 
 void out_table(struct out *o, const char *key, const struct out_column *column, size_t n)
@@ -156,7 +177,7 @@ static void text_cell(struct out *o, const char *text)
 void out_cell_str(struct out *o, const char *value)
 {
     if (o->json)
-        json_cell(o, json_string(value));
+        json_cell(o, string(value));
     else
         text_cell(o, value);
 }
@@ -188,9 +209,17 @@ void out_cell_real(struct out *o, double value)
 
     snprintf(text, sizeof text, "%.6g", value);
     if (o->json)
-        json_cell(o, json_real(value));
+        json_cell(o, real(value));
     else
         text_cell(o, text);
+}
+
+void out_cell_none(struct out *o)
+{
+    if (o->json)
+        json_cell(o, json_null());
+    else
+        text_cell(o, "");
 }
 
 static void pad(struct out *o, size_t n)

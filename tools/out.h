@@ -27,16 +27,21 @@ int out_new(struct out **out, bool json, struct ckpt_err *err);
 /* A field of the document: "format: safetensors". */
 void out_str(struct out *o, const char *key, const char *title, const char *value);
 void out_int(struct out *o, const char *key, const char *title, int64_t value);
+/* Not finite: null in JSON. */
 void out_real(struct out *o, const char *key, const char *title, double value);
 /* Bytes: a number in JSON, "1.5 GB" for people. */
 void out_bytes(struct out *o, const char *key, const char *title, uint64_t value);
 void out_json(struct out *o, const char *key, const char *title, const json_t *value);
+/* A line for people, absent in JSON. */
+void out_line(struct out *o, const char *text);
 /* A table: begin, then each row's cells in column order, then end. */
 void out_table(struct out *o, const char *key, const struct out_column *column, size_t n);
 void out_cell_str(struct out *o, const char *value);
 void out_cell_int(struct out *o, int64_t value);
 void out_cell_bytes(struct out *o, uint64_t value);
 void out_cell_real(struct out *o, double value);
+/* Nothing to tell: blank, or null. */
+void out_cell_none(struct out *o);
 void out_table_end(struct out *o);
 /* Print everything; takes o.  CKPT_EIO when stdout refuses. */
 int out_end(struct out *o, struct ckpt_err *err);

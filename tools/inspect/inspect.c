@@ -6,7 +6,6 @@
 
 #include "formats/formats.h"
 #include "libckpt/json.h"
-#include "trainer/manifest.h"
 
 static bool ends_in(const char *s, const char *tail)
 {
@@ -35,6 +34,9 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
         return rc;
     if (json_object_get(json, "log_history") && json_object_get(json, "global_step")) {
         rc = inspect_trainer_state(o, json, w->curve, for_programs);
+    } else if (w->curve) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+                       ckpt_file_name(file));
     } else {
         out_str(o, "format", "format", "json");
         out_json(o, "value", "value", json);
@@ -43,48 +45,32 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
     return rc;
 }
 
-/* A checkpoint directory: its parts first, with the step its state tells of. */
-static int run_directory(struct out *o, const char *path, struct ckpt_err *err)
+/* A checkpoint directory: how far the run was, then its parts. */
+static int run_directory(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                         const char *path, struct ckpt_err *err)
 {
-    struct ckpt_err ignored = {0};
     struct ckpt_dir *dir;
     struct ckpt_file *f = NULL;
     json_t *state = NULL;
-    int rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err);
+    int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
 
     if (rc)
         return rc;
     if (ckpt_dir_has(dir, "trainer_state.json")) {
-        if (ckpt_file_open_at(&f, dir, "trainer_state.json", &ignored) == 0 &&
-            ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &ignored) == 0)
-            out_int(o, "global_step", "step",
-                    json_integer_value(json_object_get(state, "global_step")));
-        json_decref(state);
-        ckpt_file_close(f);
-        rc = inspect_run(o, dir, err);
+        rc = ckpt_file_open_at(&f, dir, "trainer_state.json", err);
+        if (rc == 0)
+            rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+        if (rc == 0)
+            inspect_run_summary(o, state, w->curve && !cli->json);
+        if (rc == 0)
+            rc = inspect_run(o, dir, err);
+    } else if (w->curve) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --curve: no trainer_state.json in it", path);
     }
+    json_decref(state);
+    ckpt_file_close(f);
     ckpt_dir_close(dir);
     return rc;
-}
-
-/* Everything is there and reads: the manifest's digests where there is one, else every tensor. */
-static int verify(struct out *o, struct ckpt_source *src, const char *path, struct ckpt_err *err)
-{
-    char hex[CKPT_SHA256_HEX];
-    int rc = manifest_check(NULL, path, MANIFEST_DIGESTS, err);
-
-    if (rc == 0) {
-        out_str(o, "verified", "verified", "every file has the digest its manifest tells");
-        return 0;
-    }
-    if (rc != CKPT_ENOTFOUND)
-        return rc;
-    ckpt_err_clear(err);
-    for (size_t i = 0; i < ckpt_source_count(src); i++)
-        if (tensor_digest(hex, src, i, err))
-            return err->code;
-    out_str(o, "verified", "verified", "every tensor reads to its end");
-    return 0;
 }
 
 static int compare(struct out *o, const struct inspect_want *w, const struct cli *cli,
@@ -106,44 +92,89 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
 {
     struct ckpt_source *src;
     struct stat st;
-    int rc = open_source(&src, w, cli, path, err);
+    bool dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    int rc;
 
+    if (w->curve && !dir)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+                         path);
+    if (w->tree)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
+    rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        rc = run_directory(o, path, err);
+    if (dir)
+        rc = run_directory(o, w, cli, path, err);
     if (rc == 0 && w->compare)
         rc = compare(o, w, cli, src, differ, err);
     else if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
-    else if (rc == 0)
+    else if (rc == 0 && !w->curve)
         rc = inspect_source(o, w, src, err);
-    if (rc == 0 && w->verify)
-        rc = verify(o, src, path, err);
     ckpt_source_close(src);
     return rc;
 }
 
-/* A file that is looked at as something other than a list of tensors; 1 when it is not one. */
+/* An option that asks for tensors, of a file that has none. */
+static const char *tensors_asked(const struct inspect_want *w)
+{
+    return w->compare ? "--compare" : w->tensor ? "--tensor" : w->stats ? "--stats"
+           : w->digest ? "--digest" : w->optimizer ? "--optimizer" : NULL;
+}
+
+bool inspect_shown_as_values(const struct inspect_want *w, const char *path)
+{
+    struct stat st;
+
+    return (w->tree || ends_in(path, ".json") || ends_in(path, ".pth") ||
+            ends_in(path, "scheduler.pt") || ends_in(path, "training_args.bin")) &&
+           stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A file shown as values; 1 when it is not one. */
 static int special_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
     bool json = ends_in(path, ".json");
-    bool tree = w->tree || ends_in(path, ".pth") || ends_in(path, "scheduler.pt") ||
-                ends_in(path, "training_args.bin");
     struct ckpt_file *file;
-    struct stat st;
     int rc;
 
-    if ((!json && !tree) || stat(path, &st) || !S_ISREG(st.st_mode))
+    if (!inspect_shown_as_values(w, path))
         return 1;
-    if (ckpt_file_open(&file, path, CKPT_FOLLOW, err))
+    if (w->tree && json)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
+    if (w->curve && !json)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+                         path);
+    if (tensors_asked(w))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
+                         path, tensors_asked(w));
+    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
         return err->code;
     if (!json)
         return inspect_tree(o, file, err);      /* takes the file */
     rc = json_file(o, w, cli->json, file, err);
     ckpt_file_close(file);
     return rc;
+}
+
+/*
+ * A torch file that is refused because loading it would run something: what it holds is told
+ * all the same, and the refusal stands.
+ */
+static int refused(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err)
+{
+    struct ckpt_err other = {0};
+    struct ckpt_file *file;
+
+    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
+        inspect_tree(o, file, &other))
+        return err->code;
+    out_str(o, "refused", "refused", err->text);
+    err->hint[0] = '\0';                /* it says: look at it with this tool */
+    if (out_end(o, &other))
+        *err = other;
+    return 0;
 }
 
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
@@ -159,6 +190,10 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     rc = special_file(o, w, cli, path, err);
     if (rc == 1)
         rc = source_path(o, w, cli, path, &differ, err);
+    if (rc == CKPT_EREFUSED && !tensors_asked(w) && refused(o, cli, path, err) == 0)
+        return err->code;
+    if (rc == 0 && w->verify)
+        rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
         return out_end(o, err) ? err->code
                : differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path, w->compare) : 0;

@@ -37,6 +37,13 @@ int inspect_compare(struct out *o, struct ckpt_source *a, struct ckpt_source *b,
 int inspect_tree(struct out *o, struct ckpt_file *file, struct ckpt_err *err);
 /* trainer_state.json: how far, how good; curve draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json);
+/* The same in short, for a directory. */
+void inspect_run_summary(struct out *o, const json_t *state, bool curve);
+/* A file that is looked at as something other than a list of tensors, by its name. */
+bool inspect_shown_as_values(const struct inspect_want *w, const char *path);
+/* Everything is there and reads: a manifest's digests, or checksums and every tensor. */
+int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                   const char *path, struct ckpt_err *err);
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 

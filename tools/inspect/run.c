@@ -7,8 +7,9 @@
 #include "libckpt/json.h"
 #include "tools/inspect/inspect.h"
 
-#define CURVE_WIDTH  72
-#define CURVE_HEIGHT 12
+#define CURVE_WIDTH  64
+#define CURVE_HEIGHT 6
+#define LAST_ROWS    20         /* of the log, for people */
 
 static double number(const json_t *row, const char *key)
 {
@@ -17,49 +18,102 @@ static double number(const json_t *row, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-/* A plot of rows of log_history that have key: steps across, values up, on stdout's text. */
-static void draw(struct out *o, const json_t *log, const char *key)
+/* Values by step, in as many places as the plot has columns. */
+struct curve {
+    double sum[CURVE_WIDTH], value[CURVE_WIDTH];
+    size_t count[CURVE_WIDTH];
+    double low, high, first, last;      /* values; steps */
+    size_t n;
+};
+
+static bool point(const json_t *row, const char *key, double *step, double *v)
 {
-    char plot[CURVE_HEIGHT][CURVE_WIDTH + 1], line[CURVE_WIDTH + 40];
-    double low = INFINITY, high = -INFINITY, last = 0;
-    size_t n = json_array_size(log), used = 0;
+    *v = number(row, key);
+    *step = number(row, "step");
+    return isfinite(*v) && isfinite(*step);
+}
 
-    memset(plot, ' ', sizeof plot);
-    for (size_t i = 0; i < n; i++) {
-        double v = number(json_array_get(log, i), key);
+/* A column without a value has that of the one before; the first ones, the first value. */
+static void fill(struct curve *c)
+{
+    size_t x = 0;
 
-        if (isnan(v))
-            continue;
-        low = fmin(low, v);
-        high = fmax(high, v);
-        last = fmax(last, number(json_array_get(log, i), "step"));
-        used++;
+    while (x + 1 < CURVE_WIDTH && !c->count[x])
+        x++;
+    c->value[0] = c->sum[x] / (double)c->count[x];
+    for (x = 0; x < CURVE_WIDTH; x++)
+        c->value[x] = c->count[x] ? c->sum[x] / (double)c->count[x] : c->value[x ? x - 1 : 0];
+    c->low = c->high = c->value[0];
+    for (x = 1; x < CURVE_WIDTH; x++) {
+        c->low = fmin(c->low, c->value[x]);
+        c->high = fmax(c->high, c->value[x]);
     }
-    if (used < 2 || last <= 0)
+}
+
+static void gather(struct curve *c, const json_t *log, const char *key)
+{
+    double step, v;
+    size_t i, x;
+    json_t *row;
+
+    memset(c, 0, sizeof *c);
+    c->first = INFINITY;
+    c->last = -INFINITY;
+    json_array_foreach ((json_t *)log, i, row)
+        if (point(row, key, &step, &v)) {
+            c->first = fmin(c->first, step);
+            c->last = fmax(c->last, step);
+            c->n++;
+        }
+    if (c->n < 2 || c->last <= c->first)
         return;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *row = json_array_get(log, i);
-        double v = number(row, key), s = number(row, "step");
-        int x, y;
+    json_array_foreach ((json_t *)log, i, row)
+        if (point(row, key, &step, &v)) {
+            x = (size_t)((step - c->first) / (c->last - c->first) * (CURVE_WIDTH - 1) + 0.5);
+            c->sum[x] += v;
+            c->count[x]++;
+        }
+    fill(c);
+}
 
-        if (isnan(v) || isnan(s))
-            continue;
-        x = (int)(s / last * (CURVE_WIDTH - 1));
-        y = high > low ? (int)((high - v) / (high - low) * (CURVE_HEIGHT - 1) + 0.5) : 0;
-        plot[y][x < 0 ? 0 : x] = '*';
+/* One row of the plot: in eighths of a character, from below. */
+static void draw_row(struct out *o, const struct curve *c, int y)
+{
+    static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",
+                                        "\u2586", "\u2587", "\u2588"};
+    char line[CURVE_WIDTH * 3 + 40];
+    size_t at;
+
+    if (y == CURVE_HEIGHT - 1 || y == 0)
+        at = (size_t)snprintf(line, 24, "%10.4g ", y ? c->high : c->low);
+    else
+        at = (size_t)snprintf(line, 24, "%11s", "");
+    for (size_t x = 0; x < CURVE_WIDTH; x++) {
+        double part = c->high > c->low ? (c->value[x] - c->low) / (c->high - c->low) : 0;
+        int eighths = 1 + (int)(part * (CURVE_HEIGHT * 8 - 1) + 0.5) - 8 * y;
+        const char *b = block[eighths < 0 ? 0 : eighths > 8 ? 8 : eighths];
+
+        memcpy(line + at, b, strlen(b));
+        at += strlen(b);
     }
-    out_str(o, key, "", key);
-    for (int y = 0; y < CURVE_HEIGHT; y++) {
-        plot[y][CURVE_WIDTH] = '\0';
-        if (y == 0 || y == CURVE_HEIGHT - 1)
-            snprintf(line, sizeof line, "%9.4f |%.*s", y ? low : high, CURVE_WIDTH, plot[y]);
-        else
-            snprintf(line, sizeof line, "          |%.*s", CURVE_WIDTH, plot[y]);
-        out_str(o, key, "", line);
-    }
-    snprintf(line, sizeof line, "          +%.*s step %.0f", CURVE_WIDTH - 12,
-             "------------------------------------------------------------------------", last);
-    out_str(o, key, "", line);
+    line[at] = '\0';
+    out_line(o, line);
+}
+
+/* The losses as a plot of blocks: steps across, each column the mean of its steps. */
+static void draw(struct out *o, const json_t *log, const char *key, const char *what)
+{
+    struct curve c;
+    char line[160];
+
+    gather(&c, log, key);
+    if (c.n < 2 || c.last <= c.first)
+        return;
+    snprintf(line, sizeof line, "%s, %zu values, steps %.0f to %.0f", what, c.n, c.first,
+             c.last);
+    out_line(o, line);
+    for (int y = CURVE_HEIGHT - 1; y >= 0; y--)
+        draw_row(o, &c, y);
 }
 
 /* The last value of key in the log. */
@@ -77,7 +131,7 @@ static void put_number(struct out *o, const char *key, const char *title, double
         out_real(o, key, title, v);
 }
 
-static void put_log(struct out *o, const json_t *log)
+static void put_log(struct out *o, const json_t *log, bool all)
 {
     static const struct out_column columns[] = {
         {"step", "step", OUT_RIGHT},       {"epoch", "epoch", OUT_RIGHT},
@@ -87,24 +141,23 @@ static void put_log(struct out *o, const json_t *log)
     size_t n = json_array_size(log);
 
     out_table(o, "log", columns, 6);
-    for (size_t i = n > 20 ? n - 20 : 0; i < n; i++)
+    for (size_t i = n > LAST_ROWS && !all ? n - LAST_ROWS : 0; i < n; i++)
         for (size_t k = 0; k < 6; k++) {
             double v = number(json_array_get(log, i), columns[k].key);
 
             if (isnan(v))
-                out_cell_str(o, "");
+                out_cell_none(o);
             else
                 out_cell_real(o, v);
         }
     out_table_end(o);
 }
 
-int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json)
+void inspect_run_summary(struct out *o, const json_t *state, bool curve)
 {
     const json_t *log = json_object_get(state, "log_history");
     const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
 
-    out_str(o, "format", "format", "trainer_state.json");
     out_int(o, "global_step", "step",
             json_integer_value(json_object_get(state, "global_step")));
     out_int(o, "max_steps", "of", json_integer_value(json_object_get(state, "max_steps")));
@@ -115,11 +168,17 @@ int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool j
     put_number(o, "loss", "last loss", newest(log, "loss"));
     put_number(o, "eval_loss", "last eval loss", newest(log, "eval_loss"));
     put_number(o, "train_runtime", "run time in s", newest(log, "train_runtime"));
-    if (curve && !json) {
-        draw(o, log, "loss");
-        draw(o, log, "eval_loss");
+    if (curve) {
+        draw(o, log, "loss", "train loss");
+        draw(o, log, "eval_loss", "eval loss");
     }
-    put_log(o, log);
+}
+
+int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json)
+{
+    out_str(o, "format", "format", "trainer_state.json");
+    inspect_run_summary(o, state, curve && !json);
+    put_log(o, json_object_get(state, "log_history"), json);
     return 0;
 }
 

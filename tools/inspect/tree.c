@@ -12,19 +12,24 @@
 
 /* A generator: its algorithm, where it stands, its first words. */
 static void put_generator(struct out *o, const char *key, const char *what, int64_t position,
-                          const int64_t *word, size_t n_word, int64_t seed)
+                          const int64_t *word, size_t n_word, const uint64_t *seed)
 {
     json_t *g = json_pack("{s:s}", "algorithm", what), *words = json_array();
-    char text[160];
+    char text[160], seeded[40] = "";
 
     json_object_set_new(g, "position", json_integer(position));
-    if (seed >= 0)
-        json_object_set_new(g, "seed", json_integer(seed));
+    if (seed) {
+        /* A number where JSON's readers keep it exact, else text. */
+        snprintf(seeded, sizeof seeded, "%llu", (unsigned long long)*seed);
+        json_object_set_new(g, "seed", *seed < 1ull << 53 ? json_integer((json_int_t)*seed)
+                                                          : json_string(seeded));
+        snprintf(seeded, sizeof seeded, ", seed %llu", (unsigned long long)*seed);
+    }
     for (size_t i = 0; i < n_word; i++)
         json_array_append_new(words, json_integer(word[i]));
     json_object_set_new(g, "first_words", words);
-    snprintf(text, sizeof text, "%s at %lld, first words %lld %lld", what, (long long)position,
-             (long long)word[0], (long long)word[1]);
+    snprintf(text, sizeof text, "%s at %lld of %d%s, first words %lld %lld", what,
+             (long long)position, MT_WORDS, seeded, (long long)word[0], (long long)word[1]);
     out_str(o, key, key, text);
     out_json(o, key, NULL, g);          /* programs get the parts instead of the sentence */
     json_decref(g);
@@ -47,7 +52,7 @@ static void put_python(struct out *o, const struct value *v)
     for (size_t i = 0; i < 4; i++)
         value_as_int(words->u.seq.item[i], &word[i]);
     value_as_int(words->u.seq.item[MT_WORDS], &position);
-    put_generator(o, "python", "MT19937", position, word, 4, -1);
+    put_generator(o, "python", "MT19937", position, word, 4, NULL);
 }
 
 /* ('MT19937', array, position, has_gauss, cached) */
@@ -67,7 +72,7 @@ static void put_numpy(struct out *o, const struct value *v)
         word[i] = ckpt_get_u32le(&c);
     }
     value_as_int(at(v, 2), &position);
-    put_generator(o, "numpy", value_as_str(at(v, 0)), position, word, 4, -1);
+    put_generator(o, "numpy", value_as_str(at(v, 0)), position, word, 4, NULL);
 }
 
 /* The bytes of CPUGeneratorImplState: seed, left, seeded, next, 624 words. */
@@ -77,7 +82,8 @@ static int put_cpu(struct out *o, const struct torch_archive *a, const struct va
     unsigned char bytes[56];
     const struct torch_storage *s;
     struct ckpt_cursor c;
-    int64_t word[4], seed, left;
+    int64_t word[4], left;
+    uint64_t seed;
 
     torch_archive_storages(a, &s);
     if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank != 1 ||
@@ -87,12 +93,12 @@ static int put_cpu(struct out *o, const struct torch_archive *a, const struct va
                           s[v->u.tensor->storage].offset + (uint64_t)v->u.tensor->offset, err))
         return err->code;
     ckpt_cursor_init(&c, bytes, sizeof bytes);
-    seed = (int64_t)ckpt_get_u64le(&c);
+    seed = ckpt_get_u64le(&c);
     left = ckpt_get_u32le(&c);
     ckpt_skip(&c, 12);
     for (size_t i = 0; i < 4; i++)
         word[i] = (int64_t)ckpt_get_u64le(&c);
-    put_generator(o, "cpu", "MT19937", MT_WORDS - left + 1, word, 4, seed);
+    put_generator(o, "cpu", "MT19937", MT_WORDS - left + 1, word, 4, &seed);
     return 0;
 }
 

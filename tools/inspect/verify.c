@@ -1,0 +1,125 @@
+/*
+ * verify - everything a path holds is there and reads to its end; see inspect.h.
+ *
+ * With a manifest every file must have its digest.  Without one: each member of each zip
+ * archive (torch files are such) must have its checksum, and every tensor must read, moments
+ * too.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/container/zip.h"
+#include "formats/formats.h"
+#include "tools/inspect/inspect.h"
+#include "trainer/manifest.h"
+
+#define PIECE_BYTES ((size_t)4 << 20)
+
+/* Counted for the closing line. */
+struct proof { int64_t archives, tensors; };
+
+static bool is_zip(const struct ckpt_file *file)
+{
+    struct ckpt_err ignored = {0};
+    char magic[4];
+
+    return ckpt_file_size(file) >= sizeof magic &&
+           ckpt_file_read_at(file, magic, sizeof magic, 0, &ignored) == 0 &&
+           memcmp(magic, "PK\003\004", sizeof magic) == 0;
+}
+
+static int prove_file(struct proof *p, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct zip z;
+    void *buf;
+    int rc;
+
+    if (!is_zip(file))
+        return 0;
+    if (zip_open(&z, file, err))
+        return ckpt_err_in(err, "%s", ckpt_file_name(file));
+    buf = ckpt_alloc_buffer(PIECE_BYTES);
+    rc = buf ? 0 : ckpt_nomem(err, PIECE_BYTES);
+    for (size_t i = 0; rc == 0 && i < z.n; i++)
+        rc = zip_verify(&z, &z.entry[i], buf, PIECE_BYTES, err);
+    if (rc)
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
+    p->archives += rc == 0;
+    ckpt_free(buf);
+    zip_release(&z);
+    return rc;
+}
+
+/* The regular files of a directory, and with deep of the directories in it. */
+static int prove_dir(struct proof *p, struct ckpt_dir *dir, bool deep, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    int rc = ckpt_dir_list(dir, &a, &entry, &n, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_file *file = NULL;
+        struct ckpt_dir *sub = NULL;
+
+        if (entry[i].name[0] == '.')
+            continue;
+        if (entry[i].is_file && (rc = ckpt_file_open_at(&file, dir, entry[i].name, err)) == 0)
+            rc = prove_file(p, file, err);
+        if (deep && entry[i].is_dir &&
+            (rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err)) == 0)
+            rc = prove_dir(p, sub, false, err);
+        ckpt_file_close(file);
+        ckpt_dir_close(sub);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+static int prove_tensors(struct proof *p, const struct inspect_want *w, const struct cli *cli,
+                         const char *path, struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = true, .follow = cli->follow};
+    struct ckpt_source *src;
+    char hex[CKPT_SHA256_HEX];
+    int rc = ckpt_open(&src, path, &opts, err);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++, p->tensors++)
+        rc = tensor_digest(hex, src, i, err);
+    ckpt_source_close(src);
+    return rc;
+}
+
+int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                   const char *path, struct ckpt_err *err)
+{
+    unsigned flags = cli->follow ? CKPT_FOLLOW : 0;
+    struct ckpt_file *file = NULL;
+    struct ckpt_dir *dir = NULL;
+    struct proof p = {0};
+    struct stat st;
+    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    int rc = is_dir ? manifest_check(NULL, path, MANIFEST_DIGESTS, err) : CKPT_ENOTFOUND;
+
+    if (rc == 0)
+        out_str(o, "verified", "verified", "every file has the digest its manifest tells");
+    if (rc != CKPT_ENOTFOUND)
+        return rc;
+    ckpt_err_clear(err);
+    rc = is_dir ? ckpt_dir_open(&dir, path, flags, err)
+                : ckpt_file_open(&file, path, flags, err);
+    if (rc == 0)
+        rc = is_dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
+    if (rc == 0 && !inspect_shown_as_values(w, path))
+        rc = prove_tensors(&p, w, cli, path, err);
+    if (rc == 0) {
+        out_int(o, "verified_archives", "archives with all checksums right", p.archives);
+        out_int(o, "verified_tensors", "tensors that read to their end", p.tensors);
+        out_str(o, "verified", "verified", "there is no manifest, all there is reads");
+    }
+    ckpt_dir_close(dir);
+    ckpt_file_close(file);
+    return rc;
+}
