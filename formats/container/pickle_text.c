@@ -236,7 +236,8 @@ struct value *pickle_line_unicode(struct ckpt_arena *a, const char *p, size_t n,
 
     ckpt_buf_init(&b, SIZE_MAX);
     for (size_t i = 0; i < n; i++) {
-        size_t want = p[i] != '\\' || i + 1 >= n ? 0 : p[i + 1] == 'u' ? 4 : p[i + 1] == 'U' ? 8 : 0;
+        size_t want = p[i] != '\\' || i + 1 >= n ? 0
+                    : p[i + 1] == 'u' ? 4 : p[i + 1] == 'U' ? 8 : 0;
         uint32_t c = (unsigned char)p[i];
         size_t used = 0;
 

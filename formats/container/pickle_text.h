@@ -21,7 +21,7 @@ struct value *pickle_line_float(struct ckpt_arena *a, const char *p, size_t n, c
 /* A quoted Python 2 string: bytes with escapes.  Text when it is UTF-8, else bytes. */
 struct value *pickle_line_string(struct ckpt_arena *a, const char *p, size_t n,
                                  const char **why);
-/* Latin-1 with \uXXXX and \UXXXXXXXX ("raw-unicode-escape"). */
+/* Latin-1 with \u and \U of 4 and 8 hex digits ("raw-unicode-escape"). */
 struct value *pickle_line_unicode(struct ckpt_arena *a, const char *p, size_t n,
                                   const char **why);
 /* Bytes of a Python 2 str: text when they are UTF-8, else bytes. */

@@ -182,7 +182,8 @@ static int check_files(const struct hf *h, const struct files *f, struct ckpt_er
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
                             "stale index: none of the %zu files it names is there", f->n);
     return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
-                        "%s is not there: %zu of %zu files are absent", f->name[first], absent, f->n);
+                        "%s is not there: %zu of %zu files are absent", f->name[first],
+                        absent, f->n);
 }
 
 /* Every mapped tensor is in its file; every tensor of a file is mapped. */

@@ -1,5 +1,5 @@
 /*
- * tokenize TOKENIZER.json TEXT - encode every line on one thread; prints MB/s, ids, and a hash
+ * bench_tokens TOKENIZER.json TEXT - encode every line on one thread; prints MB/s, ids, and a hash
  * of the ids that bench_tokens.py prints too.
  */
 #include <stdio.h>
