@@ -109,6 +109,8 @@ static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
     while (b->len % 8 != 0 && ckpt_buf_ok(b))
         ckpt_buf_put_u8(b, ' ');
     *total = at;
+    if (!ckpt_buf_ok(b) && b->len < b->limit / 2)      /* memory grows by doubling */
+        return ckpt_nomem(err, b->len);
     if (!ckpt_buf_ok(b))
         return ckpt_fail(err, CKPT_ELIMIT, "header of %zu tensors passes %u bytes", n,
                          SAFETENSORS_MAX_HEADER);
@@ -121,13 +123,13 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
 {
     struct safetensors_file *s = ckpt_alloc(1, sizeof *s);
     struct row *row = rows_in_order(list, pick, n_pick, err);
-    struct ckpt_buf head, size;
+    unsigned char size[8];
+    struct ckpt_buf head;
     uint64_t total = 0;
     int rc = 0;
 
     *f = NULL;
     ckpt_buf_init(&head, SAFETENSORS_MAX_HEADER);
-    ckpt_buf_init(&size, 8);
     if (s) {
         s->out = out;
         s->offset = ckpt_alloc(n_pick, sizeof *s->offset);
@@ -137,18 +139,18 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
         goto out;
     }
     rc = put_header(&head, s->offset, &total, row, n_pick, metadata, err);
-    ckpt_buf_put_u64le(&size, head.len);
+    for (int i = 0; i < 8; i++)
+        size[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
     if (rc == 0)
         rc = ckpt_out_reserve(out, 8 + head.len + total, err);
     if (rc == 0)
-        rc = ckpt_out_write(out, size.data, size.len, err);
+        rc = ckpt_out_write(out, size, sizeof size, err);
     if (rc == 0)
         rc = ckpt_out_write(out, head.data, head.len, err);
     for (size_t k = 0; rc == 0 && k < n_pick; k++)
         s->offset[k] += 8 + head.len;
 out:
     ckpt_buf_release(&head);
-    ckpt_buf_release(&size);
     ckpt_free(row);
     if (rc == 0) {
         *f = s;
