@@ -19,7 +19,7 @@ made x.zst '\x28\xb5\x2f\xfd\x00\x00\x00\x00' 'zstd-compressed'
 made x.7z '7z\xbc\xaf\x27\x1c\x00\x00' 'a 7z archive'
 made x.gguf 'GGUF\x03\x00\x00\x00' 'a GGUF file'
 made x.parquet 'PAR1\x15\x04\x15\x00' 'a parquet file'
-mkdir "$T/in/dir"; refused 65 'no checkpoint is recognised' 'an empty directory' "$T/in/dir"
+mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
 refused 65 'before 1.6' 'a container before torch 1.6' "$G/torch/legacy.pt"
 refused 65 'TorchScript' 'TorchScript' "$G/torch/torchscript.pt"
 refused 77 'bare pickle' 'a bare pickle' "$G/malicious/pt/bare_pickle_call.pt"
