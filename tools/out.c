@@ -1,26 +1,25 @@
-/* out - see out.h. */
+/* out - see out.h.  Both forms are written as the calls come: no tree is built. */
 #include "tools/out.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
 
-#define MAX_COLUMNS 16
+#define MAX_COLUMNS 24
 #define CUT         200         /* characters of a name that a person sees */
+#define MAX_BYTES   ((size_t)1 << 30)
 
 struct out {
-    bool                     json;
-    json_t                  *doc;
+    bool                     json, begun;
     struct ckpt_buf          text;
     const struct out_column *column;    /* of the table in work */
     size_t                   n_column, n_cell;
-    json_t                  *rows, *row;
-    const char              *table_key;
-    struct ckpt_arena        arena;     /* cells as text */
+    struct ckpt_arena        arena;     /* cells as text, for people */
     char                   **cell;
     size_t                   cap;
 };
@@ -30,25 +29,82 @@ int out_new(struct out **out, bool json, struct ckpt_err *err)
     struct out *o = ckpt_alloc(1, sizeof *o);
 
     *out = NULL;
-    if (o)
-        o->doc = json_object();
-    if (!o || !o->doc) {
-        ckpt_free(o);
+    if (!o)
         return ckpt_nomem(err, sizeof *o);
-    }
     o->json = json;
-    ckpt_buf_init(&o->text, (size_t)1 << 30);
+    ckpt_buf_init(&o->text, MAX_BYTES);
     *out = o;
     return 0;
+}
+
+/* Text in quotes.  Bytes that jansson would refuse are told as \xNN first. */
+static void put_quoted(struct out *o, const char *s)
+{
+    static const char plain[] = "\"\\";
+    size_t n = 0, len;
+    char safe[4096], *dump;
+    json_t *v;
+
+    while (s[n] >= ' ' && s[n] < 0x7f && !strchr(plain, s[n]))
+        n++;
+    if (s[n] == '\0') {
+        ckpt_buf_put_u8(&o->text, '"');
+        ckpt_buf_put(&o->text, s, n);
+        ckpt_buf_put_u8(&o->text, '"');
+        return;
+    }
+    len = strlen(s);
+    v = ckpt_utf8_valid(s, len) ? json_string_nocheck(s)
+                                : json_string_nocheck(ckpt_escape(safe, sizeof safe, s, len));
+    dump = json_dumps(v, JSON_ENCODE_ANY);
+    if (dump)
+        ckpt_buf_put_str(&o->text, dump);
+    else
+        o->text.failed = true;
+    free(dump);                         /* jansson's own */
+    json_decref(v);
+}
+
+/* The shortest digits that read back to the same bits. */
+static void put_real(struct out *o, double v)
+{
+    char text[40];
+
+    if (!isfinite(v)) {
+        ckpt_buf_put_str(&o->text, "null");     /* JSON has no word for it */
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    ckpt_buf_put_str(&o->text, text);
+    if (!strpbrk(text, ".e"))
+        ckpt_buf_put_str(&o->text, ".0");
+}
+
+static void put_key(struct out *o, const char *key)
+{
+    ckpt_buf_put_str(&o->text, o->begun ? ",\n  " : "{\n  ");
+    o->begun = true;
+    put_quoted(o, key);
+    ckpt_buf_put_str(&o->text, ": ");
 }
 
 static void field(struct out *o, const char *title, const char *text)
 {
     char safe[4096];
 
-    if (!o->json && title)
+    if (title)
         ckpt_buf_printf(&o->text, "%s%s%s\n", title, *title ? ": " : "",
                         ckpt_escape(safe, sizeof safe, text, strlen(text)));
+}
+
+void out_line(struct out *o, const char *text)
+{
+    if (!o->json)
+        field(o, "", text);
 }
 
 /* "1.50 GB" of bytes. */
@@ -66,51 +122,52 @@ static char *human(char dst[32], uint64_t n)
     return dst;
 }
 
-/* Names that are no UTF-8 are told escaped. */
-static json_t *string(const char *value)
-{
-    json_t *s = json_string(value);
-    char safe[4096];
-
-    return s ? s : json_string(ckpt_escape(safe, sizeof safe, value, strlen(value)));
-}
-
 void out_str(struct out *o, const char *key, const char *title, const char *value)
 {
-    json_object_set_new(o->doc, key, string(value));
-    field(o, title, value);
+    if (!o->json) {
+        field(o, title, value);
+        return;
+    }
+    put_key(o, key);
+    put_quoted(o, value);
 }
 
 void out_int(struct out *o, const char *key, const char *title, int64_t value)
 {
     char text[32];
 
-    json_object_set_new(o->doc, key, json_integer(value));
     snprintf(text, sizeof text, "%lld", (long long)value);
-    field(o, title, text);
-}
-
-/* JSON has no NaN and no infinities. */
-static json_t *real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
+    if (!o->json) {
+        field(o, title, text);
+        return;
+    }
+    put_key(o, key);
+    ckpt_buf_put_str(&o->text, text);
 }
 
 void out_real(struct out *o, const char *key, const char *title, double value)
 {
     char text[40];
 
-    json_object_set_new(o->doc, key, real(value));
-    snprintf(text, sizeof text, "%.6g", value);
-    field(o, title, text);
+    if (!o->json) {
+        snprintf(text, sizeof text, "%.6g", value);
+        field(o, title, text);
+        return;
+    }
+    put_key(o, key);
+    put_real(o, value);
 }
 
 void out_bytes(struct out *o, const char *key, const char *title, uint64_t value)
 {
     char text[32];
 
-    json_object_set_new(o->doc, key, json_integer((json_int_t)value));
-    field(o, title, human(text, value));
+    if (!o->json) {
+        field(o, title, human(text, value));
+        return;
+    }
+    put_key(o, key);
+    ckpt_buf_printf(&o->text, "%llu", (unsigned long long)value);
 }
 
 void out_json(struct out *o, const char *key, const char *title, const json_t *value)
@@ -118,47 +175,76 @@ void out_json(struct out *o, const char *key, const char *title, const json_t *v
     struct ckpt_err err = {0};
     struct ckpt_buf b;
 
-    json_object_set(o->doc, key, (json_t *)value);
-    if (o->json || !title)
+    if (!o->json && (!title || !value))
         return;
-    ckpt_buf_init(&b, (size_t)1 << 24);
-    if (ckpt_json_write(&b, value, 2, false, &err) == 0 && ckpt_buf_str(&b))
-        ckpt_buf_printf(&o->text, "%s: %s\n", title, ckpt_buf_str(&b));
-    ckpt_buf_release(&b);
-}
+    ckpt_buf_init(&b, MAX_BYTES);
+    if (o->json)
+        put_key(o, key);
+    else
+        ckpt_buf_printf(&o->text, "%s%s", title, *title ? ": " : "");
+    if (!value)
+        ckpt_buf_put_str(&b, "null");
+    else if (ckpt_json_write(&b, value, 2, false, &err))
+        o->text.failed = true;
+    for (size_t i = 0, n; i < b.len; i += n) {  /* a line of the value is a line of ours */
+        const unsigned char *end = memchr(b.data + i, '\n', b.len - i);
 
-void out_line(struct out *o, const char *text)
-{
-    field(o, "", text);
+        n = end ? (size_t)(end - b.data) - i + 1 : b.len - i;
+        ckpt_buf_put(&o->text, b.data + i, n);
+        if (end && o->json)
+            ckpt_buf_put_str(&o->text, "  ");
+    }
+    if (!o->json)
+        ckpt_buf_put_u8(&o->text, '\n');
+    ckpt_buf_release(&b);
 }
 
 void out_table(struct out *o, const char *key, const struct out_column *column, size_t n)
 {
-    o->table_key = key;
     o->column = column;
     o->n_column = n < MAX_COLUMNS ? n : MAX_COLUMNS;
     o->n_cell = 0;
-    o->rows = json_array();
-    o->row = NULL;
+    if (o->json) {
+        put_key(o, key);
+        ckpt_buf_put_u8(&o->text, '[');
+    }
 }
 
-/* One more cell for programs; takes value. */
-static void json_cell(struct out *o, json_t *value)
+/* What comes before the next cell's value. */
+static void json_cell(struct out *o)
 {
     size_t i = o->n_cell++ % o->n_column;
 
-    if (i == 0) {
-        o->row = json_object();
-        json_array_append_new(o->rows, o->row);
-    }
-    json_object_set_new(o->row, o->column[i].key, value);
+    if (i == 0)
+        ckpt_buf_put_str(&o->text, o->n_cell > 1 ? "},\n    {" : "\n    {");
+    else
+        ckpt_buf_put(&o->text, ", ", 2);
+    put_quoted(o, o->column[i].key);
+    ckpt_buf_put(&o->text, ": ", 2);
+}
+
+/* Text as a person may see it, in the arena. */
+static char *escaped_text(struct out *o, const char *text)
+{
+    char safe[CUT * 4 + 1];
+
+    ckpt_escape(safe, sizeof safe, text, strlen(text));
+    return ckpt_arena_strndup(&o->arena, safe, strlen(safe));
+}
+
+/* Most text is plain: it is spared the room above, which builds that zero their stack pay for. */
+static char *safe_text(struct out *o, const char *text)
+{
+    size_t n = 0;
+
+    while (n < CUT && text[n] >= ' ' && text[n] < 0x7f)
+        n++;
+    return text[n] == '\0' ? ckpt_arena_strndup(&o->arena, text, n) : escaped_text(o, text);
 }
 
 /* One more cell for people. */
 static void text_cell(struct out *o, const char *text)
 {
-    char safe[CUT * 4 + 1];
-
     if (o->n_cell == o->cap) {
         size_t cap = o->cap ? 2 * o->cap : 256;
         void *grown = ckpt_grow(o->cell, cap, sizeof *o->cell);
@@ -170,27 +256,41 @@ static void text_cell(struct out *o, const char *text)
         o->cell = grown;
         o->cap = cap;
     }
-    ckpt_escape(safe, sizeof safe, text, strlen(text));
-    o->cell[o->n_cell++] = ckpt_arena_strndup(&o->arena, safe, strlen(safe));
+    if (!o->column[o->n_cell % o->n_column].title)
+        text = "";
+    o->cell[o->n_cell] = safe_text(o, text);
+    if (!o->cell[o->n_cell++])
+        o->text.failed = true;
 }
 
 void out_cell_str(struct out *o, const char *value)
 {
-    if (o->json)
-        json_cell(o, string(value));
-    else
+    if (!o->json) {
         text_cell(o, value);
+        return;
+    }
+    json_cell(o);
+    put_quoted(o, value);
 }
+
+void out_cell_json(struct out *o, const char *json)
+{
+    if (!o->json) {
+        text_cell(o, json);
+        return;
+    }
+    json_cell(o);
+    ckpt_buf_put_str(&o->text, json);
+}
+
+void out_cell_none(struct out *o) { out_cell_json(o, o->json ? "null" : ""); }
 
 void out_cell_int(struct out *o, int64_t value)
 {
     char text[32];
 
     snprintf(text, sizeof text, "%lld", (long long)value);
-    if (o->json)
-        json_cell(o, json_integer(value));
-    else
-        text_cell(o, text);
+    out_cell_json(o, text);
 }
 
 void out_cell_bytes(struct out *o, uint64_t value)
@@ -198,28 +298,21 @@ void out_cell_bytes(struct out *o, uint64_t value)
     char text[32];
 
     if (o->json)
-        json_cell(o, json_integer((json_int_t)value));
-    else
-        text_cell(o, human(text, value));
+        snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    out_cell_json(o, o->json ? text : human(text, value));
 }
 
 void out_cell_real(struct out *o, double value)
 {
     char text[40];
 
+    if (o->json) {
+        json_cell(o);
+        put_real(o, value);
+        return;
+    }
     snprintf(text, sizeof text, "%.6g", value);
-    if (o->json)
-        json_cell(o, real(value));
-    else
-        text_cell(o, text);
-}
-
-void out_cell_none(struct out *o)
-{
-    if (o->json)
-        json_cell(o, json_null());
-    else
-        text_cell(o, "");
+    text_cell(o, text);
 }
 
 static void pad(struct out *o, size_t n)
@@ -232,40 +325,53 @@ static void pad(struct out *o, size_t n)
     }
 }
 
+/* Characters, not bytes: continuation bytes of UTF-8 take no room. */
+static size_t columns_of(const char *s)
+{
+    size_t n = 0;
+
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
 static void put_row(struct out *o, char *const *text, const size_t *width)
 {
-    for (size_t i = 0; i < o->n_column; i++) {
-        bool last = i + 1 == o->n_column;
-        const char *t = text[i] ? text[i] : "";
-        size_t n = strlen(t), blank = width[i] > n ? width[i] - n : 0;
+    size_t blank = 0, done = 0;         /* blanks owed before the next text: none end a line */
 
-        if (o->column[i].align == OUT_RIGHT)
+    for (size_t i = 0; i < o->n_column; i++) {
+        const char *t = text[i] ? text[i] : "";
+        size_t n = columns_of(t);
+
+        if (!o->column[i].title)
+            continue;
+        blank += done++ ? 2 : 0;
+        blank += o->column[i].align == OUT_RIGHT ? width[i] - n : 0;
+        if (n) {
             pad(o, blank);
-        ckpt_buf_put(&o->text, t, n);
-        if (o->column[i].align == OUT_LEFT && !last)
-            pad(o, blank);
-        ckpt_buf_put_str(&o->text, last ? "\n" : "  ");
+            ckpt_buf_put(&o->text, t, strlen(t));
+            blank = 0;
+        }
+        blank += o->column[i].align == OUT_LEFT ? width[i] - n : 0;
     }
+    ckpt_buf_put_u8(&o->text, '\n');
 }
 
 void out_table_end(struct out *o)
 {
-    size_t width[MAX_COLUMNS];
+    size_t width[MAX_COLUMNS] = {0};
     char *title[MAX_COLUMNS];
 
     if (o->json) {
-        json_object_set_new(o->doc, o->table_key, o->rows);
-        o->rows = NULL;
+        ckpt_buf_put_str(&o->text, o->n_cell ? "}\n  ]" : "]");
         return;
     }
-    json_decref(o->rows);
-    o->rows = NULL;
     for (size_t i = 0; i < o->n_column; i++) {
         title[i] = (char *)o->column[i].title;
-        width[i] = strlen(title[i]);
+        width[i] = title[i] ? columns_of(title[i]) : 0;
     }
     for (size_t k = 0; k < o->n_cell; k++) {
-        size_t n = o->cell[k] ? strlen(o->cell[k]) : 0;
+        size_t n = o->cell[k] ? columns_of(o->cell[k]) : 0;
 
         if (n > width[k % o->n_column])
             width[k % o->n_column] = n;
@@ -274,26 +380,22 @@ void out_table_end(struct out *o)
     for (size_t k = 0; k + o->n_column <= o->n_cell; k += o->n_column)
         put_row(o, o->cell + k, width);
     o->n_cell = 0;
+    ckpt_arena_release(&o->arena);
 }
 
 int out_end(struct out *o, struct ckpt_err *err)
 {
-    struct ckpt_buf b;
     int rc = 0;
 
-    ckpt_buf_init(&b, (size_t)1 << 30);
-    if (o->json) {
-        rc = ckpt_json_write(&b, o->doc, 2, false, err);
-        ckpt_buf_put_u8(&b, '\n');
-    }
-    if (rc == 0 && (!ckpt_buf_ok(&b) || !ckpt_buf_ok(&o->text)))
+    if (o->json)
+        ckpt_buf_put_str(&o->text, o->begun ? "\n}\n" : "{}\n");
+    if (!ckpt_buf_ok(&o->text))
         rc = ckpt_nomem(err, o->text.len);
     if (rc == 0) {
-        fwrite(o->json ? b.data : o->text.data, 1, o->json ? b.len : o->text.len, stdout);
+        fwrite(o->text.data, 1, o->text.len, stdout);
         if (fflush(stdout) || ferror(stdout))
             rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard output");
     }
-    ckpt_buf_release(&b);
     out_abort(o);
     return rc;
 }
@@ -303,7 +405,5 @@ void out_abort(struct out *o)
     ckpt_buf_release(&o->text);
     ckpt_arena_release(&o->arena);
     ckpt_free(o->cell);
-    json_decref(o->rows);
-    json_decref(o->doc);
     ckpt_free(o);
 }

@@ -1,6 +1,10 @@
 /*
  * out - rows and fields -> an aligned table for people, or one JSON document for programs, from
- * the same calls.  Text from files is escaped in the table and whole in the JSON.
+ * the same calls.  Text from files is escaped in the table and whole in the JSON; what is no
+ * UTF-8 is escaped in both.  In JSON every field is a line, every row of a table is a line, and
+ * numbers that are not finite are null.
+ *
+ * A field or column without a title is for programs only.
  */
 #ifndef CKPT_OUT_H
 #define CKPT_OUT_H
@@ -18,7 +22,7 @@ enum out_align { OUT_LEFT, OUT_RIGHT };
 
 struct out_column {
     const char    *key;         /* JSON key, stable */
-    const char    *title;       /* table heading */
+    const char    *title;       /* table heading, or NULL */
     enum out_align align;
 };
 
@@ -27,12 +31,12 @@ int out_new(struct out **out, bool json, struct ckpt_err *err);
 /* A field of the document: "format: safetensors". */
 void out_str(struct out *o, const char *key, const char *title, const char *value);
 void out_int(struct out *o, const char *key, const char *title, int64_t value);
-/* Not finite: null in JSON. */
 void out_real(struct out *o, const char *key, const char *title, double value);
 /* Bytes: a number in JSON, "1.5 GB" for people. */
 void out_bytes(struct out *o, const char *key, const char *title, uint64_t value);
+/* NULL is null, and nothing for people. */
 void out_json(struct out *o, const char *key, const char *title, const json_t *value);
-/* A line for people, absent in JSON. */
+/* A line for people. */
 void out_line(struct out *o, const char *text);
 /* A table: begin, then each row's cells in column order, then end. */
 void out_table(struct out *o, const char *key, const struct out_column *column, size_t n);
@@ -40,7 +44,9 @@ void out_cell_str(struct out *o, const char *value);
 void out_cell_int(struct out *o, int64_t value);
 void out_cell_bytes(struct out *o, uint64_t value);
 void out_cell_real(struct out *o, double value);
-/* Nothing to tell: blank, or null. */
+/* Text that is JSON already, like a shape. */
+void out_cell_json(struct out *o, const char *json);
+/* Nothing: null. */
 void out_cell_none(struct out *o);
 void out_table_end(struct out *o);
 /* Print everything; takes o.  CKPT_EIO when stdout refuses. */

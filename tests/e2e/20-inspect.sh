@@ -14,7 +14,7 @@ t "a model directory" bash -c "ckpt-inspect $G/lora/bloom-qkv/base | grep -q 'fo
 t "statistics" ckpt-inspect --stats --digest "$G/lora/bloom-qkv/base"
 t "digests agree across formats" bash -c "
     ckpt-merge -q --tied keep -o $T/x.pt $G/deepspeed/0.19-s3_w2_bf16/ckpt
-    d() { ckpt-inspect --json --digest \"\$1\" | grep -E '\"(name|sha256)\"' | paste - - | sort; }
+    d() { ckpt-inspect --json --digest \"\$1\" | sed -nE 's/.*\"name\": (\"[^\"]*\").*\"sha256\": (\"[0-9a-f]{64}\").*/\1 \2/p' | sort | grep .; }
     diff <(d $G/deepspeed/0.19-s3_w2_bf16/ckpt) <(d $T/x.pt)"
 expect 0 "equal checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_bf16/ckpt" "$T/x.pt"
 expect 1 "different checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_fp16/ckpt" "$G/deepspeed/0.19-s3_w1_bf16/ckpt"

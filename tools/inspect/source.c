@@ -132,7 +132,7 @@ static int put_tensors(struct out *o, const struct inspect_want *w, struct ckpt_
             continue;
         out_cell_str(o, t->name);
         out_cell_str(o, ckpt_dtype_name(t->dtype));
-        out_cell_str(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
+        out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
         out_cell_bytes(o, ckpt_tensor_bytes(t));
         out_cell_int(o, (int64_t)t->n_frag);
         out_cell_str(o, t->alias_of != i ? ckpt_source_tensor(src, t->alias_of)->name

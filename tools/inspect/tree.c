@@ -28,9 +28,9 @@ static void put_generator(struct out *o, const char *key, const char *what, int6
     for (size_t i = 0; i < n_word; i++)
         json_array_append_new(words, json_integer(word[i]));
     json_object_set_new(g, "first_words", words);
-    snprintf(text, sizeof text, "%s at %lld of %d%s, first words %lld %lld", what,
+    snprintf(text, sizeof text, "%s: %s at %lld of %d%s, first words %lld %lld", key, what,
              (long long)position, MT_WORDS, seeded, (long long)word[0], (long long)word[1]);
-    out_str(o, key, key, text);
+    out_line(o, text);
     out_json(o, key, NULL, g);          /* programs get the parts instead of the sentence */
     json_decref(g);
 }

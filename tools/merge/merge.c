@@ -218,7 +218,7 @@ static int print_plan(const struct ckpt_source *src, const struct cli *cli, cons
 
         out_cell_str(o, t->name);
         out_cell_str(o, ckpt_dtype_name(t->dtype));
-        out_cell_str(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
+        out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
         out_cell_bytes(o, ckpt_tensor_bytes(t));
     }
     out_table_end(o);
