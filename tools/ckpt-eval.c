@@ -132,7 +132,7 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
     if (rc == 0 && w->base)
         rc = eval_run(&base, w, w->base, err);
     w->logits = logits;
-    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         struct eval_result r = {0};
 
         rc = eval_run(&r, w, item, err);

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
-    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
+    while (rc == 0 && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
         /* One path that fails does not hide the others; the first failure is the status. */
         if (inspect_path(&w, &cli, item, &err)) {
             int got = cli_error(&cli, &err);

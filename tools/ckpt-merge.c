@@ -73,7 +73,7 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
     char *item = NULL;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
-    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         struct ckpt_arena a = {0};
         char *to = output_for(&a, output, item, many && !(output && strcmp(output, "-") == 0));
 

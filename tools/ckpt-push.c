@@ -116,7 +116,7 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
-    while (rc == 0 && !cli_stop && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
+    while (rc == 0 && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
         rc = push_one(&w, &cli, rest[0], item, &err);
         ckpt_free(item);
         item = NULL;

@@ -2,8 +2,8 @@
 #include "tools/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,11 +35,25 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
     fprintf(stderr, "%s: %s%s\n", cli->tool, words[level], line);
 }
 
+/*
+ * A closed standard descriptor would be given to the next file that is opened, and lines meant
+ * for people would land in a checkpoint.  Fill the gap with one on which every use fails.
+ */
+static void fill_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            _exit(ckpt_exit_status(CKPT_ENOMEM));
+}
+
 void cli_begin(struct cli *cli, const char *tool)
 {
     static const int orderly[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction act = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
 
+    fill_descriptors();
+    sigaction(SIGPIPE, &standard, NULL);        /* quiet, though the parent ignored it */
     cli->tool = tool;
     ckpt_log_hook(tell, cli);
     for (size_t i = 0; i < sizeof orderly / sizeof orderly[0]; i++)
@@ -47,8 +61,29 @@ void cli_begin(struct cli *cli, const char *tool)
     sigaction(SIGXFSZ, &ignore, NULL);          /* EFBIG tells it better */
 }
 
+/* An error as one JSON object, for programs; false when even that takes too much memory. */
+static bool error_json(const struct cli *cli, const struct ckpt_err *err)
+{
+    json_t *o = json_pack("{s:s, s:i, s:s, s:s}", "tool", cli->tool, "status",
+                          ckpt_exit_status(err->code), "reason", err->reason, "error", err->text);
+    struct ckpt_err ignored = {0};
+    struct ckpt_buf b;
+    bool done = false;
+
+    ckpt_buf_init(&b, (size_t)1 << 16);
+    if (o && err->hint[0])
+        json_object_set_new(o, "hint", json_string(err->hint));
+    if (o && ckpt_json_write(&b, o, 0, false, &ignored) == 0 && ckpt_buf_str(&b))
+        done = fprintf(stderr, "%s\n", ckpt_buf_str(&b)) > 0;
+    ckpt_buf_release(&b);
+    json_decref(o);
+    return done;
+}
+
 int cli_error(const struct cli *cli, const struct ckpt_err *err)
 {
+    if (cli->json && error_json(cli, err))
+        return ckpt_exit_status(err->code);
     fprintf(stderr, "%s: %s\n", cli->tool, err->text);
     if (err->hint[0])
         fprintf(stderr, "hint: %s\n", err->hint);
@@ -104,81 +139,112 @@ int cli_end(struct cli *cli, int status)
     return status;
 }
 
+/* No path or address is longer; a stream without line ends must not fill memory. */
+#define MAX_LINE 65536
+
 struct cli_items {
     char **arg;
     int    n, at;
     bool   from_stdin;
     int    end;                 /* what ends a line of stdin */
-    char  *line;                /* getdelim's buffer */
-    size_t cap;
+    size_t n_line;              /* lines read so far */
+    char   line[MAX_LINE];
 };
 
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
 {
-    struct cli_items *items = ckpt_alloc(1, sizeof *items);
+    struct cli_items *items;
 
     *out = NULL;
+    if (n_arg == 0 && isatty(STDIN_FILENO))
+        return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
+    items = ckpt_alloc(1, sizeof *items);
     if (!items)
         return ckpt_nomem(err, sizeof *items);
     items->arg = arg;
     items->n = n_arg;
     items->from_stdin = n_arg == 0;
     items->end = nul ? '\0' : '\n';
-    if (n_arg == 0 && isatty(STDIN_FILENO)) {
-        ckpt_free(items);
-        return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
-    }
     *out = items;
     return 0;
 }
 
+static int stopped(struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped by SIG%s before all was done",
+                     sigabbrev_np(cli_stop));
+}
+
+static int read_stdin_failed(struct ckpt_err *err)
+{
+    if (errno == EINTR && cli_stop)
+        return stopped(err);
+    return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
+}
+
+/* The next line without its end; *n is SIZE_MAX at the end of stdin. */
+static int read_line(struct cli_items *items, size_t *n, struct ckpt_err *err)
+{
+    int c;
+
+    *n = 0;
+    items->n_line++;
+    while ((c = getc_unlocked(stdin)) != EOF && c != items->end) {
+        if (*n == MAX_LINE - 1)
+            return ckpt_fail(err, CKPT_ELIMIT, "standard input: line %zu is longer than %d bytes",
+                             items->n_line, MAX_LINE - 1);
+        if (c == '\0') {
+            ckpt_fail(err, CKPT_EFORMAT, "standard input: line %zu has a NUL byte in it",
+                      items->n_line);
+            return ckpt_err_hint(err, "-0 reads paths that end with NUL");
+        }
+        items->line[(*n)++] = (char)c;
+    }
+    if (c == EOF && ferror(stdin))
+        return read_stdin_failed(err);
+    if (c == EOF && *n == 0)
+        *n = SIZE_MAX;
+    else
+        items->line[*n] = '\0';
+    return 0;
+}
+
+/* *out stays NULL at the end of stdin.  Empty lines are nothing. */
 static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
 {
-    ssize_t n;
+    size_t n = 0;
 
-    do {
-        errno = 0;
-        n = getdelim(&items->line, &items->cap, items->end, stdin);
-        if (n < 0) {
-            if (ferror(stdin) && errno != EINTR)
-                return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
-            items->from_stdin = false;
-            return 0;
-        }
-        if (n > 0 && items->line[n - 1] == items->end)
-            items->line[--n] = '\0';
-    } while (n == 0);
+    while (n == 0)
+        if (read_line(items, &n, err))
+            return err->code;
+    if (n == SIZE_MAX) {
+        items->from_stdin = false;
+        return 0;
+    }
     *out = ckpt_strdup(items->line);
-    return *out ? 0 : ckpt_nomem(err, (size_t)n);
+    return *out ? 0 : ckpt_nomem(err, n + 1);
 }
 
 int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
 {
     *out = NULL;
-    while (!*out) {
-        if (items->from_stdin) {
-            if (next_line(items, out, err))
-                return err->code;
-            if (*out)
-                return 0;
-        }
+    for (;;) {
+        if (cli_stop && (items->from_stdin || items->at < items->n))
+            return stopped(err);
+        if (items->from_stdin && (next_line(items, out, err) || *out))
+            return *out ? 0 : err->code;
         if (items->at >= items->n)
             return 0;
-        if (strcmp(items->arg[items->at], "-") == 0) {
-            items->from_stdin = true;
-            items->at++;
-            continue;
-        }
-        *out = ckpt_strdup(items->arg[items->at++]);
-        if (!*out)
-            return ckpt_nomem(err, 64);
+        if (strcmp(items->arg[items->at], "-") != 0)
+            break;
+        items->from_stdin = true;
+        items->at++;
     }
+    *out = ckpt_strdup(items->arg[items->at]);
+    if (!*out)
+        return ckpt_nomem(err, strlen(items->arg[items->at]) + 1);
+    items->at++;
     return 0;
 }
 
-void cli_items_close(struct cli_items *items)
-{
-    if (items)
-        free(items->line);              /* getdelim's own */
-    ckpt_free(items);
-}
+void cli_items_close(struct cli_items *items) { ckpt_free(items); }

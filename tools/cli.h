@@ -27,9 +27,13 @@ struct cli {
     struct ckpt_arena options;  /* what parsed options point to; released by cli_end */
 };
 
-/* Install the log hook, SIGXFSZ and orderly-stop handling.  cli is kept for the program's life. */
+/*
+ * Install the log hook, SIGPIPE, SIGXFSZ and orderly-stop handling; fill standard descriptors that
+ * are closed.  cli is kept until cli_end.
+ */
 void cli_begin(struct cli *cli, const char *tool);
-/* Print "tool: text" and the hint to stderr; returns the exit status for err. */
+/* Print "tool: text" and the hint to stderr, with --json one object (tool, status, reason, error,
+ * hint); returns the exit status for err. */
 int cli_error(const struct cli *cli, const struct ckpt_err *err);
 /* One finished artifact on stdout: path alone, or with --json the object (stolen reference may be
  * NULL: then {"path": path}).  Flushed at once; CKPT_EIO when stdout refuses. */
@@ -42,6 +46,7 @@ extern volatile int cli_stop;
 /*
  * Work items: the positional arguments, or lines of stdin when there are none or one is "-".
  * Next item or NULL at the end; NUL-separated with -0.  The string is yours (ckpt_free).
+ * CKPT_ESTOPPED when a signal asked to stop and items are left, or may come.
  */
 struct cli_items;
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err);
