@@ -168,7 +168,7 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
         if (strcmp(p.common[i].name, "jobs") == 0)
             p.common[i].dest = &jobs;
     rc = arguments(&p, rest, n_rest);
-    if (rc == 0 && p.config && !p.help)
+    if (rc == 0 && p.config && !p.help && !p.version && !p.completion)
         rc = opt_run_file(&p.t, p.config, p.given, err);
     cli->jobs = (int)jobs;
     if (rc)

@@ -68,25 +68,74 @@ void opt_help(const struct opt_table *t, const struct opt_spec *spec, const stru
            cli->tool);
 }
 
-static void bash(const struct opt_table *t, const struct cli *cli)
-{
-    printf("complete -o default -W '");
-    for (size_t i = 0; i < opt_count(t); i++)
-        if (opt_at(t, i)->kind != OPT_GROUP)
-            printf("--%s ", opt_at(t, i)->name);
-    printf("' %s\n", cli->tool);
-}
-
-/* Single quotes and brackets have a meaning in zsh's specifications. */
-static void zsh_text(const char *s)
+/* Text inside single quotes of a shell. */
+static void quoted(const char *s)
 {
     for (; *s; s++)
         if (*s == '\'')
             printf("'\\''");
-        else if (strchr("[]:", *s))
-            printf("\\%c", *s);
         else
             putchar(*s);
+}
+
+/* "ckpt-merge" as a shell's function may be called. */
+static void function_name(const char *tool)
+{
+    for (putchar('_'); *tool; tool++)
+        putchar(*tool == '-' ? '_' : *tool);
+}
+
+/* What may follow an option, as a case of bash's. */
+static void bash_value(const struct opt *o)
+{
+    if (o->short_name)
+        printf("    -%c|--%s)", o->short_name, o->name);
+    else
+        printf("    --%s)", o->name);
+    if (o->kind == OPT_CHOICE && o->choices)
+        printf(" COMPREPLY=($(compgen -W '%s' -- \"$cur\"));", o->choices);
+    else if (o->kind != OPT_PATH && o->kind != OPT_LIST)
+        printf(" compopt +o default 2>/dev/null;");     /* no file has that name */
+    printf(" return ;;\n");
+}
+
+/* bash splits "--to=hf" into three words. */
+static void bash(const struct opt_table *t, const struct cli *cli)
+{
+    function_name(cli->tool);
+    printf("() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+           "  COMPREPLY=()\n"
+           "  if [ \"$cur\" = '=' ]; then cur=; elif [ \"$prev\" = '=' ]; then"
+           " prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+           "  case $prev in\n");
+    for (size_t i = 0; i < opt_count(t); i++)
+        if (opt_takes_value(opt_at(t, i)))
+            bash_value(opt_at(t, i));
+    printf("  esac\n  case $cur in\n    -*) COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < opt_count(t); i++) {
+        const struct opt *o = opt_at(t, i);
+
+        if (o->kind != OPT_GROUP)
+            printf("--%s ", o->name);
+        if (o->kind == OPT_FLAG && o->dest)
+            printf("--no-%s ", o->name);
+    }
+    printf("' -- \"$cur\")) ;;\n  esac\n}\ncomplete -o default -F ");
+    function_name(cli->tool);
+    printf(" %s\n", cli->tool);
+}
+
+/* Brackets and colons have a meaning in zsh's specifications. */
+static void zsh_text(const char *s)
+{
+    char one[2] = {0};
+
+    for (; *s; s++) {
+        one[0] = *s;
+        if (strchr("[]:", *s))
+            putchar('\\');
+        quoted(one);
+    }
 }
 
 static void zsh(const struct opt_table *t, const struct cli *cli)
@@ -124,7 +173,10 @@ static void fish(const struct opt_table *t, const struct cli *cli)
             printf(" -x -a '%s'", o->choices);
         else if (opt_takes_value(o))
             printf(" -r");
-        printf(" -d \"%s\"\n", o->help);
+        printf(" -d '");
+        for (const char *s = o->help; *s; s++)
+            printf(strchr("'\\", *s) ? "\\%c" : "%c", *s);
+        printf("'\n");
     }
 }
 

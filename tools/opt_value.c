@@ -1,4 +1,5 @@
 /* opt_value - rows, and text into their values; see opt_rows.h. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -121,6 +122,8 @@ static int set_number(const struct opt *o, const char *text, const char *where,
     double v;
 
     errno = 0;
+    if (isspace((unsigned char)text[0]))
+        return bad(err, where, text, "no number");
     if (o->kind == OPT_INT) {
         long long i = strtoll(text, &end, 10);
 
@@ -152,7 +155,7 @@ static int set_size(const struct opt *o, const char *text, const char *where,
     char *end;
 
     v = strtod(text, &end);
-    if (end == text || !(v >= 0))
+    if (end == text || !(v >= 0) || isspace((unsigned char)text[0]))
         return bad(err, where, text, "no size");
     letter = *end ? strchr(letters, *end >= 'a' ? *end - 32 : *end) : NULL;
     if (letter) {
