@@ -11,15 +11,12 @@
 #include "formats/weights/trainer_files.h"
 #include "libckpt/commit.h"
 
-/* DeepSpeed's default for zero_optimization.sub_group_size: elements of one rank. */
-#define DS_SUB_GROUP_SIZE 1000000000
-
 /* One parameter of the model, in the optimizer's order. */
 struct ds_param {
     const char       *name;             /* as in torch's state_dict */
     struct ckpt_shape shape;
     int               group;            /* optimizer group: 0 decay, 1 no decay */
-    bool              trainable;        /* false: a frozen weight, in no group */
+    bool              trainable;
 };
 
 /* A name that shares another's storage. */
@@ -28,9 +25,8 @@ struct ds_alias {
     const char *kept;                   /* transformer.word_embeddings.weight */
 };
 
-/* What one rank writes.  All arrays are borrowed for the call. */
+/* What one rank writes of a stage-3 run.  All arrays are borrowed for the call. */
 struct ds_rank_state {
-    int                     stage;              /* 0 or 3 */
     int                     rank, world_size;
     const struct ds_param  *param;              /* group 0's first, then group 1's */
     size_t                  n_param;
@@ -38,27 +34,19 @@ struct ds_rank_state {
     size_t                  n_alias;
     const struct adamw_group *group;            /* [n_group] */
     size_t                  n_group;
-    enum ckpt_dtype         model_dtype;        /* of `module`: F32, BF16 or F16 */
-    /*
-     * For each parameter, f32.  Stage 3: this rank's part, ds3_part(numel, W) elements, padding
-     * included (finite: it is written).  Stage 0: all of it.  A frozen parameter has no moments
-     * and is written in model_dtype.
-     */
+    enum ckpt_dtype         model_dtype;        /* of `module`'s placeholders */
+    /* This rank's part of each parameter: ds3_part(numel, W) elements, padding included. */
     const float *const     *master;             /* [n_param] */
     const float *const     *exp_avg;            /* [n_param] */
     const float *const     *exp_avg_sq;         /* [n_param] */
-    int64_t                 sub_group_size;     /* 0: DS_SUB_GROUP_SIZE; stage 3 */
     int64_t                 optimizer_step;     /* applied steps */
     int64_t                 global_steps, global_samples, skipped_steps;
     const json_t           *ds_config;          /* object */
-    const struct value     *client_state;       /* dict without tensors, merged at top level, or
-                                                   NULL; a key of DeepSpeed's own is refused */
 };
 
 /*
- * Write this rank's files into dir: of stage 3 <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt
- * and <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt; of stage 0, on rank 0 alone,
- * <tag>/mp_rank_00_model_states.pt.  Beyond what is borrowed one chunk of 64 KiB is needed.
+ * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and ..._optim_states.pt into dir.  One
+ * sub-group per optimizer group.
  */
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
                   struct ckpt_err *err);
