@@ -267,6 +267,10 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     if (!place->file)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is a directory, one torch file wanted",
                          place->path);
+    if (bid(place) == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: neither a zip archive nor a stream of pickles as torch writes them",
+                         place->path);
     place->took = true;
     if (torch_archive_open(&a, place->file, err))
         return err->code;

@@ -20,7 +20,7 @@ static const char *const exact[] = {
     "0.19-s2_w2_fp32", "0.19-s2_w2_offload", "0.19-s3_w1_bf16", "0.19-s3_w2_bf16",
     "0.19-s3_w2_fp16", "0.19-s3_w2_offload", "0.19-s3_w2_subgroup", "0.19-s3_w2_universal",
     "0.19-s3_w4_hpz2", "0.19-s1_w1_fp32", "0.19-s1_w2_bf16", "0.19-s1_w2_fp16",
-    "0.14-s1_w2_fp16", "0.14-s1_w2_universal", "0.14-s3_w2_fp16",
+    "0.19-s1_w2_legacy", "0.14-s1_w2_fp16", "0.14-s1_w2_universal", "0.14-s3_w2_fp16",
 };
 
 static struct ckpt_source *open_run(const char *name, bool optimizer)

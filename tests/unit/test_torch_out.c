@@ -217,16 +217,17 @@ static void write_again(const char *from, const char *to, const unsigned char *b
 static void blank_id(unsigned char *p, size_t n)
 {
     static const unsigned char descriptor[] = {0x50, 0x4b, 7, 8};
-    unsigned char *d = NULL, crc[4], *at;
+    size_t last = 0;
+    unsigned char crc[4], *at;
 
-    for (size_t i = 0; i + 16 <= n; i++)
+    for (size_t i = 40; i + 16 <= n; i++)
         if (memcmp(p + i, descriptor, 4) == 0)
-            d = p + i;                  /* the last */
-    assert_non_null(d);
-    memcpy(crc, d + 4, 4);
-    memset(d - 40, '0', 40);
-    memset(d + 4, 0, 4);
-    at = memmem(d, n - (size_t)(d - p), crc, 4);
+            last = i;
+    assert_true(last >= 40);
+    memcpy(crc, p + last + 4, 4);
+    memset(p + last - 40, '0', 40);
+    memset(p + last + 4, 0, 4);
+    at = memmem(p + last, n - last, crc, 4);
     assert_non_null(at);
     memset(at, 0, 4);
 }
