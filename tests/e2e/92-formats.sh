@@ -36,6 +36,6 @@ DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
 cp -r "$DS" "$T/in/gap"; rm "$T"/in/gap/global_step4/*rank_0_*optim_states.pt
 refused 65 'rank 0 of 2: its zero_pp_rank_0_mp_rank_00_optim_states.pt is absent' 'a rank missing' "$T/in/gap"
 cp -r "$DS" "$T/in/last"; rm "$T"/in/last/global_step4/*rank_1_*
-refused 65 'of 2 partitions, 1 rank files are there' 'the last rank missing' "$T/in/last"
+refused 65 'rank 1 of 2: its zero_pp_rank_1_mp_rank_00_model_states.pt is absent' 'the last rank missing' "$T/in/last"
 cp -r "$DS" "$T/in/tp"; cp "$T"/in/tp/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt "$T/in/tp/global_step4/mp_rank_01_model_states.pt"
-refused 65 'tensor-parallel' 'a tensor-parallel run' "$T/in/tp"
+refused 65 'of a tensor- or pipeline-parallel checkpoint' 'a tensor-parallel run' "$T/in/tp"
