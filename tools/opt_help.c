@@ -51,7 +51,8 @@ static void print_row(const struct opt *o)
     if (o->kind == OPT_CHOICE && o->choices) {
         printf("\n%*s", COLUMN, "");
         wrapped("one of:", COLUMN);
-        wrapped(o->choices, COLUMN + 7);
+        putchar(' ');
+        wrapped(o->choices, COLUMN + 8);
     }
     putchar('\n');
 }
