@@ -10,6 +10,7 @@
 
 #include "formats/place.h"
 #include "formats/weights/deepspeed.h"
+#include "formats/weights/gguf.h"
 #include "formats/weights/hf_dir.h"
 #include "formats/weights/peft.h"
 #include "formats/weights/safetensors.h"
@@ -17,7 +18,7 @@
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
-    &ckpt_format_peft, NULL,
+    &ckpt_format_peft, &ckpt_format_gguf, NULL,
 };
 
 const struct ckpt_format *const *ckpt_formats(void) { return rows; }
@@ -42,7 +43,6 @@ static const struct {
     {"\x28\xb5\x2f\xfd", 4, "zstd-compressed: unpack it first"},
     {"\xfd" "7zXZ", 5, "xz-compressed: unpack it first"},
     {"BZh", 3, "bzip2-compressed: unpack it first"},
-    {"GGUF", 4, "a GGUF file, which is not read"},
     {"PAR1", 4, "a parquet file, which holds no tensors"},
     {"\x93NUMPY", 6, "a numpy array, which is not read"},
     {"\x89HDF", 4, "an HDF5 file, which is not read"},

@@ -86,3 +86,13 @@ uint64_t ckpt_tensor_bytes(const struct ckpt_tensor *t)
     ckpt_shape_bytes(&bytes, &t->shape, t->dtype);
     return bytes;
 }
+
+const char *ckpt_tensor_stored(const struct ckpt_tensor *t)
+{
+    return t->stored ? t->stored : ckpt_dtype_name(t->dtype);
+}
+
+uint64_t ckpt_tensor_stored_bytes(const struct ckpt_tensor *t)
+{
+    return t->stored ? t->stored_bytes : ckpt_tensor_bytes(t);
+}

@@ -28,6 +28,10 @@ struct ckpt_tensor {
     bool                        flat;    /* boxes are in the rank-1 view [numel] */
     size_t                      alias_of;/* index of the tensor whose storage this one shares
                                             whole and in the same shape (tied), or its own */
+    const char                 *stored;  /* how it lies in the file where that is no dtype:
+                                            "Q4_K", "NF4", while dtype is what reading gives;
+                                            else NULL */
+    uint64_t                    stored_bytes;   /* then: bytes in the file */
 };
 
 /* A list in insertion order.  A zeroed struct is a valid empty list. */
@@ -53,5 +57,8 @@ size_t ckpt_tensors_find(const struct ckpt_tensors *list, const char *name);
 void ckpt_tensors_release(struct ckpt_tensors *list);
 /* Bytes of one tensor; it was checked when it was added. */
 uint64_t ckpt_tensor_bytes(const struct ckpt_tensor *t);
+/* What it lies in the file as: the name of its blocks, or of its dtype; and in how many bytes. */
+const char *ckpt_tensor_stored(const struct ckpt_tensor *t);
+uint64_t ckpt_tensor_stored_bytes(const struct ckpt_tensor *t);
 
 #endif

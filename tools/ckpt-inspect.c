@@ -11,10 +11,10 @@ static size_t rows(struct opt *row, struct inspect_want *w)
     const struct opt all[] = {
         {0, "glob", "GLOB", OPT_LIST, &w->glob, "show tensors whose name matches; may be repeated",
          NULL, 0, 0, false},
-        {'t', "tensor", "NAME", OPT_STR, &w->tensor, "one tensor: first values and statistics",
+        {'t', "tensor", "NAME", OPT_STR, &w->tensor, "one tensor: first values, statistics, digest",
          NULL, 0, 0, false},
         {0, "stats", NULL, OPT_FLAG, &w->stats,
-         "least, largest, mean, deviation and non-finite values of every tensor", NULL, 0, 0,
+         "least, largest, mean, deviation, NaN and infinite values of every tensor", NULL, 0, 0,
          false},
         {0, "digest", NULL, OPT_FLAG, &w->digest,
          "SHA-256 of every tensor's bytes, the same in every format", NULL, 0, 0, false},

@@ -77,7 +77,8 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
         struct ckpt_arena a = {0};
         char *to = output_for(&a, output, item, many && !(output && strcmp(output, "-") == 0));
 
-        rc = to ? merge_run(w, cli, item, to, err) : ckpt_nomem(err, strlen(item));
+        rc = to ? merge_run(w, cli, &(struct merge_job){.input = item, .output = to}, err)
+                : ckpt_nomem(err, strlen(item));
         if (rc)
             ckpt_err_in(err, "%s", item);
         else if (!w->dry_run && strcmp(to, "-") != 0)

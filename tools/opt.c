@@ -24,7 +24,7 @@ struct parse {
 
 static int unknown(struct parse *p, const char *name, size_t n)
 {
-    const char *near = opt_nearest(&p->t, name, n);
+    const char *near = opt_nearest(&p->t, name, n, false);
 
     ckpt_fail(p->err, CKPT_EUSAGE, "unknown option --%.*s", (int)n, name);
     if (near)

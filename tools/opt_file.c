@@ -109,7 +109,7 @@ static int row_of(struct reader *r, const yaml_node_t *k, size_t *i)
         return bad(r, k, "an option's name is wanted here");
     *i = opt_find(r->t, name, k->data.scalar.length);
     if (*i == SIZE_MAX || opt_at(r->t, *i)->no_config) {
-        near = opt_nearest(r->t, name, strlen(name));
+        near = opt_nearest(r->t, name, strlen(name), true);
         ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: unknown option %s", r->path,
                   k->start_mark.line + 1, name);
         return near ? ckpt_err_hint(r->err, "did you mean %s?", near) : r->err->code;

@@ -51,8 +51,7 @@ static void print_row(const struct opt *o)
     if (o->kind == OPT_CHOICE && o->choices) {
         printf("\n%*s", COLUMN, "");
         wrapped("one of:", COLUMN);
-        putchar(' ');
-        wrapped(o->choices, COLUMN + 8);
+        wrapped(o->choices, COLUMN + 7);
     }
     putchar('\n');
 }

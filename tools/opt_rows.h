@@ -23,8 +23,9 @@ size_t opt_count(const struct opt_table *t);
 const struct opt *opt_at(const struct opt_table *t, size_t i);
 /* By long name of n characters, "_" as "-"; SIZE_MAX when absent. */
 size_t opt_find(const struct opt_table *t, const char *name, size_t n);
-/* The long name nearest to a mistyped one, or NULL when none is near. */
-const char *opt_nearest(const struct opt_table *t, const char *name, size_t n);
+/* The long name nearest to a mistyped one, of those a run file takes when in_file, or NULL when
+ * none is near. */
+const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, bool in_file);
 /* Parse text into the row's dest.  where is put in front of a message ("--dtype", "run.yaml:3"). */
 int opt_set(const struct opt_table *t, const struct opt *o, const char *text, const char *where,
             struct ckpt_err *err);

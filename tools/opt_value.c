@@ -85,14 +85,15 @@ static size_t distance(const char *a, size_t n, const char *b)
     return row[m];
 }
 
-const char *opt_nearest(const struct opt_table *t, const char *name, size_t n)
+const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, bool in_file)
 {
     const char *best = NULL;
     size_t least = n / 3 + 2;
 
     for (size_t i = 0; i < opt_count(t); i++) {
         const struct opt *o = opt_at(t, i);
-        size_t d = o->kind == OPT_GROUP ? SIZE_MAX : distance(name, n, o->name);
+        bool none = o->kind == OPT_GROUP || (in_file && o->no_config);
+        size_t d = none ? SIZE_MAX : distance(name, n, o->name);
 
         if (d < least) {
             least = d;
@@ -149,14 +150,14 @@ static int set_number(const struct opt *o, const char *text, const char *where,
 static int set_size(const struct opt *o, const char *text, const char *where,
                     struct ckpt_err *err)
 {
-    static const char letters[] = "KMGT";
+    static const char letters[] = "KMGT", want[] = "no size; 5GB, 512M and 4096 are";
     const char *letter;
     double unit = 1, v;
     char *end;
 
     v = strtod(text, &end);
     if (end == text || !(v >= 0) || isspace((unsigned char)text[0]))
-        return bad(err, where, text, "no size");
+        return bad(err, where, text, want);
     letter = *end ? strchr(letters, *end >= 'a' ? *end - 32 : *end) : NULL;
     if (letter) {
         bool decimal = end[1] == 'B' || end[1] == 'b';
@@ -166,7 +167,7 @@ static int set_size(const struct opt *o, const char *text, const char *where,
         end += decimal ? 2 : end[1] == 'i' && end[2] == 'B' ? 3 : 1;
     }
     if (*end || v * unit >= 9.2e18)
-        return bad(err, where, text, "no size; 5GB, 512M and 4096 are");
+        return bad(err, where, text, want);
     *(uint64_t *)o->dest = (uint64_t)(v * unit);
     return 0;
 }

@@ -150,7 +150,7 @@ void out_real(struct out *o, const char *key, const char *title, double value)
     char text[40];
 
     if (!o->json) {
-        snprintf(text, sizeof text, "%.6g", value);
+        snprintf(text, sizeof text, "%.6g", isnan(value) ? fabs(value) : value);
         field(o, title, text);
         return;
     }
@@ -311,7 +311,7 @@ void out_cell_real(struct out *o, double value)
         put_real(o, value);
         return;
     }
-    snprintf(text, sizeof text, "%.6g", value);
+    snprintf(text, sizeof text, "%.6g", isnan(value) ? fabs(value) : value);
     text_cell(o, text);
 }
 

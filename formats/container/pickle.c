@@ -528,8 +528,10 @@ static int op_control(struct machine *m)
         n = ckpt_get_u64le(m->c);
         if (m->c->pos - 8 <= m->frame_end)
             return bad(m, "a frame inside a frame");
-        if (n > ckpt_cursor_left(m->c))
+        if (n > ckpt_cursor_left(m->c)) {
+            m->c->failed = true;        /* as any read past the end does */
             return bad(m, "a frame passes the end");
+        }
         m->frame_end = m->c->pos + (size_t)n;
         return 0;
     case '(':  return push_mark(m);

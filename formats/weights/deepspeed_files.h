@@ -1,30 +1,30 @@
 /*
  * deepspeed_files - which files a DeepSpeed tag consists of, opened and agreed with each other.
+ *
+ *   latest                                          text: the tag
+ *   <tag>/mp_rank_00_model_states.pt                stages 0 to 2: one for all ranks
+ *   <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt stage 3: one a rank
+ *   <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt   stages 1 to 3: one a rank
+ *
+ * Only the pickles are read.  Tensor parallelism, pipelines, experts and universal checkpoints
+ * are refused by name.  Source: DeepSpeed 0.19.8 runtime/engine.py, and 0.14.5.
  */
 #ifndef CKPT_DEEPSPEED_FILES_H
 #define CKPT_DEEPSPEED_FILES_H
 
-#include "formats/weights/torch.h"
+#include "formats/weights/deepspeed_parts.h"
 
-#define DS_MAX_RANKS 65536
-
-/* One rank's files.  Stage 0 has no optim file; stages 0 to 2 have one model file in all. */
-struct ds_rank {
-    struct torch_archive *model, *optim;
-    const struct value   *model_root, *optim_root;  /* dicts; optim: its optimizer_state_dict */
-};
-
-struct ds_files {
-    char            tag[256];
-    struct ds_rank *rank;       /* [n] */
-    size_t          n;          /* data-parallel ranks found */
-    int             stage;      /* 0..3 */
-    bool            bf16;       /* BF16_Optimizer: no zero_stage, padding kept */
-};
-
-/* The tag to read: what was asked for, or what `latest` says (one clean name, <= 256 bytes). */
-int ds_find_tag(char tag[256], struct ckpt_dir *dir, const char *wanted, struct ckpt_err *err);
-/* Open all files of a tag.  dir holds the tag's folder, or is it when tag is "". */
+/*
+ * The tag to read: what was asked for, or what `latest` says (one clean name, at most 256 bytes
+ * with the line end some put behind it).
+ */
+int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
+                struct ckpt_err *err);
+/*
+ * Open all files of a tag; dir holds the tag's folder, or is it when tag is "".  Proved: every
+ * rank's files are there and no other's; all tell of the same stage, world, step, version and
+ * parameters.  CKPT_EFORMAT "missing" names the file that is absent.
+ */
 int ds_files_open(struct ds_files *f, struct ckpt_dir *dir, const char *tag,
                   struct ckpt_err *err);
 void ds_files_close(struct ds_files *f);

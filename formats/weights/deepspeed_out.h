@@ -11,12 +11,15 @@
 #include "formats/weights/trainer_files.h"
 #include "libckpt/commit.h"
 
+/* DeepSpeed's default for zero_optimization.sub_group_size: elements of one rank. */
+#define DS_SUB_GROUP_SIZE 1000000000
+
 /* One parameter of the model, in the optimizer's order. */
 struct ds_param {
     const char       *name;             /* as in torch's state_dict */
     struct ckpt_shape shape;
     int               group;            /* optimizer group: 0 decay, 1 no decay */
-    bool              trainable;
+    bool              trainable;        /* false: a frozen weight, in no group */
 };
 
 /* A name that shares another's storage. */
@@ -34,19 +37,28 @@ struct ds_rank_state {
     size_t                  n_alias;
     const struct adamw_group *group;            /* [n_group] */
     size_t                  n_group;
-    enum ckpt_dtype         model_dtype;        /* of `module`'s placeholders */
-    /* This rank's part of each parameter: ds3_part(numel, W) elements, padding included. */
+    enum ckpt_dtype         model_dtype;        /* of `module`: F32, BF16 or F16 */
+    /*
+     * This rank's part of each parameter: ds3_part(numel, W) elements, padding included, which
+     * is written as it is.  A frozen parameter needs no moments and is written in model_dtype.
+     */
     const float *const     *master;             /* [n_param] */
     const float *const     *exp_avg;            /* [n_param] */
     const float *const     *exp_avg_sq;         /* [n_param] */
+    int64_t                 sub_group_size;     /* 0: DS_SUB_GROUP_SIZE */
     int64_t                 optimizer_step;     /* applied steps */
     int64_t                 global_steps, global_samples, skipped_steps;
     const json_t           *ds_config;          /* object */
+    const struct value     *client_state;       /* dict without tensors, merged at top level, or
+                                                   NULL; a key of DeepSpeed's own is refused */
 };
 
 /*
- * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and ..._optim_states.pt into dir.  One
- * sub-group per optimizer group.
+ * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and
+ * <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt into dir.  A group without trainable
+ * parameters is left out, as DeepSpeed leaves it out.  Allocates a storage record for each
+ * sub-group and one chunk for frozen weights; no tensor.
+ * CKPT_ESTATE when the state contradicts itself or client_state names a key of DeepSpeed's own.
  */
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
                   struct ckpt_err *err);

@@ -7,6 +7,7 @@
 
 #include "formats/container/pickle.h"
 #include "formats/container/zip.h"
+#include "formats/weights/torch_legacy.h"
 #include "formats/weights/torch_list.h"
 #include "formats/weights/torch_sink.h"
 #include "formats/weights/torch_value.h"
@@ -106,7 +107,7 @@ static int place_storages(struct torch_archive *a, struct ckpt_err *err)
     return 0;
 }
 
-static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
+static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
     const struct zip_entry *e;
     struct value_seq names = {0};
@@ -134,6 +135,29 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     if (torch_value_resolve(a->root, &a->storages, &a->arena, strict, err))
         return err->code;
     return place_storages(a, err);
+}
+
+static bool is_tar(const unsigned char *head, size_t n)
+{
+    return n > 262 && memcmp(head + 257, "ustar", 5) == 0;
+}
+
+/* By the first bytes, as torch itself tells its containers apart. */
+static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
+{
+    unsigned char head[CKPT_HEAD_BYTES];
+    uint64_t size = ckpt_file_size(a->file);
+    size_t n = size < sizeof head ? (size_t)size : sizeof head;
+
+    if (ckpt_file_read_at(a->file, head, n, 0, err))
+        return err->code;
+    if (torch_legacy_is(head, n))
+        return torch_legacy_read(&a->root, &a->storages, &a->big_endian, a->file, &a->arena,
+                                 strict, err);
+    if (is_tar(head, n))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a tar: torch's format before 0.1.11, or not "
+                         "torch's, is not read");
+    return open_zip(a, strict, err);
 }
 
 static int open_as(struct torch_archive **out, struct ckpt_file *file, bool strict,
@@ -220,15 +244,11 @@ int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
 
 static int bid(const struct ckpt_place *p)
 {
-    static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46};
-
     if (!p->file || p->head_len < 30)
         return 0;
-    if (memcmp(p->head, "PK\3\4", 4) == 0)
+    if (memcmp(p->head, "PK\3\4", 4) == 0 || torch_legacy_is(p->head, p->head_len))
         return 80;
-    if (memcmp(p->head, legacy, sizeof legacy) == 0)
-        return 80;
-    return p->head_len > 262 && memcmp(p->head + 257, "ustar", 5) == 0 ? 40 : 0;
+    return is_tar(p->head, p->head_len) ? 40 : 0;
 }
 
 static void close_source(void *self) { torch_archive_close(self); }
@@ -247,9 +267,9 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     if (!place->file)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is a directory, one torch file wanted",
                          place->path);
-    if (place->head_len >= 4 && memcmp(place->head, "PK\3\4", 4) != 0)
+    if (bid(place) == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: not a zip archive: torch's formats before 1.6 are not read",
+                         "%s: neither a zip archive nor a stream of pickles as torch writes them",
                          place->path);
     place->took = true;
     if (torch_archive_open(&a, place->file, err))

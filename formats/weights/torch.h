@@ -1,5 +1,6 @@
 /*
- * torch - .pt, .bin, .pth archives: zip + pickle + storages, read without executing anything.
+ * torch - .pt, .bin, .pth archives: zip + pickle + storages, or the legacy stream of pickles (see
+ * torch_legacy.h), read without executing anything.
  *
  * Tensors found anywhere in the value tree are listed under their path: keys joined by ".", list
  * positions as numbers; a state dict inside {"model": ...}, {"state_dict": ...} or
@@ -36,7 +37,7 @@ int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struc
  */
 int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err);
-/* Prove the checksum of every member: reads the whole file. */
+/* Prove the checksum of every member: reads the whole file.  Legacy files have none. */
 int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);

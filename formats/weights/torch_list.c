@@ -9,7 +9,7 @@
 #include "libckpt/buf.h"
 #include "libckpt/map.h"
 
-#define MAX_VISITS ((size_t)16 << 20)
+#define MAX_VISITS ((size_t)4 << 20)
 
 /* A container on the way down: its next child, and where its path ends. */
 struct frame {

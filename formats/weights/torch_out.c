@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -20,7 +21,7 @@ struct piece {
 
 struct storage {
     size_t         width;
-    uint64_t       bytes, done;
+    uint64_t       bytes;
     struct piece  *piece;
     size_t         n, cap;
 };
@@ -35,20 +36,7 @@ struct torch_writer {
     pthread_mutex_t    lock;            /* of the pieces */
 };
 
-static uint32_t crc_of(const void *p, uint64_t n)
-{
-    uLong crc = crc32(0, NULL, 0);
-    const unsigned char *s = p;
-
-    while (n > 0) {
-        uInt k = n < 1u << 30 ? (uInt)n : 1u << 30;
-
-        crc = crc32(crc, s, k);
-        s += k;
-        n -= k;
-    }
-    return (uint32_t)crc;
-}
+static uint32_t crc_of(const void *p, uint64_t n) { return (uint32_t)crc32_z(0, p, (size_t)n); }
 
 static void free_writer(struct torch_writer *w)
 {
@@ -73,10 +61,9 @@ static const struct small before[] = {
     [M_PICKLE] = {"data.pkl", NULL}, [M_FORMAT] = {".format_version", "1"},
     [M_ALIGNMENT] = {".storage_alignment", "64"}, [M_BYTEORDER] = {"byteorder", "little"},
 };
-/* The id is diagnostic: torch puts hashes there, any 40 digits will do. */
 static const struct small behind[] = {
     [M_VERSION] = {"version", "3\n"},
-    [M_ID] = {".data/serialization_id", "0000000000000000000000000000000000000000"},
+    [M_ID] = {".data/serialization_id", NULL},
 };
 
 /* Names and sizes of all members. */
@@ -107,7 +94,7 @@ static int list_members(struct torch_writer *w, const char *top,
     }
     for (size_t i = 0; i < M_BEHIND; i++, m++) {
         m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, behind[i].name);
-        m->size = strlen(behind[i].text);
+        m->size = i == M_ID ? 40 : strlen(behind[i].text);
     }
     for (size_t i = 0; i < w->n_member; i++)
         if (!w->member[i].name)
@@ -139,8 +126,8 @@ static int begin(struct torch_writer *w, const char *top, const struct value *ro
         rc = put_small(w, M_PICKLE, pickle.data, err);
     for (size_t i = M_FORMAT; rc == 0 && i < M_BEFORE; i++)
         rc = put_small(w, i, before[i].text, err);
-    for (size_t i = 0; rc == 0 && i < M_BEHIND; i++)
-        rc = put_small(w, M_BEFORE + w->n_storage + i, behind[i].text, err);
+    if (rc == 0)
+        rc = put_small(w, M_BEFORE + w->n_storage + M_VERSION, behind[M_VERSION].text, err);
     ckpt_buf_release(&pickle);
     return rc;
 }
@@ -176,7 +163,6 @@ static int remember(struct torch_writer *w, struct storage *s, struct piece p,
 
     pthread_mutex_lock(&w->lock);
     last = s->n ? &s->piece[s->n - 1] : NULL;
-    s->done += p.bytes;
     if (last && last->start + last->bytes == p.start) {
         last->crc = (uint32_t)crc32_combine(last->crc, p.crc, (z_off_t)p.bytes);
         last->bytes += p.bytes;
@@ -216,6 +202,13 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
     return remember(w, s, (struct piece){at, bytes, crc_of(src, bytes)}, err);
 }
 
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x = ((const struct piece *)a)->start, y = ((const struct piece *)b)->start;
+
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
 /* The CRC of a whole storage from its pieces, which must tile it. */
 static int join_pieces(struct torch_writer *w, size_t i, struct ckpt_err *err)
 {
@@ -223,20 +216,40 @@ static int join_pieces(struct torch_writer *w, size_t i, struct ckpt_err *err)
     uint32_t crc = 0;
     uint64_t at = 0;
 
-    while (at < s->bytes) {
-        size_t k = 0;
-
-        while (k < s->n && s->piece[k].start != at)
-            k++;
-        if (k == s->n)
-            return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu of %llu was not written", i,
-                             (unsigned long long)at, (unsigned long long)s->bytes);
-        crc = at ? (uint32_t)crc32_combine(crc, s->piece[k].crc, (z_off_t)s->piece[k].bytes)
-                 : s->piece[k].crc;
+    if (s->n > 1)
+        qsort(s->piece, s->n, sizeof *s->piece, by_start);
+    for (size_t k = 0; k < s->n && s->piece[k].start == at; k++) {
+        crc = (uint32_t)crc32_combine(crc, s->piece[k].crc, (z_off_t)s->piece[k].bytes);
         at += s->piece[k].bytes;
+        s->piece[k].start = UINT64_MAX;
     }
+    for (size_t k = 0; k < s->n; k++)
+        if (s->piece[k].start != UINT64_MAX && s->piece[k].start < at)
+            return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu was written twice", i,
+                             (unsigned long long)s->piece[k].start);
+    if (at < s->bytes)
+        return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu of %llu was not written", i,
+                         (unsigned long long)at, (unsigned long long)s->bytes);
     w->member[M_BEFORE + i].crc = crc;
     return 0;
+}
+
+/*
+ * torch's id is 20 digits of the members' names hashed and 20 of their checksums: diagnostic, so
+ * any hash will do that tells one archive from another.
+ */
+static int put_id(struct torch_writer *w, struct ckpt_err *err)
+{
+    uint64_t names = UINT64_C(14695981039346656037), sums = names;      /* FNV-1a */
+    char id[41];
+
+    for (size_t i = 0; i + 1 < w->n_member; i++) {
+        for (const char *p = w->member[i].name; *p; p++)
+            names = (names ^ (unsigned char)*p) * UINT64_C(1099511628211);
+        sums = (sums ^ w->member[i].crc) * UINT64_C(1099511628211);
+    }
+    snprintf(id, sizeof id, "%020llu%020llu", (unsigned long long)names, (unsigned long long)sums);
+    return put_small(w, w->n_member - 1, id, err);
 }
 
 int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
@@ -246,6 +259,8 @@ int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
 
     for (size_t i = 0; rc == 0 && i < w->n_storage; i++)
         rc = join_pieces(w, i, err);
+    if (rc == 0)
+        rc = put_id(w, err);
     if (rc == 0)
         rc = zip_finish(out, w->member, w->n_member, w->directory, err);
     free_writer(w);

@@ -6,7 +6,7 @@
 
 #include "libckpt/format.h"
 
-/* The torch row's create: OrderedDict of name -> tensor, one storage each. */
+/* The torch row's create: OrderedDict of name -> tensor, a storage each; tied tensors share. */
 int torch_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
                  const struct ckpt_create_opts *opts, struct ckpt_err *err);
 

@@ -9,7 +9,9 @@
 
 #define MAX_VISITS ((size_t)64 << 20)
 #define MAX_NEST   8            /* rebuild calls inside each other */
-#define MAX_BLOWUP 64           /* logical bytes to stored bytes of a strided tensor */
+/* A view with strides of 0 may be larger than its bytes by this much, and this many times. */
+#define MAX_BLOWUP  64
+#define FREE_BLOWUP ((uint64_t)256 << 20)
 
 /* A value to visit, and how deep it lies. */
 struct level {
@@ -61,26 +63,18 @@ static enum ckpt_dtype storage_dtype(const struct value *class)
     return ckpt_dtype_parse(class->u.obj.name);
 }
 
-/* ('storage', class, key, location, numel) -> index in the table. */
-static int find_storage(struct walk *w, const struct value *v, size_t *index)
-{
-    const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
-    struct torch_storages *s = w->storages;
-    enum ckpt_dtype dtype;
-    const char *key;
-    int64_t numel;
+/* What a persistent id names: a storage, or in old files a part of one. */
+struct base {
+    size_t  storage;
+    int64_t offset, numel;              /* elements */
+};
 
-    if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != 5 || !value_as_str(t->u.seq.item[0]) ||
-        strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
-        return bad(w, "a persistent id is no storage");
-    key = value_as_str(t->u.seq.item[2]);
-    dtype = storage_dtype(t->u.seq.item[1]);
-    if (!key || strlen(key) > 64 || strspn(key, "0123456789") != strlen(key) || !*key)
-        return bad(w, "a storage's key is no number");
-    if (dtype == CKPT_DTYPE_NONE)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "storage %s: of an unknown class", key);
-    if (!value_as_int(t->u.seq.item[4], &numel) || numel < 0)
-        return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
+/* Index of the storage of that key in the table, new or known. */
+static int table_index(struct walk *w, size_t *index, const char *key, enum ckpt_dtype dtype,
+                       int64_t numel)
+{
+    struct torch_storages *s = w->storages;
+
     if (!s->by_key && ckpt_map_new(&s->by_key, 64, w->err))
         return w->err->code;
     *index = ckpt_map_get(s->by_key, key, strlen(key));
@@ -102,6 +96,47 @@ static int find_storage(struct walk *w, const struct value *v, size_t *index)
     return ckpt_map_add(s->by_key, key, strlen(key), *index, w->err);
 }
 
+/* (view key, offset, numel) of a legacy storage. */
+static int view_of(struct walk *w, struct base *b, const struct value *v)
+{
+    int64_t offset, numel;
+
+    if (value_is(v, VALUE_NONE))
+        return 0;
+    if (!value_is(v, VALUE_TUPLE) || v->u.seq.n != 3 || !value_as_int(v->u.seq.item[1], &offset) ||
+        !value_as_int(v->u.seq.item[2], &numel) || offset < 0 || numel < 0 ||
+        offset > b->numel || numel > b->numel - offset)
+        return bad(w, "a storage's view does not lie in it");
+    b->offset = offset;
+    b->numel = numel;
+    return 0;
+}
+
+/* ('storage', class, key, location, numel), in legacy files with a view behind. */
+static int find_storage(struct walk *w, const struct value *v, struct base *b)
+{
+    const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
+    size_t n = w->storages->legacy ? 6 : 5;
+    enum ckpt_dtype dtype;
+    const char *key;
+
+    if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != n || !value_as_str(t->u.seq.item[0]) ||
+        strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
+        return bad(w, "a persistent id is no storage");
+    key = value_as_str(t->u.seq.item[2]);
+    dtype = storage_dtype(t->u.seq.item[1]);
+    if (!key || strlen(key) > 64 || strspn(key, "0123456789") != strlen(key) || !*key)
+        return bad(w, "a storage's key is no number");
+    if (dtype == CKPT_DTYPE_NONE)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "storage %s: of an unknown class", key);
+    b->offset = 0;
+    if (!value_as_int(t->u.seq.item[4], &b->numel) || b->numel < 0)
+        return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
+    if (table_index(w, &b->storage, key, dtype, b->numel))
+        return w->err->code;
+    return n == 6 ? view_of(w, b, t->u.seq.item[5]) : 0;
+}
+
 /* -- tensors --------------------------------------------------------------------------------- */
 
 /* A tuple of ints, or torch.Size of one. */
@@ -121,15 +156,15 @@ static int dims(struct walk *w, const struct value *v, int64_t *out, int *n)
     return 0;
 }
 
-/* The furthest element lies inside the storage, and the whole is no blown-up view. */
-static int check_extent(struct walk *w, const struct value_tensor *t)
+/* The furthest element lies inside the base, and the whole is no blown-up view. */
+static int check_extent(struct walk *w, const struct value_tensor *t, const struct base *b)
 {
     const struct torch_storage *s = &w->storages->item[t->storage];
     uint64_t width = ckpt_dtype_size(t->dtype), last = (uint64_t)t->offset, part, bytes, have;
     int64_t numel;
 
     if (!ckpt_shape_numel(&numel, &t->shape) || !ckpt_shape_bytes(&bytes, &t->shape, t->dtype) ||
-        !ckpt_mul(&have, (uint64_t)s->numel, ckpt_dtype_size(s->dtype)) || width == 0)
+        !ckpt_mul(&have, (uint64_t)b->numel, ckpt_dtype_size(s->dtype)) || width == 0)
         return bad(w, "a tensor's size overflows");
     if (numel == 0)
         return 0;
@@ -141,7 +176,7 @@ static int check_extent(struct walk *w, const struct value_tensor *t)
         return ckpt_fail_as(w->err, CKPT_EFORMAT, "bounds",
                             "pickle: a tensor reaches element %llu of storage %s, which has %llu",
                             (unsigned long long)last, s->key, (unsigned long long)(have / width));
-    if (bytes / MAX_BLOWUP > have + ((uint64_t)1 << 30))
+    if (bytes > FREE_BLOWUP && (bytes - FREE_BLOWUP) / MAX_BLOWUP > have)
         return ckpt_fail(w->err, CKPT_ELIMIT,
                          "pickle: a view of %llu bytes on a storage of %llu",
                          (unsigned long long)bytes, (unsigned long long)have);
@@ -154,11 +189,12 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     struct value_tensor t = {0};
     const struct value *dtype = row->what == NAME_TENSOR_V3 ? arg(v, 6) : NULL;
     const struct value *metadata = arg(v, row->what == NAME_TENSOR_V3 ? 7 : 6);
+    struct base base;
     int n_stride;
-    bool b;
 
-    if (find_storage(w, arg(v, 0), &t.storage))
+    if (find_storage(w, arg(v, 0), &base))
         return w->err->code;
+    t.storage = base.storage;
     if (!value_as_int(arg(v, 1), &t.offset) || t.offset < 0)
         return bad(w, "a tensor's offset is no number >= 0");
     if (dims(w, arg(v, 2), t.shape.dim, &t.shape.rank) || dims(w, arg(v, 3), t.stride, &n_stride))
@@ -177,10 +213,10 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if (value_is(metadata, VALUE_DICT) && metadata->u.dict.n)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "a tensor with conjugate or negative bit is not read");
-    b = value_is(arg(v, 4), VALUE_BOOL) && arg(v, 4)->u.b;
-    t.requires_grad = b;
-    if (check_extent(w, &t))
+    t.requires_grad = value_is(arg(v, 4), VALUE_BOOL) && arg(v, 4)->u.b;
+    if (check_extent(w, &t, &base))
         return w->err->code;
+    t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
     v->u.tensor = ckpt_arena_alloc(w->a, 1, sizeof t);
     if (!v->u.tensor)
@@ -343,11 +379,10 @@ static int check_persistent(struct walk *w, const struct value *v)
     const struct value *t = v->u.seq.item[0];
     const char *what = value_is(t, VALUE_TUPLE) && t->u.seq.n
                            ? value_as_str(t->u.seq.item[0]) : NULL;
-
-    size_t index;
+    struct base base;
 
     if (what && strcmp(what, "storage") == 0)
-        return find_storage(w, v, &index);
+        return find_storage(w, v, &base);
     if (!w->strict)
         return 0;
     return ckpt_fail_as(w->err, CKPT_EREFUSED, "refused-global",

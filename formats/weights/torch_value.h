@@ -16,6 +16,7 @@ struct torch_storages {
     struct torch_storage *item;
     size_t                n, cap;
     struct ckpt_map      *by_key;
+    bool                  legacy;       /* persistent ids have views */
 };
 
 void torch_storages_release(struct torch_storages *s);

@@ -4,6 +4,7 @@
 #include <git2.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "libckpt/file.h"
@@ -92,13 +93,18 @@ static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err
     int valid = 0, rc = 0;
 
     if (branch) {
-        snprintf(g->ref, sizeof g->ref, "refs/heads/%s", branch);
+        if (git_branch_name_is_valid(&valid, branch) || !valid ||
+            (size_t)snprintf(g->ref, sizeof g->ref, "refs/heads/%s", branch) >= sizeof g->ref)
+            return ckpt_fail(err, CKPT_EUSAGE, "%s: no name for a branch", branch);
     } else if (git_reference_lookup(&head, g->repo, "HEAD")) {
         rc = fail(err, CKPT_EFORMAT, "HEAD");
     } else if (git_reference_type(head) != GIT_REFERENCE_SYMBOLIC) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "HEAD names no branch: say which with --branch");
     } else {
-        snprintf(g->ref, sizeof g->ref, "%s", git_reference_symbolic_target(head));
+        if ((size_t)snprintf(g->ref, sizeof g->ref, "%s",
+                             git_reference_symbolic_target(head)) >= sizeof g->ref)
+            rc = ckpt_fail(err, CKPT_ELIMIT, "HEAD: a branch name of %zu bytes, %zu at most",
+                           strlen(git_reference_symbolic_target(head)), sizeof g->ref - 1);
     }
     git_reference_free(head);
     if (rc == 0 && (git_reference_name_is_valid(&valid, g->ref) || !valid))
@@ -130,11 +136,31 @@ int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
     return rc;
 }
 
+/* A path that leads out of a work tree, or into its .git, as some file system spells it. */
+static bool leads_astray(const char *path)
+{
+    char part[256];
+
+    while (path) {
+        size_t n = strcspn(path, "/");
+
+        snprintf(part, sizeof part, "%.*s", (int)(n < 256 ? n : 0), path);
+        if (!ckpt_name_is_clean(part) || strcasecmp(part, ".git") == 0 ||
+            strcasecmp(part, "git~1") == 0)
+            return true;
+        path = path[n] ? path + n + 1 : NULL;
+    }
+    return false;
+}
+
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
                  struct ckpt_err *err)
 {
     git_index_entry entry = {.mode = GIT_FILEMODE_BLOB, .path = path};
 
+    if (leads_astray(path))             /* an index without a repository takes it */
+        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: no path for a repository",
+                            path);
     if (git_blob_create_from_buffer(&entry.id, g->repo, bytes, n))
         return fail(err, CKPT_EIO, path);
     if (git_index_add(g->index, &entry))

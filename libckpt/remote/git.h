@@ -30,7 +30,7 @@ const char *ckpt_git_dir(const struct ckpt_git *g);
  * or empty on a branch that is yet to be born.  CKPT_ENOTFOUND never: branches are made.
  */
 int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err);
-/* Put a file of these bytes at path (clean, relative). */
+/* Put a file of these bytes at path.  CKPT_EREFUSED when it is not clean, or leads into .git. */
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
                  struct ckpt_err *err);
 /* Whether the tree has path. */

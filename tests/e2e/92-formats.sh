@@ -17,20 +17,26 @@ made empty.pt '' 'is empty'
 made x.pt.gz '\x1f\x8b\x08\x00\x00\x00\x00\x00' 'gzip-compressed'
 made x.zst '\x28\xb5\x2f\xfd\x00\x00\x00\x00' 'zstd-compressed'
 made x.7z '7z\xbc\xaf\x27\x1c\x00\x00' 'a 7z archive'
-made x.gguf 'GGUF\x03\x00\x00\x00' 'a GGUF file'
+made x.gguf 'GGUF\x03\x00\x00\x00' 'the number of tensors needs 8 bytes at 8, the file has 8'
+made old.gguf 'GGUF\x01\x00\x00\x00' 'GGUF version 1, 2 and 3 are read'
 made x.parquet 'PAR1\x15\x04\x15\x00' 'a parquet file'
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
-refused 65 'before 1.6' 'a container before torch 1.6' "$G/torch/legacy.pt"
+# The containers of before 1.6 open, and hold what torch loads from them.
+for f in legacy legacy_t24 legacy_proto4; do
+    expect 0 "$f.pt holds what torch loads" ckpt-inspect --compare "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
+done
+LEGACY=$G/deepspeed/0.19-s1_w2_legacy
+t "checkpoint_serialization: false is merged" ckpt-merge -q -o "$T/legacy.safetensors" "$LEGACY/ckpt"
+expect 0 "and holds what DeepSpeed's converter gives" ckpt-inspect --compare "$LEGACY/expected.safetensors" "$T/legacy.safetensors"
 refused 65 'TorchScript' 'TorchScript' "$G/torch/torchscript.pt"
 refused 77 'bare pickle' 'a bare pickle' "$G/malicious/pt/bare_pickle_call.pt"
 refused 65 'compressed' 'a compressed member' "$G/malicious/pt/zip_deflate.pt"
 refused 65 'overlaps' 'an overlapping member' "$G/malicious/pt/zip_overlap.pt"
 refused 65 'appears twice' 'a member that appears twice' "$G/malicious/pt/zip_dup_entry.pt"
-refused 65 'mp_rank_00_model_states.pt: ' 'checkpoint_serialization: false' "$G/deepspeed/0.19-s1_w2_legacy/ckpt"
 DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
 cp -r "$DS" "$T/in/gap"; rm "$T"/in/gap/global_step4/*rank_0_*optim_states.pt
 refused 65 'rank 0 of 2: its zero_pp_rank_0_mp_rank_00_optim_states.pt is absent' 'a rank missing' "$T/in/gap"
 cp -r "$DS" "$T/in/last"; rm "$T"/in/last/global_step4/*rank_1_*
-refused 65 'of 2 partitions, 1 rank files are there' 'the last rank missing' "$T/in/last"
+refused 65 'rank 1 of 2: its zero_pp_rank_1_mp_rank_00_model_states.pt is absent' 'the last rank missing' "$T/in/last"
 cp -r "$DS" "$T/in/tp"; cp "$T"/in/tp/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt "$T/in/tp/global_step4/mp_rank_01_model_states.pt"
-refused 65 'tensor-parallel' 'a tensor-parallel run' "$T/in/tp"
+refused 65 'of a tensor- or pipeline-parallel checkpoint' 'a tensor-parallel run' "$T/in/tp"

@@ -16,6 +16,7 @@ seeds() {
     case $1 in
     safetensors) find tests/golden/malicious/safetensors tests/golden/lora -name '*.safetensors' -size -20k ;;
     torch|zip)   find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k ;;
+    gguf)        find tests/golden/gguf -name "*.gguf" -size -20k ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find tests/fuzz/seeds/$1 -type f 2>/dev/null ;;
     esac

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "formats/weights/deepspeed_layout.h"
+#include "libckpt/convert.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
 
@@ -20,7 +21,10 @@ static const char *const exact[] = {
     "0.19-s2_w2_fp32", "0.19-s2_w2_offload", "0.19-s3_w1_bf16", "0.19-s3_w2_bf16",
     "0.19-s3_w2_fp16", "0.19-s3_w2_offload", "0.19-s3_w2_subgroup", "0.19-s3_w2_universal",
     "0.19-s3_w4_hpz2", "0.19-s1_w1_fp32", "0.19-s1_w2_bf16", "0.19-s1_w2_fp16",
-    "0.14-s1_w2_fp16", "0.14-s1_w2_universal", "0.14-s3_w2_fp16",
+    "0.19-s1_w2_legacy", "0.14-s1_w2_fp16", "0.14-s1_w2_universal", "0.14-s3_w2_fp16",
+    /* Those that it refuses; the live engine told what they hold: stage 0 and BF16_Optimizer. */
+    "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.14-s0_w2_fp16", "0.14-s0_w2_bf16",
+    "0.19-s1_w2_bf16grad", "0.14-s1_w2_bf16opt",
 };
 
 static struct ckpt_source *open_run(const char *name, bool optimizer)
@@ -40,7 +44,7 @@ static void test_weights_equal_zero_to_fp32(void **state)
         char expected[512];
 
         snprintf(expected, sizeof expected, GOLDEN "%s/expected.safetensors", exact[i]);
-        assert_true(assert_holds(s, expected) >= 13);
+        assert_true(assert_holds(s, expected) >= 10);
         ckpt_source_close(s);
     }
 }
@@ -58,8 +62,8 @@ static void test_moments_equal_the_live_engine(void **state)
     }
 }
 
-/* zero_to_fp32 drops frozen weights of stage 1 and refuses BF16_Optimizer: we read both. */
-static void test_reads_what_the_peer_cannot(void **state)
+/* zero_to_fp32 drops the frozen weights of stage 1: they are in `module`. */
+static void test_frozen_weights_of_stage_1_are_read(void **state)
 {
     struct ckpt_source *s = open_run("0.19-s1_w2_bf16", false);
 
@@ -67,12 +71,38 @@ static void test_reads_what_the_peer_cannot(void **state)
     assert_true(ckpt_source_find(s, "frozen_vec") != SIZE_MAX);
     assert_true(ckpt_source_find(s, "l1.base.weight") != SIZE_MAX);
     ckpt_source_close(s);
-    s = open_run("0.19-s1_w2_bf16grad", false);
-    assert_true(assert_holds(s, GOLDEN "0.19-s1_w2_bf16grad/expected.safetensors") >= 17);
-    ckpt_source_close(s);
-    s = open_run("0.19-s0_w1_fp32", false);
-    assert_true(assert_holds(s, GOLDEN "0.19-s0_w1_fp32/expected.safetensors") >= 10);
-    ckpt_source_close(s);
+}
+
+/* The weights of every stage, rounded to the model's dtype, are what the engine computed with. */
+static void test_masters_round_to_the_models_weights(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
+        struct ckpt_source *s = open_run(exact[i], false), *live;
+        char path[512];
+
+        snprintf(path, sizeof path, GOLDEN "%s/expected_module.safetensors", exact[i]);
+        live = must_open(path, NULL);
+        for (size_t k = 0; k < ckpt_source_count(live); k++) {
+            const struct ckpt_tensor *w = ckpt_source_tensor(live, k);
+            size_t at = ckpt_source_find(s, w->name);
+            void *a, *b, *c;
+
+            if (at == SIZE_MAX)
+                fail_msg("%s: %s is absent", exact[i], w->name);
+            a = read_whole(s, at);
+            b = read_whole(live, k);
+            c = malloc((size_t)ckpt_tensor_bytes(w) + 1);
+            ckpt_convert(c, w->dtype, a, ckpt_source_tensor(s, at)->dtype, (size_t)w->numel);
+            if (memcmp(b, c, (size_t)ckpt_tensor_bytes(w)) != 0)
+                fail_msg("%s: %s rounds to something else", exact[i], w->name);
+            free(a);
+            free(b);
+            free(c);
+        }
+        ckpt_source_close(s);
+        ckpt_source_close(live);
+    }
 }
 
 static void test_buffers_keep_their_dtype(void **state)
@@ -162,35 +192,104 @@ static int open_copy(struct ckpt_err *err)
     return rc;
 }
 
-static void fresh_copy(void)
-{
-    shell("rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN "0.19-s3_w2_bf16/ckpt " COPY);
-}
+/* What is done to a fresh copy of a golden run, and what must come of it. */
+struct damage {
+    const char *run, *command;          /* in the copy, $D is the tag's folder */
+    int         code;
+    const char *says;                   /* in the message */
+};
+
+#define S3 "0.19-s3_w2_bf16"
+#define S2 "0.19-s2_w2_fp16"
+#define OPTIM(r) "$D/bf16_zero_pp_rank_" #r "_mp_rank_00_optim_states.pt"
+#define MODEL(r) "$D/zero_pp_rank_" #r "_mp_rank_00_model_states.pt"
+#define OTHER(run, tag, name) "cp " GOLDEN run "/ckpt/" tag "/" name " $D/"
+
+static const struct damage damages[] = {
+    {S3, "true", 0, ""},
+    {S3, "rm " OPTIM(1), CKPT_EFORMAT, "rank 1 of 2"},
+    {S3, "rm " OPTIM(0), CKPT_EFORMAT, "rank 0 of 2"},
+    {S3, "rm " MODEL(1), CKPT_EFORMAT, "zero_pp_rank_1_mp_rank_00_model_states.pt is absent"},
+    {S3, "rm " MODEL(0), CKPT_EFORMAT, "rank 0 of 2"},
+    {S3, "rm $D/*", CKPT_ENOTFOUND, "no DeepSpeed files"},
+    {S3, "truncate -s -100 " OPTIM(1), CKPT_EFORMAT, "rank_1"},
+    {S3, "truncate -s 0 " MODEL(1), CKPT_EFORMAT, "rank_1"},
+    {S3, "truncate -s 700 " OPTIM(0), CKPT_EFORMAT, "rank_0"},
+    {S3, "printf ../global_step4 > build/test-deepspeed/latest", CKPT_EREFUSED, "no clean name"},
+    {S3, "printf 'a\\0b' > build/test-deepspeed/latest", CKPT_EREFUSED, "no clean name"},
+    {S3, "printf global_step9 > build/test-deepspeed/latest", CKPT_ENOTFOUND, "global_step9"},
+    /* A world's files over another's. */
+    {S3, OTHER("0.19-s3_w4_hpz2", "global_step4", "bf16*rank_1_*optim*"), CKPT_EFORMAT,
+     "rank 1: the number of partitions is 4, rank 0 has 2"},
+    {S3, OTHER("0.19-s3_w4_hpz2", "global_step4", "bf16*rank_3_*optim*"), CKPT_EFORMAT,
+     "beyond the 2 that saved"},
+    {S3, OTHER("0.19-s3_w2_fp16", "global_step4", "zero*rank_1_*optim*"), CKPT_EFORMAT,
+     "two files of one rank"},
+    {S3, OTHER("0.19-s2_w2_bf16", "global_step4", "mp_rank*"), CKPT_EFORMAT,
+     "model files of two saves"},
+    {S3, OTHER("0.19-s2_w2_bf16", "global_step4", "bf16*rank_1_*"), CKPT_EFORMAT,
+     "rank 1: the ZeRO stage is 2, rank 0 has 3"},
+    /* The same world, stage and step, another run: sizes or versions tell. */
+    {S3, OTHER("0.19-s3_w2_universal", "global_step4", "zero*rank_1_*"), CKPT_EFORMAT, "rank 1"},
+    {S3, OTHER("0.14-s3_w2_bf16", "global_step4", "*rank_1_*"), CKPT_EFORMAT,
+     "written by DeepSpeed 0.14.5"},
+    {S2, "rm $D/zero_pp_rank_0*", CKPT_EFORMAT, "rank 0 of 2"},
+    {S2, "rm $D/mp_rank*", CKPT_EFORMAT, "model_states.pt is absent"},
+};
 
 static void test_damaged_sets_are_refused_by_name(void **state)
 {
+    (void)state;
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        const struct damage *d = &damages[i];
+        char command[1024];
+        struct ckpt_err err;
+        int rc;
+
+        snprintf(command, sizeof command, "rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN
+                 "%s/ckpt " COPY " && D=" COPY "/$(cat " COPY "/latest) && %s", d->run, d->command);
+        shell(command);
+        rc = open_copy(&err);
+        if (rc != d->code || (rc && !strstr(err.text, d->says)))
+            fail_msg("%s: %d, \"%s\"", d->command, rc, err.text);
+    }
+    shell("rm -rf " COPY);
+}
+
+/*
+ * A bit that turns over anywhere in a rank's optim file: seen, or in what is not read on opening
+ * (tensors' own bytes, names of members' dates), and never a crash.
+ */
+static void test_flipped_bits_do_no_harm(void **state)
+{
+    static const char path[] = COPY "/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt";
     struct ckpt_err err;
+    size_t seen = 0, tried = 0;
+    FILE *f;
+    long size;
 
     (void)state;
-    fresh_copy();
+    shell("rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN S3 "/ckpt " COPY);
+    f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    size = ftell(f);
+    for (long at = 0; at < size; at += 61, tried++) {
+        int c;
+
+        fseek(f, at, SEEK_SET);
+        c = fgetc(f);
+        fseek(f, at, SEEK_SET);
+        fputc(c ^ 1 << at % 8, f);
+        fflush(f);
+        seen += open_copy(&err) != 0;
+        fseek(f, at, SEEK_SET);
+        fputc(c, f);
+        fflush(f);
+    }
+    fclose(f);
     assert_int_equal(open_copy(&err), 0);
-    shell("rm " COPY "/global_step4/*rank_1_*optim_states.pt");
-    assert_int_equal(open_copy(&err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "rank 1"));
-    fresh_copy();
-    shell("for f in " COPY "/global_step4/*rank_1_*optim_states.pt; do truncate -s -100 $f; done");
-    assert_int_equal(open_copy(&err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "rank_1"));
-    fresh_copy();
-    shell("printf ../global_step4 > " COPY "/latest");
-    assert_int_equal(open_copy(&err), CKPT_EREFUSED);
-    fresh_copy();
-    shell("printf global_step9 > " COPY "/latest");
-    assert_int_equal(open_copy(&err), CKPT_ENOTFOUND);
-    fresh_copy();
-    shell("cp " GOLDEN "0.19-s3_w4_hpz2/ckpt/global_step*/*rank_1_mp_rank_00_optim_states.pt " COPY
-          "/global_step4/");
-    assert_int_equal(open_copy(&err), CKPT_EFORMAT);
+    assert_true(seen > 20 && tried > 200);
     shell("rm -rf " COPY);
 }
 
@@ -199,12 +298,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_equal_zero_to_fp32),
         cmocka_unit_test(test_moments_equal_the_live_engine),
-        cmocka_unit_test(test_reads_what_the_peer_cannot),
+        cmocka_unit_test(test_frozen_weights_of_stage_1_are_read),
+        cmocka_unit_test(test_masters_round_to_the_models_weights),
         cmocka_unit_test(test_buffers_keep_their_dtype),
         cmocka_unit_test(test_tied_names_share_their_tensor),
         cmocka_unit_test(test_facts_are_told),
         cmocka_unit_test(test_pieces_cover_every_element_once),
         cmocka_unit_test(test_damaged_sets_are_refused_by_name),
+        cmocka_unit_test(test_flipped_bits_do_no_harm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,6 @@ static void test_accidents_have_their_own_words(void **state)
         {"\x1f\x8b\x08\0\0\0\0\0", 8, CKPT_EUNSUPPORTED, "gzip-compressed"},
         {"7z\xbc\xaf\x27\x1c\0\0", 8, CKPT_EUNSUPPORTED, "7z archive"},
         {"\x28\xb5\x2f\xfd\0\0\0", 7, CKPT_EUNSUPPORTED, "zstd-compressed"},
-        {"GGUF\3\0\0\0", 8, CKPT_EUNSUPPORTED, "GGUF"},
         {"PAR1....", 8, CKPT_EUNSUPPORTED, "parquet"},
         {"\x80\x04}.", 4, CKPT_EREFUSED, "bare pickle"},
         {"hello", 5, CKPT_EUNSUPPORTED, "no known checkpoint format"},

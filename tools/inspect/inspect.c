@@ -82,7 +82,7 @@ static int compare(struct out *o, const struct inspect_want *w, const struct cli
     if (rc)
         return rc;
     out_str(o, "compared_with", "compared with", w->compare);
-    rc = inspect_compare(o, src, other, differ, err);
+    rc = inspect_compare(o, w, src, other, differ, err);
     ckpt_source_close(other);
     return rc;
 }
@@ -110,7 +110,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     else if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->curve)
-        rc = inspect_source(o, w, src, err);
+        rc = inspect_source(o, w, src, cli->jobs, err);
     ckpt_source_close(src);
     return rc;
 }

@@ -26,13 +26,13 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
 
 /* Facts, totals and the table of tensors. */
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
-                   struct ckpt_err *err);
+                   int jobs, struct ckpt_err *err);
 /* One tensor: first values and statistics. */
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
                    struct ckpt_err *err);
 /* *differ says whether anything did. */
-int inspect_compare(struct out *o, struct ckpt_source *a, struct ckpt_source *b, bool *differ,
-                    struct ckpt_err *err);
+int inspect_compare(struct out *o, const struct inspect_want *w, struct ckpt_source *a,
+                    struct ckpt_source *b, bool *differ, struct ckpt_err *err);
 /* A torch file as the tree it holds, random states decoded; nothing is refused but damage. */
 int inspect_tree(struct out *o, struct ckpt_file *file, struct ckpt_err *err);
 /* trainer_state.json: how far, how good; curve draws the losses, for people only. */
@@ -47,15 +47,23 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 
-/* Statistics of one tensor, read in pieces. */
-struct tensor_stats {
-    double  min, max, mean, std;
-    int64_t n_nan, n_inf, n;            /* n counts finite values */
+enum { MEASURE_STATS = 1 << 0, MEASURE_DIGEST = 1 << 1 };
+
+/* Measures of one tensor. */
+struct tensor_measure {
+    bool    numbers;                    /* its dtype has an order, and statistics were wanted */
+    double  min, max, mean, std;        /* of the n finite values; std of a sample */
+    int64_t n_nan, n_inf, n;
+    char    sha256[CKPT_SHA256_HEX];    /* of its bytes in row-major order, in every format the
+                                           same; "" when not wanted, or of a sub-byte dtype */
 };
-int tensor_stats(struct tensor_stats *s, struct ckpt_source *src, size_t i, struct ckpt_err *err);
-/* SHA-256 of a tensor's bytes in row-major order: equal across formats. */
-int tensor_digest(char hex[CKPT_SHA256_HEX], struct ckpt_source *src, size_t i,
-                  struct ckpt_err *err);
+
+/* Read tensor i to its end, in constant memory.  Any thread. */
+int tensor_measure(struct tensor_measure *m, struct ckpt_source *src, size_t i, unsigned what,
+                   struct ckpt_err *err);
+/* Tensors index[0..n) (NULL: 0..n) into m[0..n) (NULL: only read), on jobs threads. */
+int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
+                    size_t n, unsigned what, int jobs, struct ckpt_err *err);
 /* Whether a name is wanted. */
 bool inspect_wants(const struct inspect_want *w, const char *name);
 

@@ -36,16 +36,40 @@ static void put_facts(struct out *o, const struct ckpt_source *src)
     }
 }
 
-/* Parameters and bytes by dtype, tied names once. */
+#define MAX_TYPES (CKPT_DTYPE_COUNT + 64)   /* dtypes, and blocks of all formats */
+
+/* What tensors are stored as, and how much of it. */
+struct total {
+    const char *name;
+    int64_t     tensors, elements;
+    uint64_t    bytes;
+};
+
+/* Dtypes stand at their numbers, blocks behind them as they come. */
+static void add_total(struct total *all, const struct ckpt_tensor *t)
+{
+    struct total *x = &all[t->dtype];
+
+    if (t->stored)
+        for (x = all + CKPT_DTYPE_COUNT; x->name && x < all + MAX_TYPES - 1; x++)
+            if (strcmp(x->name, t->stored) == 0)
+                break;
+    x->name = ckpt_tensor_stored(t);
+    x->tensors++;
+    x->elements += t->numel;
+    x->bytes += ckpt_tensor_stored_bytes(t);
+}
+
+/* Parameters and bytes by what they are stored as, tied names once. */
 static void put_totals(struct out *o, const struct ckpt_source *src)
 {
     static const struct out_column columns[] = {
         {"dtype", "dtype", OUT_LEFT},       {"tensors", "tensors", OUT_RIGHT},
         {"elements", "elements", OUT_RIGHT}, {"bytes", "bytes", OUT_RIGHT},
     };
-    int64_t tensors[CKPT_DTYPE_COUNT] = {0}, elements[CKPT_DTYPE_COUNT] = {0}, parameters = 0;
-    uint64_t bytes[CKPT_DTYPE_COUNT] = {0}, total = 0;
-    int64_t tied = 0;
+    struct total all[MAX_TYPES] = {0};
+    int64_t tied = 0, parameters = 0;
+    uint64_t total = 0;
 
     for (size_t i = 0; i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
@@ -53,10 +77,8 @@ static void put_totals(struct out *o, const struct ckpt_source *src)
         tied += t->alias_of != i;
         if (t->alias_of != i)
             continue;
-        tensors[t->dtype]++;
-        elements[t->dtype] += t->numel;
-        bytes[t->dtype] += ckpt_tensor_bytes(t);
-        total += ckpt_tensor_bytes(t);
+        add_total(all, t);
+        total += ckpt_tensor_stored_bytes(t);
         parameters += t->kind == CKPT_WEIGHT ? t->numel : 0;
     }
     out_int(o, "tensors", "tensors", (int64_t)ckpt_source_count(src));
@@ -65,12 +87,12 @@ static void put_totals(struct out *o, const struct ckpt_source *src)
     out_int(o, "parameters", "parameters", parameters);
     out_bytes(o, "bytes", "bytes", total);
     out_table(o, "dtypes", columns, 4);
-    for (int d = 1; d < CKPT_DTYPE_COUNT; d++)
-        if (tensors[d]) {
-            out_cell_str(o, ckpt_dtype_name((enum ckpt_dtype)d));
-            out_cell_int(o, tensors[d]);
-            out_cell_int(o, elements[d]);
-            out_cell_bytes(o, bytes[d]);
+    for (size_t k = 0; k < MAX_TYPES; k++)
+        if (all[k].tensors) {
+            out_cell_str(o, all[k].name);
+            out_cell_int(o, all[k].tensors);
+            out_cell_int(o, all[k].elements);
+            out_cell_bytes(o, all[k].bytes);
         }
     out_table_end(o);
 }
@@ -83,74 +105,111 @@ static const char *file_of(const struct ckpt_tensor *t)
     return slash ? slash + 1 : name;
 }
 
-static int put_measures(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
-                        size_t i, struct ckpt_err *err)
+static void put_stats(struct out *o, const struct tensor_measure *m)
 {
-    struct tensor_stats s;
-    char hex[CKPT_SHA256_HEX];
+    const double v[] = {m->min, m->max, m->mean, m->std};
 
-    if (w->stats) {
-        if (tensor_stats(&s, src, i, err))
-            return err->code;
-        out_cell_real(o, s.min);
-        out_cell_real(o, s.max);
-        out_cell_real(o, s.mean);
-        out_cell_real(o, s.std);
-        out_cell_int(o, s.n_nan + s.n_inf);
-    }
-    if (w->digest) {
-        if (tensor_digest(hex, src, i, err))
-            return err->code;
-        out_cell_str(o, hex);
-    }
-    return 0;
+    for (size_t k = 0; k < 4; k++)
+        if (m->n && isfinite(v[k]))     /* squares of huge values may not be */
+            out_cell_real(o, v[k]);
+        else
+            out_cell_none(o);
+    for (size_t k = 0; k < 2; k++)
+        if (m->numbers)
+            out_cell_int(o, k ? m->n_inf : m->n_nan);
+        else
+            out_cell_none(o);
 }
 
-static int put_tensors(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
-                       struct ckpt_err *err)
+static void put_row(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
+                    size_t i, const struct tensor_measure *m)
+{
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+    char shape[256];
+
+    out_cell_str(o, t->name);
+    out_cell_str(o, ckpt_tensor_stored(t));
+    out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
+    out_cell_bytes(o, ckpt_tensor_stored_bytes(t));
+    out_cell_int(o, (int64_t)t->n_frag);
+    out_cell_str(o, t->alias_of != i ? ckpt_source_tensor(src, t->alias_of)->name : file_of(t));
+    if (w->stats)
+        put_stats(o, m);
+    if (w->digest && m->sha256[0])
+        out_cell_str(o, m->sha256);
+    else if (w->digest)
+        out_cell_none(o);
+}
+
+static void put_tensors(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
+                        const size_t *index, size_t n, const struct tensor_measure *m)
 {
     struct out_column columns[16] = {
-        {"name", "tensor", OUT_LEFT},  {"dtype", "dtype", OUT_LEFT}, {"shape", "shape", OUT_LEFT},
-        {"bytes", "bytes", OUT_RIGHT}, {"pieces", "pieces", OUT_RIGHT}, {"file", "file", OUT_LEFT},
+        {"name", "tensor", OUT_LEFT},  {"dtype", "dtype", OUT_LEFT},
+        {"shape", "shape", OUT_LEFT},  {"bytes", "bytes", OUT_RIGHT},
+        {"pieces", "pieces", OUT_RIGHT}, {"file", "file", OUT_LEFT},
     };
     static const struct out_column stats[] = {
-        {"min", "min", OUT_RIGHT}, {"max", "max", OUT_RIGHT},   {"mean", "mean", OUT_RIGHT},
-        {"std", "std", OUT_RIGHT}, {"non_finite", "non-finite", OUT_RIGHT},
+        {"min", "min", OUT_RIGHT}, {"max", "max", OUT_RIGHT}, {"mean", "mean", OUT_RIGHT},
+        {"std", "std", OUT_RIGHT}, {"nan", "NaN", OUT_RIGHT}, {"inf", "infinite", OUT_RIGHT},
     };
-    size_t n = 6;
+    size_t n_column = 6;
 
-    for (size_t k = 0; w->stats && k < 5; k++)
-        columns[n++] = stats[k];
+    for (size_t k = 0; w->stats && k < sizeof stats / sizeof stats[0]; k++)
+        columns[n_column++] = stats[k];
     if (w->digest)
-        columns[n++] = (struct out_column){"sha256", "sha-256", OUT_LEFT};
-    out_table(o, "tensor_list", columns, n);
-    for (size_t i = 0; i < ckpt_source_count(src); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-        char shape[256];
-
-        if (!inspect_wants(w, t->name))
-            continue;
-        out_cell_str(o, t->name);
-        out_cell_str(o, ckpt_dtype_name(t->dtype));
-        out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
-        out_cell_bytes(o, ckpt_tensor_bytes(t));
-        out_cell_int(o, (int64_t)t->n_frag);
-        out_cell_str(o, t->alias_of != i ? ckpt_source_tensor(src, t->alias_of)->name
-                                         : file_of(t));
-        if (put_measures(o, w, src, i, err))
-            return err->code;
-    }
+        columns[n_column++] = (struct out_column){"sha256", "sha-256", OUT_LEFT};
+    out_table(o, "tensor_list", columns, n_column);
+    for (size_t k = 0; k < n; k++)
+        put_row(o, w, src, index[k], m ? &m[k] : NULL);
     out_table_end(o);
-    return 0;
 }
 
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
-                   struct ckpt_err *err)
+                   int jobs, struct ckpt_err *err)
 {
-    out_str(o, "format", "format", ckpt_source_format(src));
-    put_facts(o, src);
-    put_totals(o, src);
-    return put_tensors(o, w, src, err);
+    unsigned what = (w->stats ? MEASURE_STATS : 0) | (w->digest ? MEASURE_DIGEST : 0);
+    size_t count = ckpt_source_count(src), n = 0;
+    size_t *index = ckpt_alloc(count + 1, sizeof *index);
+    struct tensor_measure *m = what ? ckpt_alloc(count + 1, sizeof *m) : NULL;
+    int rc = index && (m || !what) ? 0 : ckpt_nomem(err, count * sizeof *m);
+
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (inspect_wants(w, ckpt_source_tensor(src, i)->name))
+            index[n++] = i;
+    if (rc == 0 && what)
+        rc = tensors_measure(m, src, index, n, what, jobs, err);
+    if (rc == 0) {
+        out_str(o, "format", "format", ckpt_source_format(src));
+        put_facts(o, src);
+        put_totals(o, src);
+        put_tensors(o, w, src, index, n, m);
+    }
+    ckpt_free(index);
+    ckpt_free(m);
+    return rc;
+}
+
+/* The first values, as numbers. */
+static int put_head(struct out *o, struct ckpt_source *src, size_t i, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+    int64_t n = t->numel < HEAD ? t->numel : HEAD;
+    unsigned char raw[HEAD * 16];
+    double head[HEAD];
+    json_t *values;
+
+    if (n && ckpt_source_read(src, i, 0, n, raw, err))
+        return err->code;
+    ckpt_convert(head, CKPT_F64, raw, t->dtype, (size_t)n);
+    values = json_array();
+    for (int64_t k = 0; k < n; k++)
+        json_array_append_new(values, isfinite(head[k]) ? json_real(head[k])
+                                      : json_string(isnan(head[k]) ? "NaN"
+                                                    : head[k] > 0 ? "Infinity" : "-Infinity"));
+    out_json(o, "head", "first values", values);
+    json_decref(values);
+    return 0;
 }
 
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
@@ -158,113 +217,28 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
 {
     size_t i = ckpt_source_find(src, name);
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    unsigned char raw[HEAD * 16];
-    struct tensor_stats s;
-    double head[HEAD];
-    json_t *values;
+    struct tensor_measure m;
     char shape[256];
-    int64_t n;
 
     if (!t)
         return ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
-    n = t->numel < HEAD ? t->numel : HEAD;
-    if (tensor_stats(&s, src, i, err) || ckpt_source_read(src, i, 0, n, raw, err))
+    if (tensor_measure(&m, src, i, MEASURE_STATS | MEASURE_DIGEST, err))
         return err->code;
-    ckpt_convert(head, CKPT_F64, raw, t->dtype, (size_t)n);
     out_str(o, "name", "tensor", t->name);
-    out_str(o, "dtype", "dtype", ckpt_dtype_name(t->dtype));
+    out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
     out_str(o, "shape", "shape", ckpt_shape_text(shape, sizeof shape, &t->shape));
-    out_real(o, "min", "min", s.min);
-    out_real(o, "max", "max", s.max);
-    out_real(o, "mean", "mean", s.mean);
-    out_real(o, "std", "std", s.std);
-    out_int(o, "nan", "NaN", s.n_nan);
-    out_int(o, "inf", "infinite", s.n_inf);
-    values = json_array();
-    for (int64_t k = 0; k < n; k++)
-        json_array_append_new(values, isfinite(head[k]) ? json_real(head[k]) : json_null());
-    out_json(o, "head", "first values", values);
-    json_decref(values);
-    return 0;
-}
-
-/* The largest difference of two tensors, in pieces. */
-static int max_difference(double *most, struct ckpt_source *a, size_t i, struct ckpt_source *b,
-                          size_t k, struct ckpt_err *err)
-{
-    enum { N = 4096 };
-    const struct ckpt_tensor *t = ckpt_source_tensor(a, i);
-    unsigned char ra[N * 16], rb[N * 16];
-    double da[N], db[N];
-
-    *most = 0;
-    for (int64_t at = 0; at < t->numel; at += N) {
-        int64_t n = t->numel - at < N ? t->numel - at : N;
-
-        if (ckpt_source_read(a, i, at, n, ra, err) || ckpt_source_read(b, k, at, n, rb, err))
-            return err->code;
-        if (memcmp(ra, rb, (size_t)n * ckpt_dtype_size(t->dtype)) == 0)
-            continue;
-        if (!ckpt_convert_can(CKPT_F64, t->dtype)) {
-            *most = INFINITY;
-            return 0;
-        }
-        ckpt_convert(da, CKPT_F64, ra, t->dtype, (size_t)n);
-        ckpt_convert(db, CKPT_F64, rb, t->dtype, (size_t)n);
-        for (int64_t j = 0; j < n; j++) {
-            double d = fabs(da[j] - db[j]);
-
-            *most = d > *most || isnan(d) ? (isnan(d) ? INFINITY : d) : *most;
-        }
+    out_bytes(o, "bytes", "bytes", ckpt_tensor_stored_bytes(t));
+    if (m.n) {
+        out_real(o, "min", "min", m.min);
+        out_real(o, "max", "max", m.max);
+        out_real(o, "mean", "mean", m.mean);
+        out_real(o, "std", "std", m.std);
     }
-    return 0;
-}
-
-static void difference(struct out *o, const char *name, const char *what, double most)
-{
-    out_cell_str(o, name);
-    out_cell_str(o, what);
-    out_cell_real(o, isfinite(most) ? most : -1);
-}
-
-int inspect_compare(struct out *o, struct ckpt_source *a, struct ckpt_source *b, bool *differ,
-                    struct ckpt_err *err)
-{
-    static const struct out_column columns[] = {
-        {"name", "tensor", OUT_LEFT}, {"difference", "difference", OUT_LEFT},
-        {"max_abs", "largest", OUT_RIGHT},
-    };
-    int64_t equal = 0;
-
-    *differ = false;
-    out_table(o, "differences", columns, 3);
-    for (size_t i = 0; i < ckpt_source_count(a); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(a, i), *u;
-        size_t k = ckpt_source_find(b, t->name);
-        double most = 0;
-
-        u = ckpt_source_tensor(b, k);
-        if (u && u->dtype == t->dtype && ckpt_shape_equal(&t->shape, &u->shape) &&
-            max_difference(&most, a, i, b, k, err))
-            return err->code;
-        if (!u)
-            difference(o, t->name, "only in the first", 0);
-        else if (u->dtype != t->dtype)
-            difference(o, t->name, "dtype", 0);
-        else if (!ckpt_shape_equal(&t->shape, &u->shape))
-            difference(o, t->name, "shape", 0);
-        else if (most > 0)
-            difference(o, t->name, "values", most);
-        else
-            equal++;
+    if (m.numbers) {
+        out_int(o, "nan", "NaN", m.n_nan);
+        out_int(o, "inf", "infinite", m.n_inf);
     }
-    *differ = equal < (int64_t)ckpt_source_count(a);
-    for (size_t k = 0; k < ckpt_source_count(b); k++)
-        if (ckpt_source_find(a, ckpt_source_tensor(b, k)->name) == SIZE_MAX) {
-            difference(o, ckpt_source_tensor(b, k)->name, "only in the second", 0);
-            *differ = true;
-        }
-    out_table_end(o);
-    out_int(o, "equal", "equal tensors", equal);
-    return 0;
+    if (m.sha256[0])
+        out_str(o, "sha256", "sha-256", m.sha256);
+    return m.numbers ? put_head(o, src, i, err) : 0;
 }

@@ -25,11 +25,15 @@ struct merge_want {
     bool            verify, dry_run, overwrite;
 };
 
-/*
- * Merge input into output (a directory, or a file when it ends in .safetensors, .pt or .bin; "-"
- * is stdout).  With dry_run prints the plan to stdout instead.
- */
-int merge_run(const struct merge_want *w, struct cli *cli, const char *input, const char *output,
+/* One output and what it is made of. */
+struct merge_job {
+    const char *input;
+    const char *output;         /* a directory, or a file when it ends in .safetensors, .pt or
+                                   .bin; "-" is stdout */
+};
+
+/* Do one job.  With dry_run prints the plan to stdout instead. */
+int merge_run(const struct merge_want *w, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err);
 
 #endif

@@ -1,0 +1,194 @@
+/* deepspeed_agree - see deepspeed_agree.h. */
+#include "formats/weights/deepspeed_agree.h"
+
+#include <string.h>
+
+#include "libckpt/convert.h"
+
+static int differ(struct ckpt_err *err, size_t rank, const char *what, long long found,
+                  long long wanted)
+{
+    return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                        "rank %zu: %s is %lld, rank 0 has %lld: files of two saves", rank, what,
+                        found, wanted);
+}
+
+/* A number, or a tensor of one element, which lies in the file. */
+static int number(double *out, const struct torch_archive *a, const struct value *v,
+                  struct ckpt_err *err)
+{
+    const struct value_tensor *t = value_is(v, VALUE_TENSOR) ? v->u.tensor : NULL;
+    struct ckpt_arena arena = {0};
+    struct ckpt_fragment *frag;
+    unsigned char bytes[16];
+    int64_t numel;
+    int rc;
+
+    *out = -1;
+    if (value_as_float(v, out) || !t || !ckpt_shape_numel(&numel, &t->shape) || numel != 1 ||
+        !ckpt_convert_can(CKPT_F64, t->dtype))
+        return 0;
+    rc = torch_archive_fragment(&frag, &arena, a, t, err);
+    if (rc == 0)
+        rc = ckpt_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
+    if (rc == 0)
+        ckpt_convert(out, CKPT_F64, bytes, t->dtype, 1);
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* The optimizer's count of applied steps: in the state of the first group, or in its group. */
+static int optimizer_step(double *out, const struct ds_files *f, size_t rank,
+                          struct ckpt_err *err)
+{
+    const struct ds_rank *r = &f->rank[rank];
+    const struct value *v = value_get(ds_state(f, rank, 0), "step");
+
+    if (!v)
+        v = value_get(ds_item(ds_param_groups(f, rank), 0), "step");
+    if (!v)
+        v = value_get(r->optim_root, "base_optimizer_state_step");
+    return number(out, f->stage > 0 ? r->optim : r->model, v, err);
+}
+
+/* Stage and partitions of one rank's optim file. */
+static int check_stage(struct ds_files *f, size_t r, struct ckpt_err *err)
+{
+    const struct value *o = f->rank[r].optim_root;
+    bool bf16 = !value_get(o, "zero_stage") && value_get(o, "single_partition_of_fp32_groups");
+    int stage = bf16 ? 1 : ds_stage(f, r);
+
+    if (stage < 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "rank %zu: its zero_stage is none of 1 to 3", r);
+    if (r == 0) {
+        f->stage = stage;
+        f->bf16 = bf16;
+    }
+    if (stage != f->stage || bf16 != f->bf16)
+        return differ(err, r, "the ZeRO stage", stage, f->stage);
+    if (ds_partitions(f, r) != f->n)
+        return differ(err, r, "the number of partitions", (long long)ds_partitions(f, r),
+                      (long long)f->n);
+    if (value_get(o, "ds_zero_partition_groups"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "rank %zu: expert groups of their own (AutoEP) are not read", r);
+    return 0;
+}
+
+/* The model file says how many ranks saved it, and in which step. */
+static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *err)
+{
+    static const char *const same[] = {"global_steps", "skipped_steps", "global_samples"};
+    const struct value *m = f->rank[r].model_root, *zero;
+    int64_t a, b, mics = 0;
+
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (value_as_int(value_get(m, same[i]), &a) &&
+            value_as_int(value_get(f->rank[0].model_root, same[i]), &b) && a != b)
+            return differ(err, r, same[i], a, b);
+    if (value_as_int(value_get(m, "mp_world_size"), &a) && a > 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "saved with %lld model-parallel ranks, which is not read", (long long)a);
+    /* With MiCS the world is larger than the group that partitions, and only that one writes. */
+    zero = value_get(value_get(m, "ds_config"), "zero_optimization");
+    value_as_int(value_get(zero, "mics_shard_size"), &mics);
+    if (f->stage > 0 && mics <= 0 && value_as_int(value_get(m, "dp_world_size"), &a) &&
+        a != (int64_t)f->n)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                            "rank %zu: its model file is of %lld ranks, its optim file of %zu", r,
+                            (long long)a, f->n);
+    return 0;
+}
+
+static int check_version(const struct ds_files *f, size_t r, struct ckpt_err *err)
+{
+    const struct ds_rank *a = &f->rank[r], *b = &f->rank[0];
+    const char *wanted = value_as_str(value_get(b->model_root, "ds_version"));
+    const struct value *in[] = {a->model_root, a->optim_file};
+
+    for (size_t i = 0; wanted && i < 2; i++) {
+        const char *found = value_as_str(value_get(in[i], "ds_version"));
+
+        if (found && strcmp(found, wanted) != 0)
+            return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: written by DeepSpeed %s, rank 0 by %s: files of two "
+                                "saves", r, found, wanted);
+    }
+    return 0;
+}
+
+/* Two dictionaries of shapes say the same in the same order. */
+static int same_shapes(const struct value *a, const struct value *b, size_t r,
+                       const char *what, struct ckpt_err *err)
+{
+    size_t n = value_is(a, VALUE_DICT) ? a->u.dict.n : 0;
+    size_t wanted = value_is(b, VALUE_DICT) ? b->u.dict.n : 0;
+
+    if (n != wanted)
+        return differ(err, r, what, (long long)n, (long long)wanted);
+    for (size_t i = 0; i < n; i++) {
+        struct ckpt_shape x, y;
+        const char *p, *q;
+        int64_t numel;
+
+        if (ds_shape_at(&p, &x, &numel, a, i, what, err) ||
+            ds_shape_at(&q, &y, &numel, b, i, what, err))
+            return err->code;
+        if (strcmp(p, q) != 0 || !ckpt_shape_equal(&x, &y)) {
+            char s[96], t[96];
+
+            return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: parameter %zu of %s is %s %s, rank 0 has %s %s", r, i,
+                                what, p, ckpt_shape_text(s, sizeof s, &x), q,
+                                ckpt_shape_text(t, sizeof t, &y));
+        }
+    }
+    return 0;
+}
+
+/* Every rank of stage 3 lists the parameters; they are cut alike or not at all. */
+static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err)
+{
+    size_t n = ds_shape_groups(f, r), wanted = ds_shape_groups(f, 0);
+
+    if (n != wanted)
+        return differ(err, r, "the number of parameter groups", (long long)n,
+                      (long long)wanted);
+    for (size_t g = 0; g < n; g++)
+        if (same_shapes(ds_shapes(f, r, g), ds_shapes(f, 0, g), r, "param_shapes", err))
+            return err->code;
+    return same_shapes(value_get(f->rank[r].model_root, "frozen_param_shapes"),
+                       value_get(f->rank[0].model_root, "frozen_param_shapes"), r,
+                       "frozen_param_shapes", err);
+}
+
+int ds_agree(struct ds_files *f, struct ckpt_err *err)
+{
+    f->stage = 0;
+    f->step = -1;
+    for (size_t r = 0; r < f->n; r++) {
+        const struct ds_rank *rank = &f->rank[r];
+        double step = -1;
+
+        if (rank->optim && check_stage(f, r, err))
+            return err->code;
+        if (check_version(f, r, err))
+            return err->code;
+        if (rank->model && (check_counters(f, r, err) ||
+                            (r > 0 && check_shapes(f, r, err))))
+            return err->code;
+        if (optimizer_step(&step, f, r, err))
+            return err->code;
+        if (r == 0)
+            f->step = step;
+        if (step != f->step)
+            return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: its optimizer is at step %g, that of rank 0 at %g: "
+                                "files of two saves", r, step, f->step);
+    }
+    if (f->rank[0].optim && f->sharded != (f->stage == 3))
+        return ckpt_fail(err, CKPT_EFORMAT, "of stage %d, yet %s", f->stage,
+                         f->sharded ? "every rank has a model file"
+                                    : "there is one model file for all ranks");
+    return 0;
+}

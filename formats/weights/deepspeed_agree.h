@@ -1,0 +1,16 @@
+/*
+ * deepspeed_agree - whether the files of a tag belong together.
+ */
+#ifndef CKPT_DEEPSPEED_AGREE_H
+#define CKPT_DEEPSPEED_AGREE_H
+
+#include "formats/weights/deepspeed_parts.h"
+
+/*
+ * Fill stage, bf16 and step, and prove that all files tell of the same stage, number of
+ * partitions, step, version and parameters.  CKPT_EFORMAT "mismatch" names the rank and both
+ * values.
+ */
+int ds_agree(struct ds_files *f, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,368 @@
+/* deepspeed_flat - see deepspeed_flat.h. */
+#include "formats/weights/deepspeed_flat.h"
+
+#include <string.h>
+
+#include "formats/weights/deepspeed_layout.h"
+
+/* One flat tensor of all ranks. */
+struct flat {
+    struct ckpt_fragment **frag;        /* [ranks] */
+    int64_t               *numel;       /* [ranks] */
+    struct ds_piece       *piece;       /* [ranks]: of the parameter in work */
+    size_t                *mapped;      /* [ranks]: entries of param_slice_mappings passed */
+    enum ckpt_dtype        dtype;
+};
+
+struct reader {
+    struct ckpt_tensors   *list;
+    const struct ds_files *f;
+    const char            *state;       /* moment, or NULL for weights */
+    const char            *what;        /* what the flat tensors are called in the files */
+    struct flat            flat;
+    struct ckpt_err       *err;
+};
+
+int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
+                     struct ckpt_arena *arena, const struct torch_archive *a,
+                     const struct value *v, const char *what, struct ckpt_err *err)
+{
+    const char *file = ckpt_file_name(torch_archive_file(a));
+
+    if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank != 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s is no flat tensor", file, what);
+    *numel = v->u.tensor->shape.dim[0];
+    *dtype = v->u.tensor->dtype;
+    if (*numel > 1 && v->u.tensor->stride[0] != 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s is not contiguous", file, what);
+    if (ckpt_dtype_size(*dtype) == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is of %s", file, what,
+                         ckpt_dtype_name(*dtype));
+    *out = NULL;
+    return *numel > 0 ? torch_archive_fragment(out, arena, a, v->u.tensor, err) : 0;
+}
+
+static int begin(struct reader *r)
+{
+    size_t n = r->f->n;
+    struct ckpt_arena *a = &r->list->arena;
+
+    r->flat = (struct flat){.frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
+                            .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
+                            .piece = ckpt_arena_alloc(a, n, sizeof *r->flat.piece),
+                            .mapped = ckpt_arena_alloc(a, n, sizeof *r->flat.mapped)};
+    return r->flat.frag && r->flat.numel && r->flat.piece && r->flat.mapped
+               ? 0 : ckpt_nomem(r->err, n * sizeof *r->flat.piece);
+}
+
+/* Rank's tensor of group g. */
+static const struct value *find(const struct reader *r, size_t rank, size_t g)
+{
+    return r->state ? value_get(ds_state(r->f, rank, g), r->state)
+                    : ds_item(value_get(r->f->rank[rank].optim_root, r->what), g);
+}
+
+/* Take rank k's flat tensor into r->flat; all ranks have the same dtype. */
+static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
+                     const struct value *v, const char *what)
+{
+    struct flat *flat = &r->flat;
+    enum ckpt_dtype dtype;
+
+    if (ds_flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
+                         r->err))
+        return r->err->code;
+    if (k > 0 && dtype != flat->dtype)
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank 0 has %s",
+                            k, what, ckpt_dtype_name(dtype), ckpt_dtype_name(flat->dtype));
+    flat->dtype = dtype;
+    return 0;
+}
+
+/* Add name with one fragment for each rank that holds some of it. */
+static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
+                      enum ckpt_kind kind)
+{
+    const struct flat *flat = &r->flat;
+    size_t n = 0;
+    struct ckpt_fragment *frag;
+    struct ckpt_tensor *added;
+    struct ckpt_shape whole;
+
+    for (size_t k = 0; k < r->f->n; k++)
+        n += flat->piece[k].count > 0;
+    frag = ckpt_arena_alloc(&r->list->arena, n, sizeof *frag);
+    if (!frag)
+        return ckpt_nomem(r->err, n * sizeof *frag);
+    n = 0;
+    for (size_t k = 0; k < r->f->n; k++) {
+        const struct ds_piece *p = &flat->piece[k];
+
+        if (p->count == 0)
+            continue;
+        if (flat->numel[k] == 0)
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "rank %zu: the flat tensor of %s is empty: its data was offloaded to "
+                             "NVMe (offloaded_tensors/), which is not read", k, name);
+        if (p->at > flat->numel[k] || p->count > flat->numel[k] - p->at)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
+                                "rank %zu: %s reaches to element %lld of a flat tensor of %lld", k,
+                                name, (long long)(p->at + p->count), (long long)flat->numel[k]);
+        frag[n] = *flat->frag[k];
+        frag[n].stride = NULL;
+        frag[n].box.start[0] = p->start;
+        frag[n].box.count[0] = p->count;
+        frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
+    }
+    if (ckpt_tensors_add(r->list, &added, name, strlen(name), flat->dtype, shape, frag, n, true,
+                         r->err))
+        return r->err->code;
+    added->kind = kind;
+    whole = ckpt_shape_1d(added->numel);
+    return ckpt_fragments_check(&whole, flat->dtype, frag, n, r->err)
+               ? ckpt_err_in(r->err, "%s", name) : 0;
+}
+
+/* -- what the files say of the cut besides ---------------------------------------------------- */
+
+/* Filler behind parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+static int64_t filler(const struct reader *r, size_t g, size_t i)
+{
+    const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");
+    int64_t n;
+
+    return value_as_int(ds_item(ds_item(v, g), i), &n) && n > 0 && n < INT64_MAX >> 20 ? n : 0;
+}
+
+/* Stages 1 and 2: the flat group's elements, fillers included. */
+static int group_numel(struct reader *r, const struct value *shapes, size_t g, int64_t *total)
+{
+    *total = 0;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        if (__builtin_add_overflow(*total, numel + filler(r, g, i), total) ||
+            *total > INT64_MAX / 4)
+            return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu has more elements than "
+                             "can be", g);
+    }
+    return 0;
+}
+
+/* A rank's part of stages 1 and 2 has its length with the padding or without, no other. */
+static int check_part(struct reader *r, size_t g, int64_t total)
+{
+    int world = (int)r->f->n;
+    int64_t part = ds12_part(total, world), told;
+
+    for (int k = 0; k < world; k++) {
+        int64_t pad = ds12_padding(total, k, world), n = r->flat.numel[k];
+        const struct value *v = value_get(r->f->rank[k].optim_root, "group_paddings");
+
+        if (n != part && n != part - pad)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %d: its part of group %zu has %lld elements, the parameters "
+                                "need %lld and %lld of padding", k, g, (long long)n,
+                                (long long)(part - pad), (long long)pad);
+        if (value_as_int(ds_item(v, g), &told) && told != pad)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %d: says that group %zu has %lld elements of padding, the "
+                                "parameters leave %lld", k, g, (long long)told, (long long)pad);
+    }
+    return 0;
+}
+
+/* fragment_address(numel, start) */
+static bool address(const struct value *v, int64_t *numel, int64_t *start)
+{
+    const struct value *args = value_is(v, VALUE_OBJECT) ? v->u.obj.args : NULL;
+    const struct value *state = value_is(v, VALUE_OBJECT) ? v->u.obj.state : NULL;
+
+    if (value_is(state, VALUE_DICT))
+        return value_as_int(value_get(state, "numel"), numel) &&
+               value_as_int(value_get(state, "start"), start);
+    return value_as_int(ds_item(args, 0), numel) && value_as_int(ds_item(args, 1), start);
+}
+
+/* param_slice_mappings lists a rank's pieces in flat order; it must say what we computed. */
+static int check_mapping(struct reader *r, size_t g, const char *name)
+{
+    for (size_t k = 0; k < r->f->n; k++) {
+        const struct ds_piece *p = &r->flat.piece[k];
+        const struct value *all = value_get(r->f->rank[k].optim_root, "param_slice_mappings");
+        const struct value *map = ds_item(all, g);
+        size_t at = r->flat.mapped[k];
+        int64_t numel, start;
+        const char *found;
+
+        if (p->count == 0 || !value_is(map, VALUE_DICT))
+            continue;
+        found = at < map->u.dict.n ? value_as_str(map->u.dict.key[at]) : NULL;
+        if (!found || strcmp(found, name) != 0 ||
+            !address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: param_slice_mappings does not have %s as %lld elements "
+                                "from %lld, as the shapes have it", k, name, (long long)p->count,
+                                (long long)p->at);
+        r->flat.mapped[k]++;
+    }
+    return 0;
+}
+
+/*
+ * The mappings are of the order that the shapes are in, unless gradients go round robin (there
+ * they are wrong: DeepSpeed 0.19.8 makes them of the order before it shuffles).
+ */
+static bool has_mappings(const struct reader *r)
+{
+    const struct value *config = value_get(r->f->rank[0].model_root, "ds_config");
+    const struct value *v =
+        value_get(value_get(config, "zero_optimization"), "round_robin_gradients");
+    int64_t on = 0;
+
+    /* The configuration can be the path it was read from: then nothing is known of it. */
+    if (r->f->stage == 3 || r->state || !value_is(config, VALUE_DICT))
+        return false;
+    return !(value_as_int(v, &on) && on);
+}
+
+/* -- groups ---------------------------------------------------------------------------------- */
+
+/* Where parameter `name` lies on each rank, base being the sum of what came before it. */
+static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
+{
+    int world = (int)r->f->n;
+
+    for (int k = 0; k < world; k++)
+        r->flat.piece[k] = r->f->stage == 3 ? ds3_piece(numel, base, k, world)
+                                            : ds12_piece(base, numel, total, k, world);
+}
+
+static int add_parameters(struct reader *r, const struct value *shapes, size_t g, int64_t total)
+{
+    bool mappings = has_mappings(r);
+    int64_t base = 0;
+
+    memset(r->flat.mapped, 0, r->f->n * sizeof *r->flat.mapped);
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        cut(r, numel, base, total);
+        if (mappings && check_mapping(r, g, name))
+            return r->err->code;
+        if (r->state && !(name = ckpt_arena_printf(&r->list->arena, "%s|%s", name, r->state)))
+            return ckpt_nomem(r->err, 64);
+        if (add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT))
+            return r->err->code;
+        base += r->f->stage == 3 ? ds3_part(numel, (int)r->f->n) : numel + filler(r, g, i);
+    }
+    for (size_t k = 0; r->f->stage == 3 && k < r->f->n; k++)
+        if (r->flat.numel[k] != base)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: %s %zu has %lld elements, its parameters need %lld", k,
+                                r->what, g, (long long)r->flat.numel[k], (long long)base);
+    return 0;
+}
+
+static int add_group(struct reader *r, size_t g)
+{
+    const struct value *shapes = ds_shapes(r->f, 0, g);
+    int64_t total = 0;
+
+    if (!value_is(shapes, VALUE_DICT))
+        return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
+    for (size_t k = 0; k < r->f->n; k++) {
+        const struct value *v = find(r, k, g);
+
+        if (!v)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
+                                "rank %zu: no %s of group %zu, which param_shapes has", k, r->what,
+                                g);
+        if (take_flat(r, k, r->f->rank[k].optim, v, r->what))
+            return r->err->code;
+    }
+    if (r->f->stage != 3 && (group_numel(r, shapes, g, &total) || check_part(r, g, total)))
+        return r->err->code;
+    return add_parameters(r, shapes, g, total);
+}
+
+/* Both directions: no flat tensor without shapes. */
+static int check_groups(struct reader *r, size_t n)
+{
+    for (size_t k = 0; k < r->f->n; k++) {
+        const struct value *all = value_get(r->f->rank[k].optim_root, r->what);
+        size_t found = value_is(all, VALUE_LIST) ? all->u.seq.n : 0;
+
+        if (found != n)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: %zu tensors in %s, param_shapes has %zu groups", k,
+                                found, r->what, n);
+    }
+    return 0;
+}
+
+int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                 struct ckpt_err *err)
+{
+    struct reader r = {.list = list, .f = f, .state = state, .err = err};
+    size_t n = ds_shape_groups(f, 0), have = 0;
+
+    r.what = state ? state : f->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups";
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "param_shapes is in neither file of rank 0");
+    if (begin(&r) || (!state && check_groups(&r, n)))
+        return err->code;
+    for (size_t g = 0; state && g < n; g++)
+        have += find(&r, 0, g) != NULL;
+    for (size_t g = 0; (!state || have > 0) && g < n; g++)
+        if (add_group(&r, g))
+            return err->code;
+    return 0;
+}
+
+int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+{
+    struct reader r = {.list = list, .f = f, .what = "frozen_param_fragments", .err = err};
+    const struct value *shapes = value_get(f->rank[0].model_root, "frozen_param_shapes");
+
+    if (!value_is(shapes, VALUE_DICT))
+        return 0;
+    if (begin(&r))
+        return err->code;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "frozen_param_shapes", err))
+            return err->code;
+        for (size_t k = 0; k < f->n; k++) {
+            const struct value *all = value_get(f->rank[k].model_root, r.what);
+            const char *key = value_is(all, VALUE_DICT) && i < all->u.dict.n
+                                  ? value_as_str(all->u.dict.key[i]) : NULL;
+
+            if (!key || strcmp(key, name) != 0)
+                return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                                    "rank %zu: entry %zu of %s is not %s", k, i, r.what, name);
+            if (take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], name))
+                return err->code;
+            if (r.flat.numel[k] != ds3_part(numel, (int)f->n))
+                return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                                    "rank %zu: its piece of %s has %lld elements, %lld are due", k,
+                                    name, (long long)r.flat.numel[k],
+                                    (long long)ds3_part(numel, (int)f->n));
+        }
+        cut(&r, numel, 0, 0);
+        if (add_pieces(&r, name, &shape, CKPT_WEIGHT))
+            return err->code;
+    }
+    return 0;
+}

@@ -1,0 +1,25 @@
+/*
+ * deepspeed_stage0 - the optimizer of a run without ZeRO, whose state has numbers and no names.
+ *
+ * FP16_UnfusedOptimizer keeps an f32 master beside the moments of every number: it belongs to
+ * the parameter of its shape whose 16-bit value is the master's, rounded.  Without masters (an
+ * f32 run) a number gets the next parameter of its shape, where that is the only way to read it:
+ * as many numbers as parameters have the shape, all of one group.  Otherwise the state is
+ * refused, never guessed.
+ */
+#ifndef CKPT_DEEPSPEED_STAGE0_H
+#define CKPT_DEEPSPEED_STAGE0_H
+
+#include "formats/weights/deepspeed_parts.h"
+#include "libckpt/tensor.h"
+
+/*
+ * List the f32 masters (kind WEIGHT), before `module` is listed.  Where they cannot be told
+ * apart a warning says so and nothing is listed: `module` has the 16-bit weights with names.
+ */
+int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err);
+/* List the moment `state` of every parameter.  CKPT_EUNSUPPORTED when names are in doubt. */
+int ds_moment_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                   struct ckpt_err *err);
+
+#endif

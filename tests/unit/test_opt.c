@@ -1,0 +1,252 @@
+/* opt: the command line's words into values of every kind, and what is said of wrong ones. */
+#include "tests/unit/opt_rows_of.h"
+#include "tests/unit/stdio_to.h"
+
+static void test_every_kind(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "--fast-mode", "--max-steps=-2", "--any", "9223372036854775807", "--rate", "1e-1",
+          "--name", "", "--output=a=b", "--color", "green");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.v.fast);
+    assert_false(p.v.slow);
+    assert_int_equal(p.v.steps, -2);
+    assert_true(p.v.any == INT64_MAX);
+    assert_true(p.v.rate == 0.1);
+    assert_string_equal(p.v.name, "");
+    assert_string_equal(p.v.path, "a=b");
+    assert_string_equal(p.v.color, "green");
+    assert_int_equal(p.n_rest, 0);
+    parsed_release(&p);
+}
+
+static void test_defaults_stand(void **state)
+{
+    struct parsed p = {.v = {.fast = true, .steps = 7, .color = "blue"}};
+
+    (void)state;
+    PARSE(&p, "x");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.v.fast && p.v.steps == 7);
+    assert_string_equal(p.v.color, "blue");
+    parsed_release(&p);
+}
+
+/* Short options alone, joined, with the value behind or apart. */
+static void test_short_options(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "-fsn3", "-o", "-x", "-vv", "-v", "-ia", "-i", "b");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.v.fast && p.v.slow && p.v.steps == 3);
+    assert_string_equal(p.v.path, "-x");
+    assert_int_equal(p.cli.verbose, 3);
+    assert_int_equal(p.v.item.n, 2);
+    assert_string_equal(p.v.item.item[0], "a");
+    assert_string_equal(p.v.item.item[1], "b");
+    parsed_release(&p);
+    PARSE(&p, "-fZ");
+    assert_string_equal(p.err.hint, "tool --help lists them");
+    assert_said(&p, CKPT_EUSAGE, "unknown option -Z");
+    PARSE(&p, "-sn");
+    assert_said(&p, CKPT_EUSAGE, "-n needs a value");
+}
+
+/* The last one counts; a flag can be undone; "_" is "-". */
+static void test_repeated(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "--fast_mode", "--max_steps", "1", "-n2", "--no-fast-mode", "--slow", "--no_slow");
+    assert_int_equal(p.rc, CKPT_EUSAGE);        /* "no_" is no prefix: nothing is named so */
+    parsed_release(&p);
+    PARSE(&p, "--fast_mode", "--max_steps", "1", "-n2", "--no-fast_mode", "--no-slow", "--slow",
+          "--item", "1", "--item", "1");
+    assert_int_equal(p.rc, 0);
+    assert_false(p.v.fast);
+    assert_true(p.v.slow);
+    assert_int_equal(p.v.steps, 2);
+    assert_int_equal(p.v.item.n, 2);
+    parsed_release(&p);
+}
+
+/* Positional arguments keep their order, whatever stands between; "-" is one, "--" ends options. */
+static void test_positional(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "a", "-n", "1", "-", "b", "--slow", "--", "-f", "--", "c");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.n_rest, 6);
+    assert_string_equal(p.rest[0], "a");
+    assert_string_equal(p.rest[1], "-");
+    assert_string_equal(p.rest[2], "b");
+    assert_string_equal(p.rest[3], "-f");
+    assert_string_equal(p.rest[4], "--");
+    assert_string_equal(p.rest[5], "c");
+    assert_false(p.v.fast);
+    parsed_release(&p);
+}
+
+static void test_numbers(void **state)
+{
+    static const struct { const char *arg, *said; } wrong[] = {
+        {"--max-steps=11", "--max-steps: 11 is out of range, -2 to 10 wanted"},
+        {"--max-steps=-3", "--max-steps: -3 is out of range, -2 to 10 wanted"},
+        {"--max-steps=", "--max-steps: \"\" is no whole number"},
+        {"--max-steps=1.5", "--max-steps: \"1.5\" is no whole number"},
+        {"--max-steps= 1", "--max-steps: \" 1\" is no number"},
+        {"--max-steps=1x", "--max-steps: \"1x\" is no whole number"},
+        {"--any=9223372036854775808", "--any: \"9223372036854775808\" is no whole number"},
+        {"-n99", "-n: 99 is out of range, -2 to 10 wanted"},
+        {"--rate=1.0001", "--rate: 1.0001 is out of range, 0 to 1 wanted"},
+        {"--rate=nan", "--rate: \"nan\" is no number"},
+        {"--rate=inf", "--rate: \"inf\" is no number"},
+        {"--rate=1e", "--rate: \"1e\" is no number"},
+    };
+    struct parsed p = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        p.v.steps = 5;
+        PARSE(&p, wrong[i].arg);
+        assert_int_equal(p.v.steps, 5);
+        assert_said(&p, CKPT_EUSAGE, wrong[i].said);
+    }
+}
+
+static void test_sizes(void **state)
+{
+    static const struct { const char *text; uint64_t size; } right[] = {
+        {"0", 0},          {"4096", 4096},         {"1K", 1024},      {"1k", 1024},
+        {"1.5M", 1572864}, {"5GB", 5000000000ull}, {"2GiB", 2ull << 30}, {"3kb", 3000},
+        {"1T", 1ull << 40}, {"2TB", 2000000000000ull},
+    };
+    static const char *const wrong[] = {"", "-1", "5QB", "5KX", "K", "1KBB", " 1", "nan", "1e30",
+                                        "inf", "5GiX"};
+    struct parsed p = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        PARSE(&p, "--shard-size", right[i].text);
+        assert_int_equal(p.rc, 0);
+        assert_true(p.v.size == right[i].size);
+        parsed_release(&p);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        p.v.size = 3;
+        PARSE(&p, "--shard-size", wrong[i]);
+        assert_int_equal(p.rc, CKPT_EUSAGE);
+        assert_true(p.v.size == 3);
+        assert_non_null(strstr(p.err.text, "is no size"));
+        parsed_release(&p);
+    }
+}
+
+static void test_choices(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "--color=re");
+    assert_said(&p, CKPT_EUSAGE, "--color: \"re\" is none of: red green blue");
+    PARSE(&p, "--color", "red green");
+    assert_said(&p, CKPT_EUSAGE, "--color: \"red green\" is none of: red green blue");
+    PARSE(&p, "--color=");
+    assert_said(&p, CKPT_EUSAGE, "--color: \"\" is none of: red green blue");
+}
+
+static void test_unknown(void **state)
+{
+    static const struct { const char *arg, *hint; } rows[] = {
+        {"--max-step", "did you mean --max-steps?"}, {"--MAX", "tool --help lists them"},
+        {"--colour=red", "did you mean --color?"},   {"--heading", "tool --help lists them"},
+        {"--verbos", "did you mean --verbose?"},     {"--no-such", "tool --help lists them"},
+        {"--max_stpes", "did you mean --max-steps?"},
+    };
+    struct parsed p = {0};
+    char said[80];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        PARSE(&p, rows[i].arg);
+        assert_string_equal(p.err.hint, rows[i].hint);
+        snprintf(said, sizeof said, "unknown option %.*s", (int)strcspn(rows[i].arg, "="),
+                 rows[i].arg);
+        assert_said(&p, CKPT_EUSAGE, said);
+    }
+    /* Names longer than any option cost nothing. */
+    PARSE(&p, "--aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    assert_int_equal(p.rc, CKPT_EUSAGE);
+    parsed_release(&p);
+}
+
+static void test_values_where_none_goes(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "--slow=1");
+    assert_said(&p, CKPT_EUSAGE, "--slow takes no value");
+    PARSE(&p, "--no-slow=1");
+    assert_said(&p, CKPT_EUSAGE, "--no-slow takes no value");
+    PARSE(&p, "--no-name");
+    assert_said(&p, CKPT_EUSAGE, "unknown option --no-name");
+    PARSE(&p, "--no-help");
+    assert_said(&p, CKPT_EUSAGE, "unknown option --no-help");
+    PARSE(&p, "--name");
+    assert_said(&p, CKPT_EUSAGE, "--name needs a value");
+    PARSE(&p, "--jobs=-1");
+    assert_said(&p, CKPT_EUSAGE, "--jobs: -1 is out of range, 0 to 4096 wanted");
+    PARSE(&p, "-j7");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.cli.jobs, 7);
+    parsed_release(&p);
+}
+
+/* --help says every row and stops the program, whatever else is asked. */
+static void test_help(void **state)
+{
+    struct parsed p = {0};
+    struct stdio_to s;
+    char *text;
+
+    (void)state;
+    stdio_begin(&s, stdout);
+    PARSE(&p, "-h", "--config", "build/no-such-file");
+    text = stdio_end(&s);
+    assert_int_equal(p.rc, 1);
+    assert_non_null(strstr(text, "usage: tool [option ...]\n\ntest\n\nThings:\n"));
+    assert_non_null(strstr(text, "\n  -n, --max-steps N               steps\n"));
+    assert_non_null(strstr(text, "one of: red green blue\n"));
+    assert_non_null(strstr(text, "--config FILE"));
+    free(text);
+    parsed_release(&p);
+    stdio_begin(&s, stdout);
+    PARSE(&p, "--completion=bash");
+    text = stdio_end(&s);
+    assert_int_equal(p.rc, 1);
+    assert_non_null(strstr(text, "compgen -W 'red green blue'"));
+    free(text);
+    parsed_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind),     cmocka_unit_test(test_defaults_stand),
+        cmocka_unit_test(test_short_options),  cmocka_unit_test(test_repeated),
+        cmocka_unit_test(test_positional),     cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_unknown),        cmocka_unit_test(test_values_where_none_goes),
+        cmocka_unit_test(test_help),
+    };
+
+    return cmocka_run_group_tests_name("opt", tests, NULL, NULL);
+}

@@ -1,0 +1,32 @@
+/*
+ * parts - what the rooms of ckpt-merge give each other; merge.h is the door.
+ *
+ * rules (options -> rules of views) -> views (source and its views) -> plan | write -> verify
+ */
+#ifndef CKPT_MERGE_PARTS_H
+#define CKPT_MERGE_PARTS_H
+
+#include "libckpt/view.h"
+#include "tools/merge/merge.h"
+
+#define MERGE_MAX_RULES 64
+
+/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs lie in a. */
+int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
+                     const struct opt_list *l, struct ckpt_err *err);
+/* "FROM=TO": one rule for each item of l. */
+int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
+                       const struct opt_list *l, struct ckpt_err *err);
+
+/* The job's source with every view the options ask for. */
+int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
+               bool follow, struct ckpt_err *err);
+
+/* What would be written, as rows on stdout. */
+int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
+               const struct merge_job *job, struct ckpt_err *err);
+
+/* Open output again and compare every element with what src says.  CKPT_EIO "digest". */
+int merge_verify(struct ckpt_source *src, const char *output, struct ckpt_err *err);
+
+#endif

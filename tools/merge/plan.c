@@ -1,0 +1,44 @@
+/* plan - what a merge would write; see parts.h. */
+#include "tools/merge/parts.h"
+
+#include "tools/out.h"
+
+static uint64_t total_bytes(const struct ckpt_source *src)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < ckpt_source_count(src); i++)
+        sum += ckpt_tensor_bytes(ckpt_source_tensor(src, i));
+    return sum;
+}
+
+int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
+               const struct merge_job *job, struct ckpt_err *err)
+{
+    static const struct out_column columns[] = {
+        {"name", "tensor", OUT_LEFT}, {"dtype", "dtype", OUT_LEFT},
+        {"shape", "shape", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
+    };
+    struct out *o;
+
+    if (out_new(&o, cli->json, err))
+        return err->code;
+    out_str(o, "input", "input", job->input);
+    out_str(o, "input_format", "input format", ckpt_source_format(src));
+    out_str(o, "output", "output", job->output);
+    out_str(o, "output_format", "output format", format);
+    out_int(o, "tensors", "tensors", (int64_t)ckpt_source_count(src));
+    out_bytes(o, "bytes", "bytes", total_bytes(src));
+    out_table(o, "plan", columns, 4);
+    for (size_t i = 0; i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        char shape[256];
+
+        out_cell_str(o, t->name);
+        out_cell_str(o, ckpt_dtype_name(t->dtype));
+        out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
+        out_cell_bytes(o, ckpt_tensor_bytes(t));
+    }
+    out_table_end(o);
+    return out_end(o, err);
+}

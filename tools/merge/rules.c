@@ -1,0 +1,42 @@
+/* rules - options of ckpt-merge as rules of views; see parts.h. */
+#include "tools/merge/parts.h"
+
+#include <string.h>
+
+int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a, const struct opt_list *l,
+                      struct ckpt_err *err)
+{
+    if (l->n > MERGE_MAX_RULES)
+        return ckpt_fail(err, CKPT_EUSAGE, "%zu --dtype rules, %d at most", l->n, MERGE_MAX_RULES);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *eq = strrchr(l->item[i], '='), *name = eq ? eq + 1 : l->item[i];
+
+        rule[i].glob = eq ? ckpt_arena_strndup(a, l->item[i], (size_t)(eq - l->item[i])) : "*";
+        rule[i].dtype = ckpt_dtype_parse(name);
+        if (!rule[i].glob)
+            return ckpt_nomem(err, strlen(l->item[i]));
+        if (rule[i].dtype == CKPT_DTYPE_NONE ||
+            ckpt_dtype_class(rule[i].dtype) != CKPT_CLASS_FLOAT)
+            return ckpt_fail(err, CKPT_EUSAGE, "--dtype %s: no floating dtype; bf16, f16, f32, "
+                             "f64, f8_e4m3 and f8_e5m2 are", name);
+    }
+    return 0;
+}
+
+int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
+                        const struct opt_list *l, struct ckpt_err *err)
+{
+    if (l->n > MERGE_MAX_RULES)
+        return ckpt_fail(err, CKPT_EUSAGE, "%zu --rename rules, %d at most", l->n, MERGE_MAX_RULES);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *eq = strchr(l->item[i], '=');
+
+        if (!eq)
+            return ckpt_fail(err, CKPT_EUSAGE, "--rename %s: FROM=TO wanted", l->item[i]);
+        rule[i].from = ckpt_arena_strndup(a, l->item[i], (size_t)(eq - l->item[i]));
+        rule[i].to = eq + 1;
+        if (!rule[i].from)
+            return ckpt_nomem(err, strlen(l->item[i]));
+    }
+    return 0;
+}
