@@ -225,6 +225,12 @@ static int make_buffers(struct job *j, size_t workers, struct ckpt_err *err)
     return 0;
 }
 
+uint64_t ckpt_copy_memory(size_t workers, size_t n)
+{
+    return (workers ? workers : ckpt_pool_default(8)) * (uint64_t)DEFAULT_CHUNK +
+           n * (uint64_t)sizeof(struct part);
+}
+
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err)
 {

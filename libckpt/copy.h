@@ -32,4 +32,7 @@ struct ckpt_copy_opts {
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err);
 
+/* Bytes that ckpt_copy takes for a list of n tensors with that many workers (0: by CPUs). */
+uint64_t ckpt_copy_memory(size_t workers, size_t n);
+
 #endif

@@ -95,11 +95,54 @@ int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct c
     return rc;
 }
 
-void ckpt_xxh128(unsigned char digest[16], const void *bytes, size_t n)
+static void put_canonical(unsigned char digest[CKPT_XXH128_BYTES], XXH128_hash_t hash)
 {
     XXH128_canonical_t c;
 
-    XXH128_canonicalFromHash(&c, XXH3_128bits(bytes, n));
+    XXH128_canonicalFromHash(&c, hash);
     for (size_t i = 0; i < sizeof c.digest; i++)
         digest[i] = c.digest[i];
+}
+
+void ckpt_xxh128(unsigned char digest[CKPT_XXH128_BYTES], const void *bytes, size_t n)
+{
+    put_canonical(digest, XXH3_128bits(bytes, n));
+}
+
+struct ckpt_xxh128_state {
+    XXH3_state_t *state;
+};
+
+int ckpt_xxh128_new(struct ckpt_xxh128_state **out, struct ckpt_err *err)
+{
+    struct ckpt_xxh128_state *s = ckpt_alloc(1, sizeof *s);
+
+    *out = NULL;
+    if (s)
+        s->state = XXH3_createState();
+    if (!s || !s->state) {
+        ckpt_free(s);
+        return ckpt_nomem(err, sizeof *s);
+    }
+    XXH3_128bits_reset(s->state);
+    *out = s;
+    return 0;
+}
+
+void ckpt_xxh128_add(struct ckpt_xxh128_state *s, const void *bytes, size_t n)
+{
+    XXH3_128bits_update(s->state, bytes, n);
+}
+
+void ckpt_xxh128_end(struct ckpt_xxh128_state *s, unsigned char digest[CKPT_XXH128_BYTES])
+{
+    put_canonical(digest, XXH3_128bits_digest(s->state));
+    XXH3_128bits_reset(s->state);
+}
+
+void ckpt_xxh128_free(struct ckpt_xxh128_state *s)
+{
+    if (s)
+        XXH3_freeState(s->state);
+    ckpt_free(s);
 }

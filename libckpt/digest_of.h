@@ -12,6 +12,7 @@
 
 #define CKPT_SHA256_BYTES 32
 #define CKPT_SHA256_HEX   65    /* with terminator */
+#define CKPT_XXH128_BYTES 16
 
 struct ckpt_sha256;
 
@@ -26,6 +27,15 @@ void ckpt_sha256_free(struct ckpt_sha256 *s);
 int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err);
 void ckpt_hex(char *dst, const unsigned char *bytes, size_t n);   /* 2n + 1 bytes of dst */
 /* XXH3 with 128 bits, canonical byte order. */
-void ckpt_xxh128(unsigned char digest[16], const void *bytes, size_t n);
+void ckpt_xxh128(unsigned char digest[CKPT_XXH128_BYTES], const void *bytes, size_t n);
+
+/* The same in pieces. */
+struct ckpt_xxh128_state;
+
+int ckpt_xxh128_new(struct ckpt_xxh128_state **out, struct ckpt_err *err);
+void ckpt_xxh128_add(struct ckpt_xxh128_state *s, const void *bytes, size_t n);
+/* Fill digest and start anew. */
+void ckpt_xxh128_end(struct ckpt_xxh128_state *s, unsigned char digest[CKPT_XXH128_BYTES]);
+void ckpt_xxh128_free(struct ckpt_xxh128_state *s);
 
 #endif

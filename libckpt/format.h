@@ -10,7 +10,9 @@
 #include "libckpt/sink.h"
 #include "libckpt/source.h"
 
-#define CKPT_HEAD_BYTES 512
+#define CKPT_HEAD_BYTES  512
+#define CKPT_RECORD_FILE "ckpt_provenance.json"     /* opts->record in a directory */
+#define CKPT_RECORD_KEY  "ckpt.provenance"          /* and among a file's metadata */
 
 /* What bidders see, and openers start from.  Borrowed by both. */
 struct ckpt_place {
@@ -37,6 +39,9 @@ struct ckpt_create_opts {
     const struct ckpt_extra *extra;          /* side files to copy along */
     size_t                 n_extra;
     const json_t          *info;             /* facts the format may keep (steps, config) */
+    const char            *record;           /* where the output came from, as JSON text, or NULL;
+                                                its length is final, its bytes may change until
+                                                the sink ends */
     unsigned               flags;            /* enum ckpt_commit_flags */
     int                    stream_fd;        /* >= 0: write there instead of path */
 };

@@ -46,4 +46,13 @@ int ckpt_view_filter(struct ckpt_source **out, struct ckpt_source *src,
 int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                    struct ckpt_err *err);
 
+/*
+ * n >= 1 checkpoints of one model as sum(weight[k] * x[k]) / sum(weight), weight NULL: all alike.
+ * Takes all.  Sums are made in f64 and rounded by ckpt_convert to the first's dtype;
+ * integers and bools must be the same in all (found while reading: CKPT_EMISMATCH).  Names and
+ * shapes must agree: CKPT_EMISMATCH.  Extras and info are the first's.
+ */
+int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t n,
+                      const double *weight, struct ckpt_err *err);
+
 #endif

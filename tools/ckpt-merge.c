@@ -5,7 +5,7 @@
 
 #include "tools/merge/merge.h"
 
-#define ROWS 20
+#define ROWS 24
 
 static size_t rows(struct opt *row, struct merge_want *w, const char **output)
 {
@@ -36,6 +36,13 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          false},
         {0, "tied", "WHAT", OPT_CHOICE, &w->tied,
          "names tied to another tensor: drop writes the tensor once", "keep drop", 0, 0, false},
+        {0, "average", NULL, OPT_FLAG, &w->average,
+         "write one checkpoint: the mean of all inputs", NULL, 0, 0, false},
+        {0, "weights", "W,W...", OPT_STR, &w->weights,
+         "of the inputs in the mean, by order (default: all alike)", NULL, 0, 0, false},
+        {0, "provenance", "WHAT", OPT_CHOICE, &w->provenance,
+         "record of inputs and options in the output, with this digest of every file read",
+         "xxh128 sha256 names none", 0, 0, false},
         {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace an output file that exists", NULL,
          0, 0, false},
         {0, "verify", NULL, OPT_FLAG, &w->verify, "read the output back and compare", NULL, 0, 0,
@@ -65,28 +72,83 @@ static char *output_for(struct ckpt_arena *a, const char *output, const char *it
     return ckpt_arena_printf(a, "%s/%.*s", output, (int)(item + n - last), last);
 }
 
+/* One output of n inputs, and its line on stdout. */
+static int one(const struct merge_want *w, struct cli *cli, const char *const *input, size_t n,
+               const char *output, bool many, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    char *to = output_for(&a, output, input[0], many);
+    struct merge_job job = {.input = input, .n = n, .output = to};
+    int rc = to ? merge_run(w, cli, &job, err) : ckpt_nomem(err, strlen(input[0]));
+
+    if (rc && n == 1)
+        ckpt_err_in(err, "%s", input[0]);
+    if (rc == 0 && !w->dry_run && strcmp(to, "-") != 0)
+        rc = cli_artifact(cli, to, NULL, err);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* Each input by itself, as it comes. */
+static int each(const struct merge_want *w, struct cli *cli, const char *output,
+                struct cli_items *items, bool many, struct ckpt_err *err)
+{
+    char *item = NULL;
+    int rc = 0;
+
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        rc = one(w, cli, (const char *const *)&item, 1, output, many, err);
+        ckpt_free(item);
+        item = NULL;
+    }
+    return rc;
+}
+
+/* All inputs into one output. */
+static int together(const struct merge_want *w, struct cli *cli, const char *output,
+                    struct cli_items *items, struct ckpt_err *err)
+{
+    char **all = NULL, *item = NULL;
+    size_t n = 0, cap = 0;
+    int rc = 0;
+
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        if (n == cap) {
+            char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
+
+            if (!more) {
+                rc = ckpt_nomem(err, cap * sizeof *all);
+                ckpt_free(item);
+                break;
+            }
+            all = more;
+        }
+        all[n++] = item;
+    }
+    if (rc == 0 && n < 2)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--average: %zu input, two at least are wanted", n);
+    if (rc == 0)
+        rc = one(w, cli, (const char *const *)all, n, output, false, err);
+    while (n > 0)
+        ckpt_free(all[--n]);
+    ckpt_free(all);
+    return rc;
+}
+
 static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
                 int n_rest, struct ckpt_err *err)
 {
     bool many = n_rest != 1 || strcmp(rest[0], "-") == 0;
     struct cli_items *items = NULL;
-    char *item = NULL;
-    int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+    int rc;
 
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        struct ckpt_arena a = {0};
-        char *to = output_for(&a, output, item, many && !(output && strcmp(output, "-") == 0));
-
-        rc = to ? merge_run(w, cli, &(struct merge_job){.input = item, .output = to}, err)
-                : ckpt_nomem(err, strlen(item));
-        if (rc)
-            ckpt_err_in(err, "%s", item);
-        else if (!w->dry_run && strcmp(to, "-") != 0)
-            rc = cli_artifact(cli, to, NULL, err);
-        ckpt_arena_release(&a);
-        ckpt_free(item);
-        item = NULL;
-    }
+    if (w->weights && !w->average)
+        return ckpt_fail(err, CKPT_EUSAGE, "--weights without --average");
+    rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+    if (rc == 0)
+        rc = w->average ? together(w, cli, output, items, err)
+                        : each(w, cli, output, items,
+                               many && !(output && strcmp(output, "-") == 0), err);
     cli_items_close(items);
     return rc;
 }
@@ -94,7 +156,8 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct merge_want w = {.optimizer = "drop", .tied = "drop"};
+    struct merge_want w = {.optimizer = "drop", .tied = "drop",
+                           .provenance = "xxh128"};
     const char *output = NULL;
     struct opt row[ROWS];
     struct opt_spec spec = {

@@ -17,6 +17,7 @@ struct sink {
     size_t                    *shard_of, *place;    /* [n] shard, and index in its pick */
     struct safetensors_file  **file;                /* [n_shard] */
     size_t                     n_shard;
+    const char                *record;              /* see create's opts */
 };
 
 static uint64_t offset_of(const struct sink *s, size_t i, int64_t start)
@@ -116,6 +117,8 @@ static int sink_commit(void *self, struct ckpt_err *err)
     }
     if (rc == 0 && s->n_shard > 1)
         rc = put_index(s, err);
+    if (rc == 0 && s->record)
+        rc = ckpt_outdir_put(s->dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
     if (rc == 0) {
         dir = s->dir;
         s->dir = NULL;
@@ -210,7 +213,7 @@ static int begin_shards(struct sink *s, const json_t *metadata, struct ckpt_err 
         rc = ckpt_outdir_file(&out, s->dir, name, err);
         if (rc == 0)
             rc = safetensors_begin(&s->file[shard], out, s->list, pick + first,
-                                   end[shard] - first, metadata, err);
+                                   end[shard] - first, metadata, NULL, err);
     }
     ckpt_free(pick);
     ckpt_free(end);
@@ -231,6 +234,7 @@ int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_te
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a model directory is not written to a stream");
     }
     s->list = tensors;
+    s->record = opts->record;
     s->shard_of = ckpt_alloc(tensors->n, sizeof *s->shard_of);
     s->place = ckpt_alloc(tensors->n, sizeof *s->place);
     if (!s->shard_of || !s->place)

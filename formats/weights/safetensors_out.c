@@ -11,6 +11,9 @@
 struct safetensors_file {
     struct ckpt_out *out;
     uint64_t        *offset;    /* [n_pick] of the data, in the file */
+    const char      *record;    /* see create's opts; NULL: none */
+    struct ckpt_buf  stood;     /* it as JSON, as the header has it */
+    uint64_t         record_at; /* offset of that in the file */
 };
 
 struct row {
@@ -60,7 +63,9 @@ static int put_name(struct ckpt_buf *b, const char *name, struct ckpt_err *err)
     return rc;
 }
 
-static int put_metadata(struct ckpt_buf *b, const json_t *metadata, struct ckpt_err *err)
+/* The record comes first in the object, so that its place is known. */
+static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const json_t *metadata,
+                        struct ckpt_err *err)
 {
     json_t *m = metadata ? json_copy((json_t *)metadata) : json_object();
     int rc = 0;
@@ -69,20 +74,35 @@ static int put_metadata(struct ckpt_buf *b, const json_t *metadata, struct ckpt_
                json_object_set_new(m, "format", json_string("pt"))))
         rc = ckpt_nomem(err, 64);
     ckpt_buf_put_str(b, "{\"__metadata__\":");
-    if (rc == 0)
+    if (rc == 0 && s->record) {
+        json_object_del(m, CKPT_RECORD_KEY);
+        rc = put_name(&s->stood, s->record, err);
+        ckpt_buf_put_str(b, "{\"" CKPT_RECORD_KEY "\":");
+        s->record_at = 8 + b->len;
+        ckpt_buf_put(b, s->stood.data, s->stood.len);
+        ckpt_buf_put_u8(b, ',');
+    }
+    if (rc == 0) {
+        size_t brace = b->len;
+
         rc = put_json(b, m, true, err);
+        if (rc == 0 && s->record && ckpt_buf_ok(b)) {   /* one object of both */
+            memmove(b->data + brace, b->data + brace + 1, b->len - brace - 1);
+            b->len--;
+        }
+    }
     json_decref(m);
     return rc;
 }
 
-/* The header's text; offset[] gets positions relative to the data. */
-static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
+/* The header's text; s->offset[] gets positions relative to the data. */
+static int put_header(struct ckpt_buf *b, struct safetensors_file *s, uint64_t *total,
                       const struct row *row, size_t n, const json_t *metadata,
                       struct ckpt_err *err)
 {
     uint64_t at = 0;
 
-    if (put_metadata(b, metadata, err))
+    if (put_metadata(b, s, metadata, err))
         return err->code;
     for (size_t i = 0; i < n; i++) {
         const struct ckpt_tensor *t = row[i].t;
@@ -102,7 +122,7 @@ static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
             ckpt_buf_printf(b, d ? ",%lld" : "%lld", (long long)t->shape.dim[d]);
         ckpt_buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                         (unsigned long long)(at + bytes));
-        offset[row[i].k] = at;
+        s->offset[row[i].k] = at;
         at += bytes;
     }
     ckpt_buf_put_u8(b, '}');
@@ -119,7 +139,7 @@ static int put_header(struct ckpt_buf *b, uint64_t *offset, uint64_t *total,
 
 int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const struct ckpt_tensors *list, const size_t *pick, size_t n_pick,
-                      const json_t *metadata, struct ckpt_err *err)
+                      const json_t *metadata, const char *record, struct ckpt_err *err)
 {
     struct safetensors_file *s = ckpt_alloc(1, sizeof *s);
     struct row *row = rows_in_order(list, pick, n_pick, err);
@@ -132,13 +152,15 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
     ckpt_buf_init(&head, SAFETENSORS_MAX_HEADER);
     if (s) {
         s->out = out;
+        s->record = record;
+        ckpt_buf_init(&s->stood, SAFETENSORS_MAX_HEADER);
         s->offset = ckpt_alloc(n_pick, sizeof *s->offset);
     }
     if (!s || !row || !s->offset) {
         rc = ckpt_nomem(err, n_pick * sizeof *row);
         goto out;
     }
-    rc = put_header(&head, s->offset, &total, row, n_pick, metadata, err);
+    rc = put_header(&head, s, &total, row, n_pick, metadata, err);
     for (int i = 0; i < 8; i++)
         size[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
     if (rc == 0)
@@ -165,13 +187,43 @@ out:
 uint64_t safetensors_offset(const struct safetensors_file *f, size_t k) { return f->offset[k]; }
 struct ckpt_out *safetensors_out_file(const struct safetensors_file *f) { return f->out; }
 
-int safetensors_commit(struct safetensors_file *f, struct ckpt_err *err)
+static void file_free(struct safetensors_file *f)
 {
-    int rc = ckpt_out_commit(f->out, err);
-
+    ckpt_buf_release(&f->stood);
     ckpt_free(f->offset);
     ckpt_free(f);
+}
+
+/* The record as it is now, where it differs from what the header says. */
+static int rewrite_record(struct safetensors_file *f, struct ckpt_err *err)
+{
+    struct ckpt_buf now;
+    int rc;
+
+    ckpt_buf_init(&now, SAFETENSORS_MAX_HEADER);
+    rc = put_name(&now, f->record, err);
+    if (rc == 0 && !ckpt_buf_ok(&now))
+        rc = ckpt_nomem(err, now.len);
+    if (rc == 0 && now.len != f->stood.len)
+        rc = ckpt_fail(err, CKPT_ESTATE, "the record's length changed while it was written");
+    if (rc == 0 && memcmp(now.data, f->stood.data, now.len) != 0)
+        rc = ckpt_out_write_at(f->out, now.data, now.len, f->record_at, err);
+    ckpt_buf_release(&now);
     return rc;
+}
+
+int safetensors_commit(struct safetensors_file *f, struct ckpt_err *err)
+{
+    if (f->record && !ckpt_out_is_stream(f->out) && rewrite_record(f, err)) {
+        safetensors_abort(f);
+        return err->code;
+    }
+    if (ckpt_out_commit(f->out, err)) {
+        file_free(f);
+        return err->code;
+    }
+    file_free(f);
+    return 0;
 }
 
 void safetensors_abort(struct safetensors_file *f)
@@ -179,8 +231,7 @@ void safetensors_abort(struct safetensors_file *f)
     if (!f)
         return;
     ckpt_out_abort(f->out);
-    ckpt_free(f->offset);
-    ckpt_free(f);
+    file_free(f);
 }
 
 /* -- the sink over one file ------------------------------------------------------------------ */
@@ -279,7 +330,8 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
         rc = stream ? ckpt_out_stream(&s->out, opts->stream_fd, path, err)
                     : ckpt_out_create(&s->out, path, opts->flags, err);
     if (rc == 0)
-        rc = safetensors_begin(&s->file, s->out, s->list, pick, tensors->n, opts->metadata, err);
+        rc = safetensors_begin(&s->file, s->out, s->list, pick, tensors->n, opts->metadata,
+                               opts->record, err);
     ckpt_free(pick);
     if (rc) {
         if (s)

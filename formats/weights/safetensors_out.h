@@ -19,11 +19,12 @@ struct safetensors_file;
 
 /*
  * Lay out tensors pick[0..n_pick) of list and write the header.  Takes out.  metadata: text to
- * text, or NULL; "format": "pt" is added.
+ * text, or NULL; "format": "pt" is added, and record, when there is one, as "ckpt.provenance":
+ * written again at commit when its bytes have changed.
  */
 int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const struct ckpt_tensors *list, const size_t *pick, size_t n_pick,
-                      const json_t *metadata, struct ckpt_err *err);
+                      const json_t *metadata, const char *record, struct ckpt_err *err);
 /* Offset in the file of tensor pick[k]'s data. */
 uint64_t safetensors_offset(const struct safetensors_file *f, size_t k);
 struct ckpt_out *safetensors_out_file(const struct safetensors_file *f);

@@ -10,9 +10,11 @@
 static const char *const kept[] = {"*.json", "*.txt", "*.model", "*.jinja", "*.md", "*.tiktoken",
                                    "*.py", "LICENSE*", "NOTICE*", "*.vocab", "*.bpe", "*.spm"};
 static const char *const left[] = {"*.index.json", "*.index.*.json", "trainer_state.json",
-                                   "MANIFEST.json", "all_results.json", "train_results.json",
-                                   "eval_results.json", "zero_to_fp32.py", "zero_to_torch.py",
-                                   "adapter_config.json", "metrics.jsonl"};
+                                   "MANIFEST.json", "ckpt_provenance.json",
+                                   "all_results.json", "train_results.json",
+                                   "eval_results.json", "zero_to_fp32.py",
+                                   "zero_to_torch.py", "adapter_config.json",
+                                   "metrics.jsonl"};
 /* Folders of a model: templates for chats; pooling and the like of sentence-transformers. */
 static const char *const folders[] = {"additional_chat_templates", "[0-9]_[A-Z]*"};
 

@@ -14,12 +14,35 @@ expect 0 "hold what the one file holds" ckpt-inspect --compare "$T/a.safetensors
 shards() {
     (cd "$T/dir" && ls model-0000?-of-00005.safetensors) > "$T/here" &&
     grep -o 'model-[0-9a-z-]*.safetensors' "$T/dir/model.safetensors.index.json" | sort -u | diff - "$T/here" &&
-    [ "$(wc -l < "$T/here")" = 5 ] && [ "$(ls -A "$T/dir" | wc -l)" = 6 ]
+    [ "$(wc -l < "$T/here")" = 5 ] && [ "$(ls -A "$T/dir" | wc -l)" = 7 ]
 }
 t "five, those of the index and no other" shards
 t "the index counts bytes" grep -q '"total_size": 7858$' "$T/dir/model.safetensors.index.json"
 t "again: the same directory" ckpt-merge -q --tied keep --max-shard-size 2K -o "$T/dir2" "$DS"
 t "byte by byte" same_files "$T/dir" "$T/dir2"
+# Where it came from: every file by digest, a torch archive by its members, the options.
+M=$G/models/bloom-a; W=$(stat -c %s "$M/model.safetensors")
+t "a record of a model" ckpt-merge -q --provenance sha256 --dtype bf16 -o "$T/rec" "$M"
+t "names the file, its bytes and its digest" grep -qF "{\"name\":\"model.safetensors\",\"bytes\":$W,\"sha256\":\"$(sha256sum < "$M/model.safetensors" | cut -d' ' -f1)\"}" "$T/rec/ckpt_provenance.json"
+t "and what was asked" grep -qF '"options":{"dtype":["bf16"],' "$T/rec/ckpt_provenance.json"
+t "of shards: by their members" grep -q '"members_xxh128":"[0-9a-f]\{32\}"' "$T/dir/ckpt_provenance.json"
+t "no zeros are left" bash -c "! grep -q 00000000 $T/dir/ckpt_provenance.json $T/rec/ckpt_provenance.json"
+t "merged again: a record of its own" ckpt-merge -q --provenance sha256 -o "$T/rec2" "$T/rec"
+t "that names the merged file" grep -qF "\"sha256\":\"$(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)\"" "$T/rec2/ckpt_provenance.json"
+t "in one file: among its metadata" ckpt-merge -q --provenance sha256 -o "$T/rec.safetensors" "$T/rec"
+t "with the digest" bash -c "head -c 4096 $T/rec.safetensors | grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)"
+t "which still opens" ckpt-inspect --compare "$T/rec" "$T/rec.safetensors"
+t "a stream cannot wait: names" bash -c "ckpt-merge -q -o - $M > $T/s1 && ckpt-merge -q --provenance names -o $T/s2.safetensors $M && cmp $T/s1 $T/s2.safetensors"
+t "no record when none is wanted" bash -c "ckpt-merge -q --provenance none -o $T/bare $M && [ ! -e $T/bare/ckpt_provenance.json ]"
+# Means: of equal models the model, by weights; what does not fit is refused.
+t "the mean of a model and itself" ckpt-merge -q --average --weights 1,3 -o "$T/mean" "$M" "$M"
+expect 0 "is the model" ckpt-inspect --compare "$M" "$T/mean"
+expect 64 "two weights for three" ckpt-merge --average --weights 1,2 -o "$T/x" "$M" "$M" "$M"
+expect 64 "weights that are none" ckpt-merge --average --weights 1,x -o "$T/x" "$M" "$M"
+expect 64 "weights without a mean" ckpt-merge --weights 1 -o "$T/x" "$M"
+expect 64 "the mean of one" ckpt-merge --average -o "$T/x" "$M"
+expect 65 "the mean of strangers" ckpt-merge --average -o "$T/x" "$M" "$DS"
+t "leaves nothing" [ ! -e "$T/x" ]
 expect 73 "a directory that exists" ckpt-merge -q -o "$T/dir2" "$T/a.safetensors"
 expect 73 "is never replaced" ckpt-merge -q --overwrite -o "$T/dir2" "$T/a.safetensors"
 t "and stays as it was" same_files "$T/dir" "$T/dir2"
@@ -61,10 +84,10 @@ as_peft() {
 }
 changed() { ckpt-inspect --compare "$G/lora/$1/base" "$T/$1" > /dev/null 2>&1; [ $? = 1 ]; }
 for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-patterns llama-tokens t5-qv; do
-    t "LoRA $l" ckpt-merge -q --adapter "$G/lora/$l/adapter" -o "$T/$l" "$G/lora/$l/base"
+    t "LoRA $l" ckpt-merge -q --provenance none --adapter "$G/lora/$l/adapter" -o "$T/$l" "$G/lora/$l/base"
     t "LoRA $l is what PEFT gives" as_peft $l
     t "LoRA $l is not its base" changed $l
-    t "LoRA $l, from the adapter" ckpt-merge -q --base "$G/lora/$l/base" -o "$T/$l-2" "$G/lora/$l/adapter"
+    t "LoRA $l, from the adapter" ckpt-merge -q --provenance none --base "$G/lora/$l/base" -o "$T/$l-2" "$G/lora/$l/adapter"
     t "LoRA $l, the same bytes" same_files "$T/$l" "$T/$l-2"
 done
 mkdir "$T/no"

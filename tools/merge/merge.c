@@ -37,67 +37,91 @@ static int output_format(const char **format, const struct merge_want *w, const 
     return 0;
 }
 
-/* The output must be no file or directory that the input consists of. */
-static int refuse_overlap(const char *input, const char *output, struct ckpt_err *err)
+/* The output must be no file or directory that the inputs consist of. */
+static int refuse_overlap(const struct merge_job *job, struct ckpt_err *err)
 {
     struct stat in, out;
 
-    if (stat(input, &in) == 0 && stat(output, &out) == 0 && in.st_dev == out.st_dev &&
-        in.st_ino == out.st_ino)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: is the input itself", output);
+    if (stat(job->output, &out) != 0)
+        return 0;
+    for (size_t i = 0; i < job->n; i++)
+        if (stat(job->input[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return ckpt_fail(err, CKPT_ECREATE, "%s: is the input itself", job->output);
     return 0;
 }
 
-/* Create the sink and move everything into it. */
-static int write_out(struct ckpt_source *src, const struct merge_want *w, const struct cli *cli,
-                     const char *format, const char *output, struct ckpt_err *err)
+/* The input's own metadata, without the record of how it was made. */
+static int take_metadata(json_t **out, const struct ckpt_source *src, struct ckpt_err *err)
 {
-    const struct ckpt_extra *extra;
+    const json_t *theirs = json_object_get(ckpt_source_info(src), "metadata");
+
+    *out = json_is_object(theirs) ? json_copy((json_t *)theirs) : json_object();
+    if (!*out)
+        return ckpt_nomem(err, 64);
+    json_object_del(*out, CKPT_RECORD_KEY);
+    return 0;
+}
+
+/* Create the sink and move everything into it; the record's digests are taken meanwhile. */
+static int write_out(struct ckpt_source *src, const struct merge_want *w, const struct cli *cli,
+                     const char *format, const char *output, struct provenance *record,
+                     struct ckpt_err *err)
+{
+    bool stream = strcmp(output, "-") == 0;
+    json_t *metadata = NULL;
     struct ckpt_create_opts create = {
-        .max_shard_bytes = w->max_shard_size,
-        .metadata = json_object_get(ckpt_source_info(src), "metadata"),
-        .info = ckpt_source_info(src), .flags = w->overwrite ? CKPT_REPLACE : 0,
-        .stream_fd = strcmp(output, "-") == 0 ? STDOUT_FILENO : -1,
+        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src),
+        .flags = w->overwrite ? CKPT_REPLACE : 0, .stream_fd = stream ? STDOUT_FILENO : -1,
     };
     struct progress *p = progress_new(cli, output, true);
     struct ckpt_copy_opts copy = {.workers = (size_t)cli->jobs, .progress = progress_tick,
                                   .progress_ctx = p, .stop = &cli_stop};
     struct ckpt_sink *sink = NULL;
-    int rc;
+    int rc = take_metadata(&metadata, src, err);
 
-    create.n_extra = ckpt_source_extras(src, &extra);
-    create.extra = extra;
-    rc = ckpt_create(&sink, format, output, ckpt_source_tensors(src), &create, err);
+    create.metadata = metadata;
+    create.n_extra = ckpt_source_extras(src, &create.extra);
+    if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header cannot wait */
+        rc = provenance_text(record, !stream, &create.record, err);
+    if (rc == 0)
+        rc = ckpt_create(&sink, format, output, ckpt_source_tensors(src), &create, err);
     if (rc == 0)
         rc = ckpt_copy(sink, src, &copy, err);
+    if (rc == 0)
+        rc = provenance_finish(record, err);
     progress_end(p);
     if (rc == 0) {
         rc = ckpt_sink_commit(sink, err);
         sink = NULL;
     }
     ckpt_sink_abort(sink);
+    json_decref(metadata);
     return rc;
 }
 
 int merge_run(const struct merge_want *w, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err)
 {
+    struct provenance *record = NULL;
     struct ckpt_source *src = NULL;
     const char *format;
     int rc = output_format(&format, w, job->output, err);
 
     if (rc == 0)
-        rc = refuse_overlap(job->input, job->output, err);
+        rc = refuse_overlap(job, err);
     if (rc == 0)
-        rc = merge_open(&src, w, job, cli->follow, err);
+        rc = provenance_new(&record, w, err);
+    if (rc == 0)
+        rc = merge_open(&src, w, job, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input);
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)
-        rc = write_out(src, w, cli, format, job->output, err);
+        rc = write_out(src, w, cli, format, job->output, record, err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
         rc = merge_verify(src, job->output, err);
+    provenance_free(record);
     ckpt_source_close(src);
     return rc;
 }

@@ -22,13 +22,16 @@ struct merge_want {
     struct opt_list rename;             /* "from=to" prefixes */
     const char     *optimizer;          /* "keep", "drop" */
     const char     *tied;               /* "keep", "drop" */
-    bool            verify, dry_run, overwrite;
+    const char     *weights;            /* of the mean: "0.7,0.3"; NULL: all alike */
+    const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
+    bool            average, verify, dry_run, overwrite;
 };
 
 /* One output and what it is made of. */
 struct merge_job {
-    const char *input;
-    const char *output;         /* a directory, or a file when it ends in .safetensors, .pt or
+    const char *const *input;   /* several: their mean is made */
+    size_t             n;
+    const char        *output;  /* a directory, or a file when it ends in .safetensors, .pt or
                                    .bin; "-" is stdout */
 };
 

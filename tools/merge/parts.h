@@ -8,6 +8,7 @@
 
 #include "libckpt/view.h"
 #include "tools/merge/merge.h"
+#include "tools/merge/provenance.h"
 
 #define MERGE_MAX_RULES 64
 
@@ -18,9 +19,15 @@ int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_ar
 int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
                        const struct opt_list *l, struct ckpt_err *err);
 
-/* The job's source with every view the options ask for. */
+/* "0.7,0.3": exactly n numbers. */
+int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err);
+
+/*
+ * The job's source with every view the options ask for; every checkpoint that is opened is
+ * entered into p.
+ */
 int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct ckpt_err *err);
+               bool follow, struct provenance *p, struct ckpt_err *err);
 
 /* What would be written, as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,

@@ -1,6 +1,8 @@
 /* plan - what a merge would write; see parts.h. */
 #include "tools/merge/parts.h"
 
+#include <sys/resource.h>
+
 #include "tools/out.h"
 
 static uint64_t total_bytes(const struct ckpt_source *src)
@@ -10,6 +12,16 @@ static uint64_t total_bytes(const struct ckpt_source *src)
     for (size_t i = 0; i < ckpt_source_count(src); i++)
         sum += ckpt_tensor_bytes(ckpt_source_tensor(src, i));
     return sum;
+}
+
+/* What is resident now, with all that opening the inputs took, and what the copy adds. */
+static uint64_t peak_memory(const struct ckpt_source *src, const struct cli *cli)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return (uint64_t)use.ru_maxrss * 1024 +
+           ckpt_copy_memory((size_t)cli->jobs, ckpt_source_count(src));
 }
 
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
@@ -23,12 +35,13 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
 
     if (out_new(&o, cli->json, err))
         return err->code;
-    out_str(o, "input", "input", job->input);
+    out_str(o, "input", "input", job->input[0]);
     out_str(o, "input_format", "input format", ckpt_source_format(src));
     out_str(o, "output", "output", job->output);
     out_str(o, "output_format", "output format", format);
     out_int(o, "tensors", "tensors", (int64_t)ckpt_source_count(src));
     out_bytes(o, "bytes", "bytes", total_bytes(src));
+    out_bytes(o, "peak_memory", "peak memory", peak_memory(src, cli));
     out_table(o, "plan", columns, 4);
     for (size_t i = 0; i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);

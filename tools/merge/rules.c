@@ -1,10 +1,11 @@
 /* rules - options of ckpt-merge as rules of views; see parts.h. */
 #include "tools/merge/parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a, const struct opt_list *l,
-                      struct ckpt_err *err)
+int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
+                     const struct opt_list *l, struct ckpt_err *err)
 {
     if (l->n > MERGE_MAX_RULES)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu --dtype rules, %d at most", l->n, MERGE_MAX_RULES);
@@ -24,7 +25,7 @@ int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_ar
 }
 
 int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
-                        const struct opt_list *l, struct ckpt_err *err)
+                       const struct opt_list *l, struct ckpt_err *err)
 {
     if (l->n > MERGE_MAX_RULES)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu --rename rules, %d at most", l->n, MERGE_MAX_RULES);
@@ -38,5 +39,29 @@ int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckp
         if (!rule[i].from)
             return ckpt_nomem(err, strlen(l->item[i]));
     }
+    return 0;
+}
+
+int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err)
+{
+    const char *at = text;
+    size_t k = 0;
+
+    for (;; k++) {
+        char *end;
+        double w = strtod(at, &end);
+
+        if (end == at || (*end && *end != ',') || w - w != 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "--weights %s: numbers with commas between them "
+                             "wanted", text);
+        if (k < n)
+            weight[k] = w;
+        if (!*end)
+            break;
+        at = end + 1;
+    }
+    if (k + 1 != n)
+        return ckpt_fail(err, CKPT_EUSAGE, "--weights %s: %zu numbers for %zu checkpoints", text,
+                         k + 1, n);
     return 0;
 }

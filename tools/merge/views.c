@@ -34,16 +34,28 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
+/* Open a checkpoint and enter it into the record. */
+static int open_one(struct ckpt_source **src, const char *format, const char *role,
+                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
+                    struct ckpt_err *err)
+{
+    int rc = format ? ckpt_open_as(src, format, path, opts, err)
+                    : ckpt_open(src, path, opts, err);
+
+    return rc ? rc : provenance_add(p, role, path, *src, err);
+}
+
 /* Fold adapters into the base that src is. */
 static int fold_adapters(struct ckpt_source **src, const struct merge_want *w,
-                         struct ckpt_err *err)
+                         struct provenance *p, struct ckpt_err *err)
 {
     for (size_t i = 0; i < w->adapter.n; i++) {
         struct ckpt_open_opts opts = {0};
         struct ckpt_source *adapter = NULL, *base = *src;
 
         *src = NULL;
-        if (ckpt_open_as(&adapter, "peft", w->adapter.item[i], &opts, err)) {
+        if (open_one(&adapter, "peft", "adapter", w->adapter.item[i], &opts, p, err)) {
+            ckpt_source_close(adapter);
             ckpt_source_close(base);
             return err->code;
         }
@@ -53,51 +65,82 @@ static int fold_adapters(struct ckpt_source **src, const struct merge_want *w,
     return 0;
 }
 
-int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct ckpt_err *err)
+/* An input that is an adapter, folded into --base. */
+static int fold_into_base(struct ckpt_source **src, const struct merge_want *w, bool follow,
+                          struct provenance *p, struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.follow = follow};
+    struct ckpt_source *adapter = *src, *base = NULL;
+
+    *src = NULL;
+    if (open_one(&base, NULL, "base", w->base, &opts, p, err)) {
+        ckpt_source_close(adapter);
+        ckpt_source_close(base);
+        return err->code;
+    }
+    return peft_merge(src, base, adapter, err);
+}
+
+/* All inputs as one source: the only one, or their mean. */
+static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
+                       const struct merge_job *job, bool follow, struct provenance *p,
+                       struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
                                   .optimizer = strcmp(w->optimizer, "keep") == 0};
+    struct ckpt_source **all = ckpt_alloc(job->n, sizeof *all);
+    double weight[MERGE_MAX_RULES];
+    int rc = all ? 0 : ckpt_nomem(err, job->n * sizeof *all);
+
+    if (rc == 0 && w->weights)
+        rc = merge_weights(weight, w->weights, job->n, err);
+    for (size_t i = 0; rc == 0 && i < job->n; i++) {
+        rc = open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
+        if (rc == 0 && job->n == 1 && w->base && strcmp(ckpt_source_format(all[i]), "peft") == 0)
+            rc = fold_into_base(&all[i], w, follow, p, err);
+    }
+    if (rc == 0 && job->n > 1) {
+        rc = ckpt_view_average(src, all, job->n, w->weights ? weight : NULL, err);
+    } else if (rc == 0) {
+        *src = all[0];
+    } else {
+        for (size_t i = 0; all && i < job->n; i++)
+            ckpt_source_close(all[i]);
+    }
+    ckpt_free(all);
+    return rc;
+}
+
+int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
+               bool follow, struct provenance *p, struct ckpt_err *err)
+{
     struct ckpt_cast_rule cast[MERGE_MAX_RULES];
     struct ckpt_rename_rule rename_rule[MERGE_MAX_RULES];
+    struct ckpt_source *below;
     struct ckpt_arena a = {0};
-    int rc;
+    int rc = merge_cast_rules(cast, &a, &w->dtype, err);
 
-    rc = merge_cast_rules(cast, &a, &w->dtype, err);
     if (rc == 0)
         rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
     if (rc == 0)
-        rc = ckpt_open(src, job->input, &opts, err);
-    if (rc == 0 && strcmp(ckpt_source_format(*src), "peft") == 0 && w->base) {
-        struct ckpt_source *adapter = *src, *base = NULL;
-
-        *src = NULL;
-        rc = ckpt_open(&base, w->base, &(struct ckpt_open_opts){.follow = follow}, err);
-        if (rc)
-            ckpt_source_close(adapter);
-        else
-            rc = peft_merge(src, base, adapter, err);
-    }
+        rc = open_inputs(src, w, job, follow, p, err);
     if (rc == 0)
-        rc = fold_adapters(src, w, err);
+        rc = fold_adapters(src, w, p, err);
     if (rc == 0 && (w->include.n || w->exclude.n)) {
-        struct ckpt_source *below = *src;
-
+        below = *src;
         *src = NULL;
         rc = ckpt_view_filter(src, below, w->include.item, w->include.n, w->exclude.item,
                               w->exclude.n, err);
     }
     if (rc == 0 && w->rename.n) {
-        struct ckpt_source *below = *src;
-
+        below = *src;
         *src = NULL;
         rc = ckpt_view_rename(src, below, rename_rule, w->rename.n, err);
     }
     if (rc == 0 && strcmp(w->tied, "drop") == 0)
         rc = drop_tied(src, err);
     if (rc == 0 && w->dtype.n) {
-        struct ckpt_source *below = *src;
-
+        below = *src;
         *src = NULL;
         rc = ckpt_view_cast(src, below, cast, w->dtype.n, err);
     }

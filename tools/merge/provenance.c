@@ -1,0 +1,354 @@
+/* provenance - see provenance.h. */
+#include "tools/merge/provenance.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/container/zip.h"
+#include "libckpt/buf.h"
+#include "libckpt/digest_of.h"
+#include "libckpt/json.h"
+
+#define READ_BYTES ((size_t)1 << 20)
+#define TEXT_BYTES ((size_t)64 << 20)
+#define ZEROS      "0000000000000000000000000000000000000000000000000000000000000000"
+
+/* A digest: its key in a row of the text, and its digits. */
+struct kind {
+    const char *key;
+    size_t      digits;
+};
+
+static const struct kind kinds[] = {
+    {"xxh128", 2 * CKPT_XXH128_BYTES}, {"sha256", 2 * CKPT_SHA256_BYTES},
+};
+
+struct entry {
+    struct ckpt_file *file;     /* a source's */
+    json_t           *row;      /* the root's */
+    char              hex[CKPT_SHA256_HEX];
+    bool              done;     /* by its members: the row has the digest */
+};
+
+struct provenance {
+    const struct kind *kind;                /* NULL: none is asked for */
+    json_t            *root, *inputs;       /* inputs is root's */
+    struct entry      *file;                /* in the order they stand in the text */
+    size_t             n, cap;
+    struct ckpt_buf    text;
+    bool               runs;
+    atomic_bool        stop;
+    pthread_t          thread;
+    struct ckpt_err    err;                 /* the thread's; read after it has ended */
+};
+
+static int set_list(json_t *options, const char *name, const struct opt_list *l)
+{
+    json_t *list;
+    int rc = 0;
+
+    if (l->n == 0)
+        return 0;
+    list = json_array();
+    for (size_t i = 0; i < l->n; i++)
+        rc |= json_array_append_new(list, json_string(l->item[i]));
+    return rc | json_object_set_new(options, name, list);
+}
+
+/* What changes the bytes that come out, and was asked for. */
+static int set_options(json_t *o, const struct merge_want *w)
+{
+    int rc = set_list(o, "dtype", &w->dtype) | set_list(o, "include", &w->include) |
+             set_list(o, "exclude", &w->exclude) | set_list(o, "rename", &w->rename);
+
+    if (w->to)
+        rc |= json_object_set_new(o, "to", json_string(w->to));
+    if (w->tag)
+        rc |= json_object_set_new(o, "tag", json_string(w->tag));
+    if (w->average)
+        rc |= json_object_set_new(o, "average", json_true());
+    if (w->weights)
+        rc |= json_object_set_new(o, "weights", json_string(w->weights));
+    if (w->max_shard_size)
+        rc |= json_object_set_new(o, "max_shard_size", json_integer((json_int_t)w->max_shard_size));
+    rc |= json_object_set_new(o, "optimizer", json_string(w->optimizer));
+    return rc | json_object_set_new(o, "tied", json_string(w->tied));
+}
+
+int provenance_new(struct provenance **p, const struct merge_want *w, struct ckpt_err *err)
+{
+    struct provenance *n = ckpt_alloc(1, sizeof *n);
+    json_t *options = json_object();
+
+    *p = NULL;
+    if (n)
+        n->root = json_object();
+    for (size_t i = 0; n && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(w->provenance, kinds[i].key) == 0)
+            n->kind = &kinds[i];
+    if (!n || !options || set_options(options, w) ||
+        json_object_set_new(n->root, "tool", json_string("ckpt-merge")) ||
+        json_object_set_new(n->root, "version", json_string(CKPT_VERSION)) ||
+        json_object_set(n->root, "options", options) ||
+        json_object_set_new(n->root, "inputs", n->inputs = json_array())) {
+        json_decref(options);
+        provenance_free(n);
+        return ckpt_nomem(err, 256);
+    }
+    json_decref(options);
+    *p = n;
+    return 0;
+}
+
+static int keep_file(struct provenance *p, struct entry e, struct ckpt_err *err)
+{
+    if (p->n == p->cap) {
+        size_t cap = p->cap ? 2 * p->cap : 64;
+        struct entry *more = ckpt_grow(p->file, cap, sizeof *more);
+
+        if (!more)
+            return ckpt_nomem(err, cap * sizeof *more);
+        p->file = more;
+        p->cap = cap;
+    }
+    p->file[p->n++] = e;
+    return 0;
+}
+
+/* The last component of a path, without slashes at its end; len gets its length. */
+static const char *last_part(const char *path, size_t *len)
+{
+    size_t n = strlen(path);
+    const char *at;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (at = path + n; at > path && at[-1] != '/'; at--)
+        ;
+    *len = (size_t)(path + n - at);
+    return at;
+}
+
+/* A file's name below the input, or its last part when it does not lie there. */
+static const char *name_below(const char *path, const char *name)
+{
+    size_t n = strlen(path), len;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return strncmp(name, path, n) == 0 && name[n] == '/' ? name + n + 1 : last_part(name, &len);
+}
+
+struct gather {
+    struct provenance *p;
+    const char        *path;
+    json_t            *files;
+    size_t             first;       /* of this input in p->file */
+};
+
+/* A zip archive by what its directory says of its members; done stays false for other files. */
+static int digest_members(struct entry *e, struct ckpt_err *err)
+{
+    unsigned char head[4], digest[CKPT_XXH128_BYTES];
+    struct ckpt_xxh128_state *xxh = NULL;
+    struct zip z;
+    int rc;
+
+    if (ckpt_file_size(e->file) < sizeof head ||
+        ckpt_file_read_at(e->file, head, sizeof head, 0, err) || memcmp(head, "PK\3\4", 4) != 0)
+        return err->code;
+    if (zip_open(&z, e->file, err)) {       /* whoever reads it as one has refused it, or will */
+        memset(err, 0, sizeof *err);
+        return 0;
+    }
+    rc = ckpt_xxh128_new(&xxh, err);
+    e->done = rc == 0;
+    for (size_t i = 0; rc == 0 && i < z.n; i++) {
+        char line[64];
+        int n = snprintf(line, sizeof line, "%08x %llu ", (unsigned)z.entry[i].crc,
+                         (unsigned long long)z.entry[i].size);
+
+        ckpt_xxh128_add(xxh, line, (size_t)n);
+        ckpt_xxh128_add(xxh, z.entry[i].name, strlen(z.entry[i].name));
+        ckpt_xxh128_add(xxh, "\n", 1);
+        if (z.entry[i].crc == 0 && z.entry[i].size > 0)
+            e->done = false;
+    }
+    if (e->done) {
+        ckpt_xxh128_end(xxh, digest);
+        ckpt_hex(e->hex, digest, sizeof digest);
+        if (json_object_set_new(e->row, "members_xxh128", json_string(e->hex)))
+            rc = ckpt_nomem(err, 64);
+    }
+    ckpt_xxh128_free(xxh);
+    zip_release(&z);
+    return rc;
+}
+
+static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct entry e = {.file = file};
+
+    for (size_t k = g->p->n; k-- > g->first;)
+        if (g->p->file[k].file == file)
+            return 0;
+    for (size_t k = g->p->n; k-- > g->first;)       /* asks the kernel: only for a new one */
+        if (ckpt_file_same(g->p->file[k].file, file))
+            return 0;
+    e.row = json_pack("{s:s,s:I}", "name", name_below(g->path, ckpt_file_name(file)), "bytes",
+                    (json_int_t)ckpt_file_size(file));
+    if (!e.row || json_array_append_new(g->files, e.row))
+        return ckpt_nomem(err, 256);
+    if (g->p->kind == &kinds[0] && digest_members(&e, err))
+        return err->code;
+    return keep_file(g->p, e, err);
+}
+
+int provenance_add(struct provenance *p, const char *role, const char *path,
+                   const struct ckpt_source *src, struct ckpt_err *err)
+{
+    struct gather g = {.p = p, .path = path, .files = json_array(), .first = p->n};
+    const struct ckpt_extra *extra;
+    size_t n_extra = ckpt_source_extras(src, &extra), len;
+    const char *name = last_part(path, &len);
+    json_t *input;
+    int rc = g.files ? 0 : ckpt_nomem(err, 64);
+
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        const struct ckpt_file *last = NULL;
+
+        for (size_t k = 0; rc == 0 && k < t->n_frag; k++)
+            if (t->frag[k].file != last) {
+                rc = take_file(&g, t->frag[k].file, err);
+                last = t->frag[k].file;
+            }
+    }
+    for (size_t i = 0; rc == 0 && i < n_extra; i++)
+        rc = take_file(&g, extra[i].file, err);
+    input = json_pack("{s:s,s:s%,s:s,s:O}", "role", role, "name", name, len, "format",
+                      ckpt_source_format(src), "files", g.files);
+    if (rc == 0 && (!input || json_array_append(p->inputs, input)))
+        rc = ckpt_nomem(err, 256);
+    json_decref(input);
+    json_decref(g.files);
+    return rc;
+}
+
+/* sha or xxh is there. */
+static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
+                      struct ckpt_xxh128_state *xxh, unsigned char *buffer, struct ckpt_err *err)
+{
+    struct ckpt_file *file = p->file[i].file;
+    uint64_t size = ckpt_file_size(file);
+    unsigned char digest[CKPT_SHA256_BYTES];
+
+    ckpt_file_sequential(file);
+    for (uint64_t at = 0; at < size; at += READ_BYTES) {
+        size_t n = size - at < READ_BYTES ? (size_t)(size - at) : READ_BYTES;
+
+        if (atomic_load(&p->stop))
+            return ckpt_fail(err, CKPT_ESTOPPED, "stopped");
+        if (ckpt_file_read_at(file, buffer, n, at, err) ||
+            (sha && ckpt_sha256_add(sha, buffer, n, err)))
+            return err->code;
+        if (xxh)
+            ckpt_xxh128_add(xxh, buffer, n);
+    }
+    if (sha && ckpt_sha256_end(sha, digest, err))
+        return err->code;
+    if (xxh)
+        ckpt_xxh128_end(xxh, digest);
+    ckpt_hex(p->file[i].hex, digest, p->kind->digits / 2);
+    return 0;
+}
+
+static void *digest_all(void *ctx)
+{
+    struct provenance *p = ctx;
+    unsigned char *buffer = ckpt_alloc_buffer(READ_BYTES);
+    struct ckpt_xxh128_state *xxh = NULL;
+    struct ckpt_sha256 *sha = NULL;
+    int rc = buffer ? 0 : ckpt_nomem(&p->err, READ_BYTES);
+
+    if (rc == 0)
+        rc = p->kind == &kinds[0] ? ckpt_xxh128_new(&xxh, &p->err)
+                                  : ckpt_sha256_new(&sha, &p->err);
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        if (!p->file[i].done)
+            rc = digest_one(p, i, sha, xxh, buffer, &p->err);
+    ckpt_xxh128_free(xxh);
+    ckpt_sha256_free(sha);
+    ckpt_free(buffer);
+    return NULL;
+}
+
+/* Room for every file's digest. */
+static int add_zeros(struct provenance *p, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->file[i].done && json_object_set_new(p->file[i].row, p->kind->key,
+                                                    json_stringn(ZEROS, p->kind->digits)))
+            return ckpt_nomem(err, 64);
+    return 0;
+}
+
+int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err)
+{
+    digests = digests && p->kind;
+    if (digests && add_zeros(p, err))
+        return err->code;
+    ckpt_buf_init(&p->text, TEXT_BYTES);
+    if (ckpt_json_write(&p->text, p->root, 0, false, err))
+        return err->code;
+    if (!ckpt_buf_str(&p->text))
+        return ckpt_nomem(err, p->text.len);
+    if (digests && pthread_create(&p->thread, NULL, digest_all, p) != 0)
+        return ckpt_fail(err, CKPT_EIO, "no thread can be started for digests");
+    p->runs = digests;
+    *text = (char *)p->text.data;
+    return 0;
+}
+
+static void end_thread(struct provenance *p)
+{
+    if (p->runs)
+        pthread_join(p->thread, NULL);
+    p->runs = false;
+}
+
+int provenance_finish(struct provenance *p, struct ckpt_err *err)
+{
+    char *at = (char *)p->text.data, mark[16];
+
+    if (!p->runs)
+        return 0;
+    end_thread(p);
+    if (p->err.code) {
+        *err = p->err;
+        return err->code;
+    }
+    snprintf(mark, sizeof mark, "\"%s\":\"", p->kind->key);
+    for (size_t i = 0; i < p->n; i++) {         /* no name holds the mark: quotes are escaped */
+        if (p->file[i].done)
+            continue;
+        at = strstr(at, mark) + strlen(mark);
+        memcpy(at, p->file[i].hex, p->kind->digits);
+    }
+    return 0;
+}
+
+void provenance_free(struct provenance *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->stop, true);
+    end_thread(p);
+    json_decref(p->root);
+    ckpt_buf_release(&p->text);
+    ckpt_free(p->file);
+    ckpt_free(p);
+}

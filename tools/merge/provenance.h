@@ -1,0 +1,38 @@
+/*
+ * provenance - the record of where an output came from: which files, by digest, and what was
+ * asked.
+ *
+ * No date, no host, no absolute path: the same inputs and options give the same bytes.  The
+ * files' digests are taken by a thread of its own while the copy runs; until it has ended the
+ * record holds zeros of the same length in their place.
+ *
+ * xxh128 of a zip archive (a torch file) is taken of its members' names, sizes and CRC-32s, so
+ * that optimizer state beside the weights need not be read: "members_xxh128", the digest of a
+ * line "<crc32, 8 hex digits> <size> <name>\n" for each member, sorted by name.  An archive
+ * without CRCs is read whole as any other file.
+ */
+#ifndef CKPT_MERGE_PROVENANCE_H
+#define CKPT_MERGE_PROVENANCE_H
+
+#include "tools/merge/merge.h"
+
+struct provenance;
+
+/* Begin a record of what w asks for. */
+int provenance_new(struct provenance **p, const struct merge_want *w, struct ckpt_err *err);
+/*
+ * Add an input by its role ("input", "base", "adapter"): its format and the files its tensors and
+ * side files lie in.  They are src's: close p before src.
+ */
+int provenance_add(struct provenance *p, const char *role, const char *path,
+                   const struct ckpt_source *src, struct ckpt_err *err);
+/*
+ * The record's text, p's own.  digests: begin to take those w asks for; the text changes in
+ * place until provenance_finish has returned 0.  Without, it names files and sizes and is final.
+ */
+int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err);
+/* Wait for the digests and put them into the text. */
+int provenance_finish(struct provenance *p, struct ckpt_err *err);
+void provenance_free(struct provenance *p);         /* stops what runs; NULL accepted */
+
+#endif
