@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "formats/place.h"
+#include "formats/weights/dcp.h"
 #include "formats/weights/deepspeed.h"
 #include "formats/weights/gguf.h"
 #include "formats/weights/hf_dir.h"
@@ -18,7 +19,7 @@
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
-    &ckpt_format_peft, &ckpt_format_gguf, NULL,
+    &ckpt_format_peft, &ckpt_format_gguf, &ckpt_format_dcp, NULL,
 };
 
 const struct ckpt_format *const *ckpt_formats(void) { return rows; }

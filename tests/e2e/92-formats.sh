@@ -40,3 +40,12 @@ cp -r "$DS" "$T/in/last"; rm "$T"/in/last/global_step4/*rank_1_*
 refused 65 'rank 1 of 2: its zero_pp_rank_1_mp_rank_00_model_states.pt is absent' 'the last rank missing' "$T/in/last"
 cp -r "$DS" "$T/in/tp"; cp "$T"/in/tp/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt "$T/in/tp/global_step4/mp_rank_01_model_states.pt"
 refused 65 'of a tensor- or pipeline-parallel checkpoint' 'a tensor-parallel run' "$T/in/tp"
+DCP=$G/fsdp/2.15-fsdp2_w2/dcp
+cp -r "$DCP" "$T/in/dcp1"; rm "$T/in/dcp1/__1_0.distcp"
+refused 65 '__1_0.distcp is not there' 'a distributed checkpoint without a rank' "$T/in/dcp1"
+cp -r "$DCP" "$T/in/dcp2"; rm "$T/in/dcp2/.metadata"
+refused 65 'has no .metadata' 'a distributed checkpoint without its index' "$T/in/dcp2"
+cp -r "$DCP" "$T/in/dcp3"; sed -i 's/__0_0.distcp/..\/..\/..\/etc/' "$T/in/dcp3/.metadata"
+refused 77 'no clean relative path' 'a path out of a distributed checkpoint' "$T/in/dcp3"
+ckpt-merge -q -o "$T/out/dcp.safetensors" "$DCP" >/dev/null
+t 'a distributed checkpoint merges to the live weights' ckpt-inspect -q --compare "$T/out/dcp.safetensors" "$G/fsdp/2.15-fsdp2_w2/expected.safetensors"
