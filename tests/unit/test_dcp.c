@@ -450,7 +450,7 @@ static void flip_each(const char *golden, const char *name, size_t step)
         }
     if (opened == tries)
         fail_msg("%s: no flip of %zu was seen", name, tries);
-    for (size_t i = n; i-- > 0;) {
+    for (size_t i = n - 1; i > 4; i -= 5) {
         cut(dir, name, i);
         if (try(dir))
             fail_msg("%s cut to %zu of %zu bytes was opened", name, i, n);
@@ -462,14 +462,14 @@ static void flip_each(const char *golden, const char *name, size_t step)
 static void test_flipped_metadata(void **state)
 {
     (void)state;
-    flip_each("2.11-dcp_st", ".metadata", 1);
-    flip_each("2.15-more/mesh2d", ".metadata", 3);
+    flip_each("2.11-dcp_st", ".metadata", 2);
+    flip_each("2.15-more/mesh2d", ".metadata", 7);
 }
 
 static void test_flipped_data(void **state)
 {
     (void)state;
-    flip_each("2.15-more/st", "__1_0.distcp", 1);
+    flip_each("2.15-more/st", "__1_0.distcp", 2);
     flip_each("2.15-more/mesh2d", "__0_0.distcp", 5);
     flip_each("2.11-dcp_hf", "shard-00002-model-00001-of-00001.safetensors", 1);
 }
