@@ -121,6 +121,11 @@ static void say(struct ckpt_err *err, bool front, const char *sep, const char *f
     memcpy(old, err->text, sizeof old);
     ckpt_escape(err->text, sizeof err->text, raw, len);
     len = strlen(err->text);
+    /* A sentence that begins so already, or with something inside it, is told once. */
+    if (strncmp(old, err->text, len) == 0 && (old[len] == ':' || old[len] == '/')) {
+        memcpy(err->text, old, sizeof old);
+        return;
+    }
     snprintf(err->text + len, sizeof err->text - len, "%s%s", sep, old);
 }
 

@@ -34,6 +34,8 @@ static size_t rows(struct opt *row, struct eval_want *w)
          false},
         {0, "logits", "FILE", OPT_PATH, &w->logits,
          "write logits and losses of every row as safetensors", NULL, 0, 0, false},
+        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a file of logits that exists",
+         NULL, 0, 0, false},
         {0, "generation-options", NULL, OPT_GROUP, NULL, "Generation", NULL, 0, 0, true},
         {'p', "prompt", "TEXT", OPT_LIST, &w->prompt, "text to continue; may be repeated", NULL, 0,
          0, false},

@@ -1,6 +1,8 @@
 /* ckpt-merge - any checkpoint into any other: options -> items -> merge. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/merge/merge.h"
@@ -24,6 +26,8 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          0, 0, false},
         {0, "base", "PATH", OPT_PATH, &w->base, "base model of an input that is an adapter", NULL,
          0, 0, false},
+        {0, "merge", NULL, OPT_FLAG, &w->merge,
+         "fold an input that is an adapter into its base (default: yes)", NULL, 0, 0, false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
         {0, "include", "GLOB", OPT_LIST, &w->include, "take only tensors that match", NULL, 0, 0,
@@ -135,20 +139,61 @@ static int together(const struct merge_want *w, struct cli *cli, const char *out
     return rc;
 }
 
+static bool is_file_name(const char *s)
+{
+    static const char *const tail[] = {".safetensors", ".pt", ".pth", ".bin"};
+
+    for (size_t i = 0; i < sizeof tail / sizeof tail[0]; i++)
+        if (strlen(s) >= strlen(tail[i]) && strcmp(s + strlen(s) - strlen(tail[i]), tail[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The directory that several outputs go below, made with its parents where it is missing. */
+static int make_below(const char *path, struct ckpt_err *err)
+{
+    char *part;
+    struct stat st;
+    int rc = 0;
+
+    if (is_file_name(path) && (stat(path, &st) || !S_ISDIR(st.st_mode)))
+        return ckpt_fail(err, CKPT_EUSAGE, "-o %s: one file, several inputs want a directory",
+                         path);
+    part = ckpt_strdup(path);
+    if (!part)
+        return ckpt_nomem(err, strlen(path));
+    for (char *p = part + (*part != 0); rc == 0; p++) {
+        char was = *p;
+
+        if (was != '/' && was)
+            continue;
+        *p = '\0';
+        if (mkdir(part, 0777) && errno != EEXIST)
+            rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
+        *p = was;
+        if (!was)
+            break;
+    }
+    ckpt_free(part);
+    return rc;
+}
+
 static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
                 int n_rest, struct ckpt_err *err)
 {
     bool many = n_rest != 1 || strcmp(rest[0], "-") == 0;
+    bool below = many && output && strcmp(output, "-") != 0;
     struct cli_items *items = NULL;
     int rc;
 
     if (w->weights && !w->average)
         return ckpt_fail(err, CKPT_EUSAGE, "--weights without --average");
     rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+    if (rc == 0 && below && !w->average && !w->dry_run)
+        rc = make_below(output, err);
     if (rc == 0)
         rc = w->average ? together(w, cli, output, items, err)
-                        : each(w, cli, output, items,
-                               many && !(output && strcmp(output, "-") == 0), err);
+                        : each(w, cli, output, items, below || (many && !output), err);
     cli_items_close(items);
     return rc;
 }
@@ -156,8 +201,8 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct merge_want w = {.optimizer = "drop", .tied = "drop",
-                           .provenance = "xxh128"};
+    struct merge_want w = {.optimizer = "drop", .tied = "drop", .provenance = "xxh128",
+                           .merge = true};
     const char *output = NULL;
     struct opt row[ROWS];
     struct opt_spec spec = {

@@ -217,6 +217,10 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
     struct ckpt_map *seen = NULL;
     int rc = ckpt_map_new(&seen, n, err);
 
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!is_clean(raw[i].full))
+            rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "zip: %s: no clean name",
+                              raw[i].full);
     if (rc == 0 && (top == 0 || !(z->top = ckpt_arena_strndup(&z->arena, raw[0].full, top))))
         rc = bad(err, "members lie in no common folder");
     for (size_t i = 0; rc == 0 && i < n; i++) {
@@ -227,9 +231,6 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
             rc = ckpt_nomem(err, strlen(raw[i].full));
         else if (strncmp(raw[i].full, raw[0].full, top + 1) != 0)
             rc = ckpt_fail(err, CKPT_EFORMAT, "zip: %s: not in the folder %s", raw[i].full, z->top);
-        else if (!is_clean(raw[i].full))
-            rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "zip: %s: no clean name",
-                              raw[i].full);
         else if (ckpt_map_add(seen, key, strlen(key), i, err))
             rc = ckpt_err_in(err, "zip");
         raw[i].e.name = rest;

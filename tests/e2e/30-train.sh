@@ -37,3 +37,7 @@ head -c 100000 "$T/base/model.safetensors" > "$T/cut.safetensors"; cp -r "$T/bas
 expect 65 "a truncated model" ckpt-train -q --model "$T/cut" --train-file "$T/train.jsonl" -o "$T/x"
 t "evaluation beside the base" bash -c "ckpt-eval --json --base $T/base --eval-file $T/eval.jsonl --generate 2 --max-new-tokens 4 $T/r1/checkpoint-6 | grep -q perplexity"
 t "logits for others to check" bash -c "head -n 3 $T/eval.jsonl > $T/e3.jsonl; ckpt-eval -q --eval-file $T/e3.jsonl --logits $T/l.safetensors $T/r2z3/checkpoint-6 && ckpt-inspect $T/l.safetensors | grep -q row_loss"
+cp "$T/l.safetensors" "$T/l.was"
+expect 73 "logits that are there" ckpt-eval -q --eval-file "$T/e3.jsonl" --logits "$T/l.safetensors" "$T/r1/checkpoint-6"
+t "stay as they were" cmp "$T/l.safetensors" "$T/l.was"
+t "unless told" ckpt-eval -q --eval-file "$T/e3.jsonl" --overwrite --logits "$T/l.safetensors" "$T/r1/checkpoint-6"

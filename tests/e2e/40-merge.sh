@@ -50,7 +50,7 @@ t "another dtype" bash -c "ckpt-merge -q --dtype bf16 --dtype '*norm*=f32' -o $T
 t "chosen and renamed" bash -c "ckpt-merge -q --include 'l1.*' --exclude '*bias' --rename l1.=first. -o $T/c.safetensors $DS && ckpt-inspect --json $T/c.safetensors | grep -q first.lora_A.weight"
 mkdir "$T/dry"; cp -r "$DS" "$T/dry/run"
 expect 0 "a dry run" ckpt-merge -q --dry-run --dtype bf16 -o "$T/dry/out" "$DS"
-t "prints what would be written" bash -c "grep -q 'output format: hf' $T/.out && grep -qE '^emb.weight +BF16 +\[31, 18\]' $T/.out"
+t "prints what would be written" bash -c "grep -q 'output format: hf' $T/.out && grep -qx 'input format: deepspeed' $T/.out && grep -qE '^emb.weight +BF16 +\[31, 18\]' $T/.out"
 expect 0 "as JSON" ckpt-merge -q --dry-run --json "$T/dry/run"
 t "with the output's name" prints "\"output\": \"$T/dry/run-merged\""
 t "and writes nothing" [ "$(ls -A "$T/dry")" = run ]
@@ -59,7 +59,13 @@ t "stays as it was" cmp "$T/a.safetensors" "$T/b.safetensors"
 t "unless told" ckpt-merge -q --overwrite --tied keep -o "$T/b.safetensors" "$DS"
 expect 73 "the input itself" ckpt-merge -q --overwrite -o "$T/a.safetensors" "$T/a.safetensors"
 expect 66 "an input that is not there" ckpt-merge -o "$T/x" "$T/nothing"
+t "without its path twice" bash -c "[ \$(grep -oF '$T/nothing' $T/.err | wc -l) = 1 ]"
 expect 66 "a glob that matches nothing" ckpt-merge --include nosuch -o "$T/x" "$DS"
+expect 66 "nor when it excludes" ckpt-merge --exclude nosuch -o "$T/x" "$DS"
+expect 66 "nor when it casts" ckpt-merge -q --dtype f32 --dtype 'zz*=bf16' -o "$T/x" "$DS"
+t "tells which" says "--dtype zz*=bf16: no floating tensor matches"
+expect 66 "nor a prefix" ckpt-merge --rename nosuch.=x. -o "$T/x" "$DS"
+t "nothing came of them" [ ! -e "$T/x" ]
 # Hostile files: what would execute is 77 with the name it asks for, the rest 65; in a folder of
 # its own, where nothing may be left.
 mkdir "$T/evil"
@@ -67,7 +73,7 @@ hostile() { expect "$1" "refused: $2" ckpt-merge -q -o "$T/evil/x.safetensors" "
 hostile 77 reduce_os_system_then_dict
 t "tells what it asks for" says "asks for os.system"
 for f in reduce_posix_system reduce_in_value legacy_reduce reduce_nested_backward_hooks build_setstate_gadget \
-    builtins_exec_py3 getattr_chain global_torch_attr stack_global_dotted obj_system zip_dotdot; do hostile 77 $f; done
+    builtins_exec_py3 getattr_chain global_torch_attr stack_global_dotted obj_system zip_dotdot zip_absolute; do hostile 77 $f; done
 for f in reduce_in_storage_pid zip_overlap zip_deflate_bomb zip_dup_entry t_numel_small t_offset_neg \
     t_stride_oob trunc_0916 recursion_list; do hostile 65 $f; done
 t "nothing is left of them" [ -z "$(ls -A "$T/evil")" ]
@@ -91,6 +97,15 @@ for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-pat
     t "LoRA $l, the same bytes" same_files "$T/$l" "$T/$l-2"
 done
 mkdir "$T/no"
+# Without --base: what the adapter's config names, from here or beside the adapter, or a refusal.
+t "LoRA, its base found beside it" ckpt-merge -q --provenance none -o "$T/found" "$G/lora/bloom-qkv/adapter"
+t "LoRA, the same bytes again" same_files "$T/found" "$T/bloom-qkv"
+cp -r "$G/lora/bloom-qkv/adapter" "$T/alone"
+expect 64 "an adapter whose base is not here" ckpt-merge -o "$T/no/w" "$T/alone"
+t "tells what is missing" says "$T/alone: an adapter, its base model ../base is no directory here"
+t "and what to do" says "hint: --base PATH names it"
+expect 0 "an adapter as it is" ckpt-merge -q --no-merge -o "$T/alone.safetensors" "$T/alone"
+t "has its own tensors" bash -c "ckpt-inspect $T/alone.safetensors | grep -q lora_A"
 expect 65 "an adapter of another base" ckpt-merge --adapter "$G/lora/llama-patterns/adapter" -o "$T/no/w" "$G/lora/bloom-qkv/base"
 t "tells what the base lacks" says "the base has no model.layers.0."
 expect 65 "adapted expert stacks" ckpt-merge --adapter "$G/lora/mixtral-experts/adapter" -o "$T/no/w" "$G/lora/mixtral-experts/base"
@@ -111,6 +126,12 @@ rm -rf "$T"/run*-merged
 nul() { printf '%s\0' "$T/run 1" "$T/run2" | ckpt-merge -q -0 | tr '\0' '\n'; return "${PIPESTATUS[1]}"; }
 expect 0 "NUL-separated" nul
 t "both ways" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
+rm -rf "$T/deep"
+expect 0 "a directory that is not there is made" ckpt-merge -q -o "$T/deep/er" "$T/run2" "$G/torch/shared.pt"
+t "with each below it" bash -c "[ -e $T/deep/er/run2/config.json ] && [ -e $T/deep/er/shared.pt ]"
+expect 64 "several inputs, one file" ckpt-merge -q -o "$T/one.safetensors" "$T/run2" "$G/torch/shared.pt"
+expect 64 "also by stdin" lines -o "$T/one.pt"
+expect 73 "a file where the directory goes" ckpt-merge -q -o "$T/a.pt/x" "$T/run2" "$G/torch/shared.pt"
 half() { printf '%s\n' "$T/nothing" "$T/run2" | ckpt-merge -q -o "$T/below2"; }
 mkdir "$T/below2"; expect 66 "one input of two is not there" half
 t "unmerged names are all there with their config" bash -c "[ -e $T/bloom-qkv/config.json ]"

@@ -22,6 +22,15 @@ static void test_context_goes_in_front(void **state)
     assert_int_equal(ckpt_err_in(&err, "file %s", "x"), CKPT_EFORMAT);
     assert_string_equal(err.text, "file x: 3 bytes");
     assert_string_equal(err.reason, "malformed");
+    ckpt_err_in(&err, "%s", "file x");  /* told once, and so is what lies inside it */
+    assert_string_equal(err.text, "file x: 3 bytes");
+    ckpt_err_in(&err, "%s", "file");
+    assert_string_equal(err.text, "file: file x: 3 bytes");
+    ckpt_fail(&err, CKPT_EFORMAT, "dir/a: bad");
+    ckpt_err_in(&err, "%s", "dir");
+    assert_string_equal(err.text, "dir/a: bad");
+    ckpt_err_in(&err, "%s", "di");
+    assert_string_equal(err.text, "di: dir/a: bad");
     ckpt_fail_as(&err, CKPT_EFORMAT, "overlap", "y");
     assert_string_equal(err.reason, "overlap");
     assert_string_equal(err.text, "y");

@@ -191,7 +191,7 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
 
     out->model = model;
     if (rc == 0 && w->logits)
-        rc = logits_write(w->logits, &e.s, e.source, err);
+        rc = logits_write(w->logits, w->overwrite, &e.s, e.source, err);
     if (rc == 0 && e.loader) {
         rc = evaluate_run(&scored, e.s.model, zero_weights(e.s.zero), e.s.comm, e.loader, err);
         if (rc == 0) {

@@ -20,6 +20,7 @@ struct eval_want {
     double          temperature, top_p, repetition_penalty;
     bool            do_sample;
     const char     *logits;             /* file to write, or NULL */
+    bool            overwrite;          /* also when it exists */
 };
 
 /* What came out for one model. */

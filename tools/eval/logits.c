@@ -92,11 +92,11 @@ static int allocate(struct writer *w, struct ckpt_err *err)
     return pack_init(&w->pack, w->longest, 1, err);
 }
 
-int logits_write(const char *path, struct session *s, const struct data_source *data,
-                 struct ckpt_err *err)
+int logits_write(const char *path, bool overwrite, struct session *s,
+                 const struct data_source *data, struct ckpt_err *err)
 {
     struct writer w = {.s = s, .data = data};
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = CKPT_REPLACE};
+    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = overwrite ? CKPT_REPLACE : 0};
     struct ckpt_tensors list = {0};
     struct ckpt_shape shape;
     int rc;

@@ -24,6 +24,7 @@ struct merge_want {
     const char     *tied;               /* "keep", "drop" */
     const char     *weights;            /* of the mean: "0.7,0.3"; NULL: all alike */
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
+    bool            merge;              /* fold an input that is an adapter into its base */
     bool            average, verify, dry_run, overwrite;
 };
 

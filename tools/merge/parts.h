@@ -23,6 +23,15 @@ int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckp
 int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err);
 
 /*
+ * CKPT_ENOTFOUND when an item of l is a pattern of no tensor's name: a glob, or the FROM of
+ * "FROM=TO" when prefix; for "GLOB=dtype" of no floating tensor's.  An option that does nothing
+ * is a slip that nobody would see.
+ */
+enum merge_pattern { MERGE_GLOB, MERGE_GLOB_DTYPE, MERGE_PREFIX };
+int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
+                     const struct opt_list *l, const char *option, struct ckpt_err *err);
+
+/*
  * The job's source with every view the options ask for; every checkpoint that is opened is
  * entered into p.
  */

@@ -31,12 +31,13 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
         {"name", "tensor", OUT_LEFT}, {"dtype", "dtype", OUT_LEFT},
         {"shape", "shape", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
     };
+    const char *from = json_string_value(json_object_get(ckpt_source_info(src), "format"));
     struct out *o;
 
     if (out_new(&o, cli->json, err))
         return err->code;
     out_str(o, "input", "input", job->input[0]);
-    out_str(o, "input_format", "input format", ckpt_source_format(src));
+    out_str(o, "input_format", "input format", from ? from : ckpt_source_format(src));
     out_str(o, "output", "output", job->output);
     out_str(o, "output_format", "output format", format);
     out_int(o, "tensors", "tensors", (int64_t)ckpt_source_count(src));

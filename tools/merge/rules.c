@@ -1,6 +1,7 @@
 /* rules - options of ckpt-merge as rules of views; see parts.h. */
 #include "tools/merge/parts.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,5 +64,38 @@ int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *e
     if (k + 1 != n)
         return ckpt_fail(err, CKPT_EUSAGE, "--weights %s: %zu numbers for %zu checkpoints", text,
                          k + 1, n);
+    return 0;
+}
+
+static bool matches(const struct ckpt_tensor *t, enum merge_pattern kind, const char *pattern)
+{
+    if (kind == MERGE_PREFIX)
+        return strncmp(t->name, pattern, strlen(pattern)) == 0;
+    return fnmatch(pattern, t->name, 0) == 0 &&
+           (kind == MERGE_GLOB || ckpt_dtype_class(t->dtype) == CKPT_CLASS_FLOAT);
+}
+
+int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
+                     const struct opt_list *l, const char *option, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        char *pattern = ckpt_strdup(l->item[i]), *eq = NULL;
+        size_t k = 0;
+
+        if (!pattern)
+            return ckpt_nomem(err, strlen(l->item[i]));
+        if (kind != MERGE_GLOB)
+            eq = kind == MERGE_PREFIX ? strchr(pattern, '=') : strrchr(pattern, '=');
+        if (eq)
+            *eq = '\0';
+        else if (kind != MERGE_GLOB)
+            k = SIZE_MAX;               /* a dtype for all there is */
+        while (k < ckpt_source_count(src) && !matches(ckpt_source_tensor(src, k), kind, pattern))
+            k++;
+        ckpt_free(pattern);
+        if (k == ckpt_source_count(src))
+            return ckpt_fail(err, CKPT_ENOTFOUND, "--%s %s: no %stensor matches", option,
+                             l->item[i], kind == MERGE_GLOB_DTYPE ? "floating " : "");
+    }
     return 0;
 }

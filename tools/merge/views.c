@@ -2,6 +2,7 @@
 #include "tools/merge/parts.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "formats/formats.h"
 #include "formats/weights/peft.h"
@@ -65,20 +66,55 @@ static int fold_adapters(struct ckpt_source **src, const struct merge_want *w,
     return 0;
 }
 
-/* An input that is an adapter, folded into --base. */
-static int fold_into_base(struct ckpt_source **src, const struct merge_want *w, bool follow,
-                          struct provenance *p, struct ckpt_err *err)
+/*
+ * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
+ * (from the working directory) or beside the adapter.
+ */
+static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
+                     const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)
+{
+    const json_t *config = json_object_get(ckpt_source_info(adapter), "adapter_config");
+    const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    struct stat st;
+
+    *base = ckpt_arena_printf(a, "%s", w->base ? w->base : name ? name : "");
+    if (*base && !w->base && **base && **base != '/' && stat(*base, &st) != 0)
+        *base = ckpt_arena_printf(a, "%s/%s", input, name);
+    if (!*base)
+        return ckpt_nomem(err, strlen(input));
+    if (w->base)
+        return 0;
+    if (**base && stat(*base, &st) == 0 && S_ISDIR(st.st_mode)) {
+        ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
+        return 0;
+    }
+    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
+              name && *name ? " " : "", name ? name : "");
+    return ckpt_err_hint(err, "--base PATH names it; --no-merge writes the adapter as it is");
+}
+
+/* An input that is an adapter, folded into its base. */
+static int fold_into_base(struct ckpt_source **src, const struct merge_want *w,
+                          const char *input, bool follow, struct provenance *p,
+                          struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.follow = follow};
     struct ckpt_source *adapter = *src, *base = NULL;
+    struct ckpt_arena a = {0};
+    char *path;
+    int rc = find_base(&path, &a, w, input, adapter, err);
 
     *src = NULL;
-    if (open_one(&base, NULL, "base", w->base, &opts, p, err)) {
+    if (rc == 0)
+        rc = open_one(&base, NULL, "base", path, &opts, p, err);
+    if (rc) {
         ckpt_source_close(adapter);
         ckpt_source_close(base);
-        return err->code;
+    } else {
+        rc = peft_merge(src, base, adapter, err);
     }
-    return peft_merge(src, base, adapter, err);
+    ckpt_arena_release(&a);
+    return rc;
 }
 
 /* All inputs as one source: the only one, or their mean. */
@@ -89,15 +125,15 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
                                   .optimizer = strcmp(w->optimizer, "keep") == 0};
     struct ckpt_source **all = ckpt_alloc(job->n, sizeof *all);
-    double weight[MERGE_MAX_RULES];
-    int rc = all ? 0 : ckpt_nomem(err, job->n * sizeof *all);
+    double *weight = ckpt_alloc(job->n, sizeof *weight);
+    int rc = all && weight ? 0 : ckpt_nomem(err, job->n * sizeof *all);
 
     if (rc == 0 && w->weights)
         rc = merge_weights(weight, w->weights, job->n, err);
     for (size_t i = 0; rc == 0 && i < job->n; i++) {
         rc = open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
-        if (rc == 0 && job->n == 1 && w->base && strcmp(ckpt_source_format(all[i]), "peft") == 0)
-            rc = fold_into_base(&all[i], w, follow, p, err);
+        if (rc == 0 && job->n == 1 && w->merge && strcmp(ckpt_source_format(all[i]), "peft") == 0)
+            rc = fold_into_base(&all[i], w, job->input[i], follow, p, err);
     }
     if (rc == 0 && job->n > 1) {
         rc = ckpt_view_average(src, all, job->n, w->weights ? weight : NULL, err);
@@ -108,6 +144,7 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
             ckpt_source_close(all[i]);
     }
     ckpt_free(all);
+    ckpt_free(weight);
     return rc;
 }
 
@@ -126,12 +163,16 @@ int merge_open(struct ckpt_source **src, const struct merge_want *w, const struc
         rc = open_inputs(src, w, job, follow, p, err);
     if (rc == 0)
         rc = fold_adapters(src, w, p, err);
+    if (rc == 0)
+        rc = merge_must_match(*src, MERGE_GLOB, &w->exclude, "exclude", err);
     if (rc == 0 && (w->include.n || w->exclude.n)) {
         below = *src;
         *src = NULL;
         rc = ckpt_view_filter(src, below, w->include.item, w->include.n, w->exclude.item,
                               w->exclude.n, err);
     }
+    if (rc == 0)
+        rc = merge_must_match(*src, MERGE_PREFIX, &w->rename, "rename", err);
     if (rc == 0 && w->rename.n) {
         below = *src;
         *src = NULL;
@@ -139,6 +180,8 @@ int merge_open(struct ckpt_source **src, const struct merge_want *w, const struc
     }
     if (rc == 0 && strcmp(w->tied, "drop") == 0)
         rc = drop_tied(src, err);
+    if (rc == 0)
+        rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &w->dtype, "dtype", err);
     if (rc == 0 && w->dtype.n) {
         below = *src;
         *src = NULL;
