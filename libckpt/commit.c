@@ -1,8 +1,14 @@
-/* commit - see commit.h.  Whole directories are in outdir.c. */
+/*
+ * commit - see commit.h.  Whole directories are in outdir.c, what dead runs left in tree.c.
+ *
+ * Relied on: rename(2) and link(2) are atomic within a directory (POSIX.1-2008), fsync of the
+ * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
+ */
 #include "libckpt/commit.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -12,25 +18,30 @@
 #include "libckpt/commit_sys.h"
 #include "libckpt/fault.h"
 
+#define MAX_SHORT 200u          /* ".<name>.staging-<nonce>" fits in 255 bytes */
+
 struct ckpt_out {
     int      fd;
+    int      hold;              /* the same open file: keeps its lock while fd is closed */
     int      dir_fd;            /* of the directory the file goes to; -1 for a stream */
     char    *path;              /* as given, for messages */
     char     name[256];         /* final name in dir_fd */
-    char     temp[280];         /* name while it is written */
+    char     temp[300];         /* name while it is written; "" before and after */
     unsigned flags;
     bool     stream;
     uint64_t pos;               /* of ckpt_out_write */
 };
 
-void commit_nonce(char out[17])
+void commit_nonce(char out[COMMIT_NONCE + 1])
 {
-    unsigned char bytes[8] = {0};
+    static const char hex[] = "0123456789abcdef";
+    uint64_t bits = 0;
 
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        snprintf((char *)bytes, sizeof bytes, "%06x", (unsigned)getpid() & 0xffffffu);
-    for (size_t i = 0; i < 8; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        bits = (uint64_t)getpid();      /* the name is created exclusively all the same */
+    for (size_t i = 0; i < COMMIT_NONCE; i++)
+        out[i] = hex[bits >> (4 * i) & 15];
+    out[COMMIT_NONCE] = '\0';
 }
 
 int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
@@ -42,31 +53,59 @@ int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
         n--;
     for (from = n; from > 0 && path[from - 1] != '/'; from--)
         ;
-    if (n - from == 0 || n - from > 200 || from >= dir_size)
-        return ckpt_fail(err, CKPT_ECREATE, "%s: no usable name", path);
+    if (n - from > 255 || from >= dir_size)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: a name of %zu bytes, at most 255", path, n - from);
     snprintf(name, 256, "%.*s", (int)(n - from), path + from);
     if (from == 0)
         snprintf(dir, dir_size, ".");
     else
         snprintf(dir, dir_size, "%.*s", (int)(from > 1 ? from - 1 : 1), path);
     if (!ckpt_name_is_clean(name))
-        return ckpt_fail(err, CKPT_ECREATE, "%s: no usable name", path);
+        return ckpt_fail(err, CKPT_ECREATE, "%s: ends in no name that could be created", path);
     return 0;
+}
+
+const char *commit_short(const char *name) { return strlen(name) <= MAX_SHORT ? name : "long"; }
+
+int commit_parent(const char *dir, const char *path, int code, struct ckpt_err *err)
+{
+    int fd = ckpt_fault(CKPT_FAULT_OPEN) ? (errno = EIO, -1)
+                                         : open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        ckpt_fail_errno(err, errno == ENOENT || errno == ENOTDIR || code == CKPT_ECREATE
+                                 ? code : CKPT_EIO, errno, "%s: the directory it lies in", path);
+    return fd;
+}
+
+static int sync_failed(const char *what, int errnum, struct ckpt_err *err)
+{
+    ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: sync", what);
+    snprintf(err->reason, sizeof err->reason, "sync-failed");
+    return err->code;
 }
 
 int commit_sync(int fd, const char *what, struct ckpt_err *err)
 {
     if (ckpt_fault(CKPT_FAULT_SYNC))
-        return ckpt_fail_as(err, CKPT_EIO, "sync-failed", "%s: sync: injected", what);
-    if (fsync(fd) == 0)
+        return sync_failed(what, EIO, err);
+    return fsync(fd) ? sync_failed(what, errno, err) : 0;
+}
+
+int commit_sync_dir(int fd, const char *what, struct ckpt_err *err)
+{
+    if (ckpt_fault(CKPT_FAULT_SYNC))
+        return sync_failed(what, EIO, err);
+    /* Some network and user-space file systems have no sync of a directory, and say so. */
+    if (fsync(fd) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)
         return 0;
-    ckpt_fail_errno(err, CKPT_EIO, errno, "%s: sync", what);
-    snprintf(err->reason, sizeof err->reason, "sync-failed");
-    return err->code;
+    return sync_failed(what, errno, err);
 }
 
 int commit_rename(int dir_fd, const char *from, const char *to, bool replace)
 {
+    struct stat st;
+
     if (ckpt_fault(CKPT_FAULT_RENAME)) {
         errno = EIO;
         return -1;
@@ -77,8 +116,14 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    /* A file system without NOREPLACE: look, then rename. */
-    if (faccessat(dir_fd, to, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    /* No NOREPLACE here (NFS, say).  A link never replaces, but a directory cannot have one. */
+    if (linkat(dir_fd, from, dir_fd, to, 0) == 0) {
+        unlinkat(dir_fd, from, 0);
+        return 0;
+    }
+    if (errno == EEXIST)
+        return -1;
+    if (fstatat(dir_fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         errno = EEXIST;
         return -1;
     }
@@ -99,7 +144,7 @@ static struct ckpt_out *new_out(const char *path)
 
     if (!o)
         return NULL;
-    o->fd = o->dir_fd = -1;
+    o->fd = o->hold = o->dir_fd = -1;
     o->path = ckpt_strdup(path);
     if (!o->path) {
         ckpt_free(o);
@@ -110,19 +155,69 @@ static struct ckpt_out *new_out(const char *path)
 
 static void free_out(struct ckpt_out *o)
 {
+    if (o->temp[0])
+        unlinkat(o->dir_fd, o->temp, 0);
     if (o->fd >= 0 && !o->stream)
         close(o->fd);
+    if (o->hold >= 0)
+        close(o->hold);
     if (o->dir_fd >= 0)
         close(o->dir_fd);
     ckpt_free(o->path);
     ckpt_free(o);
 }
 
+/* Create the file under a hidden name that nobody else has, held. */
+static int create_temp(struct ckpt_out *o, struct ckpt_err *err)
+{
+    char nonce[COMMIT_NONCE + 1];
+
+    for (int i = 0; i < COMMIT_TRIES && o->fd < 0; i++) {
+        commit_nonce(nonce);
+        snprintf(o->temp, sizeof o->temp, ".%s.%s.tmp", commit_short(o->name), nonce);
+        o->fd = ckpt_fault(CKPT_FAULT_OPEN)
+                    ? (errno = EIO, -1)
+                    : openat(o->dir_fd, o->temp,
+                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST)
+            break;
+        if (o->fd >= 0 && !commit_hold(o->dir_fd, o->temp, o->fd)) {
+            close(o->fd);
+            o->fd = -1;
+            errno = EAGAIN;
+        }
+    }
+    if (o->fd < 0)
+        o->temp[0] = '\0';
+    else
+        o->hold = fcntl(o->fd, F_DUPFD_CLOEXEC, 0);
+    return o->hold < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", o->path) : 0;
+}
+
+/* What stands under the final name already, and may not be replaced. */
+static int check_there(const struct ckpt_out *o, struct ckpt_err *err)
+{
+    struct stat st, target;
+
+    if (fstatat(o->dir_fd, o->name, &st, AT_SYMLINK_NOFOLLOW))
+        return 0;
+    /* A link is replaced as a name, but /dev/stdout is no less a device for being one. */
+    if (S_ISLNK(st.st_mode) && fstatat(o->dir_fd, o->name, &target, 0) == 0)
+        st = target;
+    if (S_ISDIR(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", o->path);
+    if (!(o->flags & CKPT_REPLACE))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", o->path);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE,
+                         "%s: is a device, a fifo or a socket, no file to replace", o->path);
+    return 0;
+}
+
 int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
                      unsigned flags, struct ckpt_err *err)
 {
     struct ckpt_out *o = new_out(path);
-    char nonce[17];
 
     *out = NULL;
     if (!o) {
@@ -132,22 +227,10 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
     o->dir_fd = dir_fd;
     o->flags = flags;
     snprintf(o->name, sizeof o->name, "%s", name);
-    if (!(flags & CKPT_REPLACE) && faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
-        goto fail;
+    if (check_there(o, err) == 0 && create_temp(o, err) == 0) {
+        *out = o;
+        return 0;
     }
-    commit_nonce(nonce);
-    snprintf(o->temp, sizeof o->temp, ".%s.%s.tmp", name, nonce);
-    o->fd = ckpt_fault(CKPT_FAULT_OPEN)
-                ? (errno = EIO, -1)
-                : openat(dir_fd, o->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (o->fd < 0) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-        goto fail;
-    }
-    *out = o;
-    return 0;
-fail:
     free_out(o);
     return err->code;
 }
@@ -155,21 +238,18 @@ fail:
 int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
                     struct ckpt_err *err)
 {
-    char dir[4096], name[256];
-    struct stat st;
+    char dir[4096], name[256], head[260];
     int fd;
 
     *out = NULL;
     if (commit_split(dir, sizeof dir, name, path, err))
         return err->code;
-    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = commit_parent(dir, path, CKPT_ECREATE, err);
     if (fd < 0)
-        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
-        close(fd);
-        return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", path);
-    }
-    return commit_create_at(out, fd, name, path, flags, err);
+        return err->code;
+    snprintf(head, sizeof head, ".%s.", commit_short(name));
+    commit_leftovers(fd, head, ".tmp", false);
+    return commit_create_at(out, fd, name, path, flags & CKPT_REPLACE, err);
 }
 
 int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt_err *err)
@@ -187,42 +267,55 @@ int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt
 
 int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
 {
+    int rc;
+
     if (out->stream || size == 0)
         return 0;
-    if (ckpt_fault(CKPT_FAULT_WRITE))
-        return write_failed(err, out->path, ENOSPC);
-    if (fallocate(out->fd, 0, 0, (off_t)size) == 0)
-        return 0;
-    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+    if (size > INT64_MAX)
+        return write_failed(err, out->path, EFBIG);
+    do {
+        rc = ckpt_fault(CKPT_FAULT_WRITE) ? (errno = ENOSPC, -1)
+                                          : fallocate(out->fd, 0, 0, (off_t)size);
+    } while (rc && errno == EINTR);
+    if (rc && errno != EOPNOTSUPP && errno != ENOSYS)
         return write_failed(err, out->path, errno);
-    return ftruncate(out->fd, (off_t)size) ? write_failed(err, out->path, errno) : 0;
+    /* A file system that cannot reserve finds the full disk later. */
+    return rc && ftruncate(out->fd, (off_t)size) ? write_failed(err, out->path, errno) : 0;
 }
 
-/* All of n bytes, at an offset or, with at == UINT64_MAX, behind what was written. */
+/* All of n bytes, at an offset; a stream takes them behind what was written. */
 static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, uint64_t at,
                      struct ckpt_err *err)
 {
+    if (!out->stream && (at > INT64_MAX || n > INT64_MAX - at))
+        return write_failed(err, out->path, EFBIG);
     while (n > 0) {
         ssize_t done;
 
         if (ckpt_fault(CKPT_FAULT_WRITE))
             return write_failed(err, out->path, ENOSPC);
-        done = at == UINT64_MAX ? write(out->fd, src, n) : pwrite(out->fd, src, n, (off_t)at);
+        done = out->stream ? write(out->fd, src, n) : pwrite(out->fd, src, n, (off_t)at);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0)
-            return write_failed(err, out->path, errno);
+        if (done < 0 && errno == EAGAIN && out->stream) {
+            /* A pipe that somebody else made non-blocking is only full. */
+            struct pollfd room = {.fd = out->fd, .events = POLLOUT};
+
+            poll(&room, 1, -1);
+            continue;
+        }
+        if (done <= 0)
+            return write_failed(err, out->path, done < 0 ? errno : EIO);
         src += done;
         n -= (size_t)done;
-        if (at != UINT64_MAX)
-            at += (uint64_t)done;
+        at += (uint64_t)done;
     }
     return 0;
 }
 
 int ckpt_out_write(struct ckpt_out *out, const void *src, size_t n, struct ckpt_err *err)
 {
-    int rc = write_all(out, src, n, out->stream ? UINT64_MAX : out->pos, err);
+    int rc = write_all(out, src, n, out->pos, err);
 
     out->pos += n;
     return rc;
@@ -236,7 +329,11 @@ int ckpt_out_write_at(struct ckpt_out *out, const void *src, size_t n, uint64_t 
     return write_all(out, src, n, offset, err);
 }
 
-/* Inside the kernel as far as it goes: returns bytes done. */
+/*
+ * Inside the kernel as far as it goes: returns bytes done.  copy_file_range shares extents
+ * itself where both sides are aligned and the file system can (vfs_copy_file_range asks for a
+ * clone first), so FICLONERANGE would add nothing.
+ */
 static uint64_t kernel_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file *file,
                             uint64_t from, uint64_t n)
 {
@@ -265,8 +362,15 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
     if (out->stream)
         return ckpt_fail(err, CKPT_ESTATE, "%s: a stream has no offsets", out->path);
     if (from > ckpt_file_size(file) || n > ckpt_file_size(file) - from)
-        return ckpt_file_read_at(file, bounce, 1, ckpt_file_size(file), err);
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%s: %llu bytes at offset %llu wanted, the file has %llu",
+                            ckpt_file_name(file), (unsigned long long)n, (unsigned long long)from,
+                            (unsigned long long)ckpt_file_size(file));
+    if (offset > INT64_MAX || n > INT64_MAX - offset)
+        return write_failed(err, out->path, EFBIG);
     done = kernel_copy(out, offset, file, from, n);
+    if (done < n && bounce_bytes == 0)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: a copy without a buffer", out->path);
     while (done < n) {
         size_t k = n - done < bounce_bytes ? (size_t)(n - done) : bounce_bytes;
 
@@ -291,37 +395,51 @@ bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *
            in.st_dev == there.st_dev && in.st_ino == there.st_ino;
 }
 
+/* Give the file its name and make that last, or leave the name as it was. */
+static int publish(struct ckpt_out *out, struct ckpt_err *err)
+{
+    bool replaced = false;
+    int rc = commit_rename(out->dir_fd, out->temp, out->name, false);
+
+    if (rc && errno == EEXIST && (out->flags & CKPT_REPLACE)) {
+        replaced = true;
+        rc = commit_rename(out->dir_fd, out->temp, out->name, true);
+    }
+    if (rc)
+        return errno == EEXIST ? ckpt_fail(err, CKPT_ECREATE, "%s: exists already", out->path)
+                               : ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", out->path);
+    out->temp[0] = '\0';
+    if ((out->flags & COMMIT_STAGED) || commit_sync_dir(out->dir_fd, out->path, err) == 0)
+        return 0;
+    if (replaced)
+        return ckpt_err_hint(err, "the new file is there, whole, but may not last");
+    if (commit_is(out->dir_fd, out->name, out->hold))
+        unlinkat(out->dir_fd, out->name, 0);
+    return err->code;
+}
+
 int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err)
 {
-    int rc = 0, fd;
+    int rc = 0, fd = out->fd;
 
     if (out->stream) {
         free_out(out);
         return 0;
     }
-    rc = commit_sync(out->fd, out->path, err);
-    fd = out->fd;
+    rc = commit_sync(fd, out->path, err);
     out->fd = -1;
     if (close(fd) && rc == 0)
         rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: close", out->path);
-    if (rc == 0 && commit_rename(out->dir_fd, out->temp, out->name, out->flags & CKPT_REPLACE))
-        rc = ckpt_fail_errno(err, errno == EEXIST ? CKPT_ECREATE : CKPT_EIO, errno, "%s",
-                             out->path);
-    if (rc)
-        unlinkat(out->dir_fd, out->temp, 0);
-    else
-        rc = commit_sync(out->dir_fd, out->path, err);
+    if (rc == 0)
+        rc = publish(out, err);
     free_out(out);
     return rc;
 }
 
 void ckpt_out_abort(struct ckpt_out *out)
 {
-    if (!out)
-        return;
-    if (!out->stream)
-        unlinkat(out->dir_fd, out->temp, 0);
-    free_out(out);
+    if (out)
+        free_out(out);
 }
 
 int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err)

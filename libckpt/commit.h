@@ -2,9 +2,20 @@
  * commit - all-or-nothing outputs.
  *
  * A file is written aside in its own directory under a hidden name, synced, renamed, and the
- * directory synced; a directory is built aside and renamed whole.  Until commit returns 0
- * nothing stands under the final name; after abort nothing stands at all.  A failed sync is
- * final: the output is given up, never synced again.
+ * directory synced; a directory is built aside and renamed whole.  A failed sync is final: the
+ * output is given up, never synced again.  The rule:
+ *
+ *   - What a final name holds is whole, at any moment and after any failure.
+ *   - A commit that returns 0 lasts.  One that fails leaves the name as it was: absent, or the
+ *     old file.  That holds for the last step too: a new name whose directory cannot be synced
+ *     is taken back.  Only with CKPT_REPLACE, where the old file is gone by then, the new one
+ *     stays, whole, and the error says that it may not last.
+ *   - After abort, or a failed commit, nothing unfinished is left.  What a killed process leaves
+ *     under hidden names is removed by the next run that writes the same name (".<name>.<nonce>.
+ *     tmp", ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>"):
+ *     never what a living process holds, and nothing at all where files cannot be locked.
+ *   - Only files are replaced: a directory, a device, a fifo or a socket, or a link to one, is
+ *     refused with CKPT_ECREATE.  Write to those through ckpt_out_stream.
  */
 #ifndef CKPT_COMMIT_H
 #define CKPT_COMMIT_H

@@ -2,7 +2,9 @@
  * dir - directories and what lies below them; see file.h.
  *
  * Below a handle the kernel itself refuses to leave (openat2 with RESOLVE_BENEATH, Linux 5.6);
- * where it cannot, components are opened one by one without following links.
+ * where it cannot, components are opened one by one without following links.  With CKPT_FOLLOW
+ * links lead where they lead (the caches that are made of links keep the bytes elsewhere), but
+ * a name alone still leads nowhere: "..", and links of /proc, are refused there too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -55,6 +57,18 @@ bool ckpt_relpath_is_clean(const char *rel)
     }
 }
 
+/* No name of something below a directory, whatever links there are. */
+static bool leads_out(const char *rel)
+{
+    bool out = *rel == '/' || !*rel;
+
+    for (const char *part = rel; !out && part; part = strchr(part, '/')) {
+        part += *part == '/';
+        out = strcspn(part, "/") == 2 && part[0] == '.' && part[1] == '.';
+    }
+    return out;
+}
+
 /* Component by component, for kernels without openat2. */
 static int open_slowly(int at, const char *rel, int flags)
 {
@@ -72,11 +86,6 @@ static int open_slowly(int at, const char *rel, int flags)
         }
         memcpy(part, rel, n);
         part[n] = '\0';
-        if (strcmp(part, "..") == 0) {
-            close(fd);
-            errno = EXDEV;
-            return -1;
-        }
         next = openat(fd, part, rel[n] ? O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
                                        : flags | O_NOFOLLOW);
         saved = errno;
@@ -91,22 +100,31 @@ static int open_slowly(int at, const char *rel, int flags)
 static int open_below(const struct ckpt_dir *dir, const char *rel, int flags)
 {
     struct open_how how = {.flags = (uint64_t)(unsigned)flags,
-                           .resolve = dir->follow ? 0 : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                                                            RESOLVE_NO_MAGICLINKS};
+                           .resolve = dir->follow ? RESOLVE_NO_MAGICLINKS
+                                                  : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                                        RESOLVE_NO_MAGICLINKS};
     long fd;
 
     if (ckpt_fault(CKPT_FAULT_OPEN)) {
         errno = EIO;
         return -1;
     }
-    if (*rel == '/' || !*rel) {
+    if (leads_out(rel)) {
         errno = EXDEV;
         return -1;
     }
     fd = syscall(SYS_openat2, dir->fd, rel, &how, sizeof how);
-    if (fd < 0 && errno == ENOSYS)
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM))  /* EPERM: filters that do not know it */
         return dir->follow ? openat(dir->fd, rel, flags) : open_slowly(dir->fd, rel, flags);
     return (int)fd;
+}
+
+/* The error of an open_below that failed. */
+static int below_failed(struct ckpt_err *err, const char *path, const char *rel)
+{
+    return leads_out(rel) ? ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
+                                         "%s: leads out of the directory", path)
+                          : file_open_failed(err, path, errno);
 }
 
 static int make_dir(struct ckpt_dir **out, int fd, const char *path, bool follow,
@@ -159,8 +177,7 @@ int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", parent->path, rel);
     fd = open_below(parent, rel, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? file_open_failed(err, path, errno)
-                  : make_dir(out, fd, path, parent->follow, err);
+    return fd < 0 ? below_failed(err, path, rel) : make_dir(out, fd, path, parent->follow, err);
 }
 
 void ckpt_dir_close(struct ckpt_dir *dir)
@@ -256,7 +273,7 @@ int ckpt_file_open_at(struct ckpt_file **out, struct ckpt_dir *dir, const char *
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
     fd = open_below(dir, rel, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    return fd < 0 ? file_open_failed(err, path, errno) : file_take_fd(out, fd, path, err);
+    return fd < 0 ? below_failed(err, path, rel) : file_take_fd(out, fd, path, err);
 }
 
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel)

@@ -29,16 +29,19 @@ static size_t depth_of(const char *text, size_t len, size_t limit)
     return most;
 }
 
-/* A bare NaN, Infinity or -Infinity at s, or 0. */
+/* A bare NaN, Infinity or -Infinity at s, as a value: nobody takes one for a key.  Or 0. */
 static size_t python_word(const char *s, size_t left)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
 
     for (size_t i = 0; i < 3; i++) {
-        size_t n = strlen(words[i]);
+        size_t n = strlen(words[i]), next = n;
 
-        if (left >= n && memcmp(s, words[i], n) == 0)
-            return n;
+        if (left < n || memcmp(s, words[i], n) != 0)
+            continue;
+        while (next < left && memchr(" \t\r\n", s[next], 4))
+            next++;
+        return next < left && s[next] == ':' ? 0 : n;
     }
     return 0;
 }

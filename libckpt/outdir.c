@@ -1,4 +1,4 @@
-/* outdir - whole directories, built aside and renamed; see commit.h. */
+/* outdir - whole directories, built aside and renamed; see commit.h and commit_sys.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,95 +11,17 @@
 
 #include "libckpt/commit_sys.h"
 #include "libckpt/fault.h"
-#include "libckpt/log.h"
 
-#define MAX_DEPTH 32
+#define MAX_PARTS 32            /* of a relative path: bounds the walk that syncs */
 
 struct ckpt_outdir {
     int   parent;               /* directory the final name goes to; -1 after join */
     int   fd;                   /* of the staging directory; holds its lock */
     char  name[256];            /* final */
-    char  temp[300];            /* staging, in parent */
-    char *staging;              /* absolute */
+    char  temp[300];            /* staging, in parent; "" before it is made */
+    char *staging;              /* absolute; realpath's */
     char *path;                 /* as given */
 };
-
-/* Remove everything below fd, following no link; fd stays open.  Depth is bounded. */
-static int empty_dir(int fd, int depth)
-{
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
-    struct dirent *e;
-
-    if (!stream) {
-        if (copy >= 0)
-            close(copy);
-        return -1;
-    }
-    while (rc == 0 && (e = readdir(stream)) != NULL) {
-        int sub;
-
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        if (unlinkat(fd, e->d_name, 0) == 0)
-            continue;
-        if (errno != EISDIR && errno != EPERM) {
-            rc = -1;
-            break;
-        }
-        sub = depth < MAX_DEPTH
-                  ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-        rc = sub < 0 ? -1 : empty_dir(sub, depth + 1);
-        if (sub >= 0)
-            close(sub);
-        if (rc == 0)
-            rc = unlinkat(fd, e->d_name, AT_REMOVEDIR);
-    }
-    closedir(stream);
-    return rc;
-}
-
-/* Remove name in parent with all below it. */
-static int remove_at(int parent, const char *name)
-{
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc;
-
-    if (fd < 0)
-        return -1;
-    rc = empty_dir(fd, 0);
-    close(fd);
-    return rc ? rc : unlinkat(parent, name, AT_REMOVEDIR);
-}
-
-/* Staging of earlier runs for the same name, if nobody holds it. */
-static void remove_leftovers(int parent, const char *name)
-{
-    int copy = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
-    char prefix[300];
-    struct dirent *e;
-
-    if (!stream) {
-        if (copy >= 0)
-            close(copy);
-        return;
-    }
-    snprintf(prefix, sizeof prefix, ".%s.staging-", name);
-    while ((e = readdir(stream)) != NULL) {
-        int fd;
-
-        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
-            continue;
-        fd = openat(parent, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && empty_dir(fd, 0) == 0 &&
-            unlinkat(parent, e->d_name, AT_REMOVEDIR) == 0)
-            ckpt_log(CKPT_LOG_NOTE, "%s: removed, left by an interrupted run", e->d_name);
-        close(fd);
-    }
-    closedir(stream);
-}
 
 static void free_outdir(struct ckpt_outdir *d)
 {
@@ -107,7 +29,7 @@ static void free_outdir(struct ckpt_outdir *d)
         close(d->fd);
     if (d->parent >= 0)
         close(d->parent);
-    free(d->staging);           /* realpath's */
+    free(d->staging);
     ckpt_free(d->path);
     ckpt_free(d);
 }
@@ -127,51 +49,65 @@ static struct ckpt_outdir *new_outdir(const char *path)
     return d;
 }
 
-/* Make the staging directory and take its lock. */
+/* Make the staging directory and hold it. */
 static int make_staging(struct ckpt_outdir *d, const char *dir, struct ckpt_err *err)
 {
-    char full[4600], nonce[17];
+    char full[4600], nonce[COMMIT_NONCE + 1];
 
-    commit_nonce(nonce);
-    snprintf(d->temp, sizeof d->temp, ".%s.staging-%s", d->name, nonce);
-    if (ckpt_fault(CKPT_FAULT_OPEN) || mkdirat(d->parent, d->temp, 0777))
-        return ckpt_fail_errno(err, CKPT_ECREATE, errno ? errno : EIO, "%s", d->path);
-    d->fd = openat(d->parent, d->temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    for (int i = 0; i < COMMIT_TRIES && d->fd < 0; i++) {
+        commit_nonce(nonce);
+        snprintf(d->temp, sizeof d->temp, ".%s.staging-%s", commit_short(d->name), nonce);
+        if (ckpt_fault(CKPT_FAULT_OPEN) ? (errno = EIO, -1) : mkdirat(d->parent, d->temp, 0777)) {
+            d->temp[0] = '\0';
+            if (errno == EEXIST)
+                continue;
+            break;
+        }
+        d->fd = openat(d->parent, d->temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (d->fd < 0 && errno != ENOENT)
+            break;
+        if (d->fd >= 0 && !commit_hold(d->parent, d->temp, d->fd)) {
+            close(d->fd);
+            d->fd = -1;
+            errno = EAGAIN;
+        }
+    }
+    if (d->fd < 0)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", d->path);
     snprintf(full, sizeof full, "%s/%s", dir, d->temp);
     d->staging = realpath(full, NULL);
-    if (d->fd < 0 || flock(d->fd, LOCK_EX | LOCK_NB) || !d->staging)
+    if (!d->staging)
         return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", d->path);
-    return commit_sync(d->parent, d->path, err);
+    return commit_sync_dir(d->parent, d->path, err);
 }
 
 int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err)
 {
     struct ckpt_outdir *d = new_outdir(path);
-    char dir[4096];
+    char dir[4096], head[280];
+    struct stat st;
 
     *out = NULL;
     if (!d)
         return ckpt_nomem(err, sizeof *d);
     if (commit_split(dir, sizeof dir, d->name, path, err))
         goto fail;
-    d->parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->parent < 0) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    d->parent = commit_parent(dir, path, CKPT_ECREATE, err);
+    if (d->parent < 0)
         goto fail;
-    }
-    if (faccessat(d->parent, d->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (fstatat(d->parent, d->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
         ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
         goto fail;
     }
-    remove_leftovers(d->parent, d->name);
-    if (make_staging(d, dir, err)) {
-        if (d->temp[0])
-            unlinkat(d->parent, d->temp, AT_REMOVEDIR);
+    snprintf(head, sizeof head, ".%s.staging-", commit_short(d->name));
+    commit_leftovers(d->parent, head, "", false);
+    if (make_staging(d, dir, err))
         goto fail;
-    }
     *out = d;
     return 0;
 fail:
+    if (d->temp[0])
+        unlinkat(d->parent, d->temp, AT_REMOVEDIR);
     free_outdir(d);
     return err->code;
 }
@@ -183,49 +119,74 @@ int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_
     *out = NULL;
     if (!d)
         return ckpt_nomem(err, sizeof *d);
-    d->fd = open(staging, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    d->staging = strdup(staging);
-    if (d->fd < 0 || !d->staging) {
+    d->fd = ckpt_fault(CKPT_FAULT_OPEN)
+                ? (errno = EIO, -1)
+                : open(staging, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (d->fd < 0) {
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", staging);
-        free_outdir(d);
-        return err->code;
+        goto fail;
+    }
+    /* It lives as long as any of its makers does. */
+    if (flock(d->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK) {
+        ckpt_fail(err, CKPT_ECREATE, "%s: is being removed, its maker is gone", staging);
+        goto fail;
+    }
+    d->staging = ckpt_strdup(staging);
+    if (!d->staging) {
+        ckpt_nomem(err, strlen(staging) + 1);
+        goto fail;
     }
     *out = d;
     return 0;
+fail:
+    free_outdir(d);
+    return err->code;
 }
 
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir) { return dir->staging; }
 
+/* The folder that rel's last part goes to, folders made on the way, or -1 and errno. */
+static int make_folders(const struct ckpt_outdir *dir, const char *rel, const char **last)
+{
+    int at = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0), parts = 1;
+
+    *last = rel;
+    for (const char *slash; at >= 0 && (slash = strchr(*last, '/')) != NULL; *last = slash + 1) {
+        char name[256];
+        int next, saved;
+
+        snprintf(name, sizeof name, "%.*s", (int)(slash - *last), *last);
+        if (++parts > MAX_PARTS)
+            next = (errno = ENAMETOOLONG, -1);
+        else if (ckpt_fault(CKPT_FAULT_OPEN))
+            next = (errno = EIO, -1);
+        else
+            next = mkdirat(at, name, 0777) && errno != EEXIST
+                       ? -1
+                       : openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        saved = errno;
+        close(at);
+        errno = saved;
+        at = next;
+    }
+    return at;
+}
+
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err)
 {
-    int at = dup(dir->fd);
-    const char *part = rel;
-    char path[4400];
+    const char *last;
+    char path[8400];
+    int at;
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
-    if (!ckpt_relpath_is_clean(rel)) {
-        close(at);
-        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: no clean relative path", rel);
-    }
-    for (const char *slash; at >= 0 && (slash = strchr(part, '/')) != NULL; part = slash + 1) {
-        char name[256];
-        int next;
-
-        snprintf(name, sizeof name, "%.*s", (int)(slash - part), part);
-        if (mkdirat(at, name, 0777) && errno != EEXIST) {
-            ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-            close(at);
-            return err->code;
-        }
-        next = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        close(at);
-        at = next;
-    }
-    if (at < 0)
-        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-    return commit_create_at(out, at, part, path, 0, err);
+    if (!ckpt_relpath_is_clean(rel))
+        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
+                            "%s: no clean relative path, it might lead out of %s", rel, dir->path);
+    at = make_folders(dir, rel, &last);
+    return at < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path)
+                  : commit_create_at(out, at, last, path, COMMIT_STAGED, err);
 }
 
 int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes, size_t n,
@@ -242,31 +203,55 @@ int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes,
     return ckpt_out_commit(out, err);
 }
 
-/* Sync fd and every directory below it. */
+/* A file that was created and neither committed nor aborted, by us or by a peer. */
+static bool is_unfinished(const char *name)
+{
+    size_t n = strlen(name);
+
+    return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0;
+}
+
+/* Sync fd and every directory below it.  Not deeper than make_folders goes. */
 static int sync_tree(int fd, const char *path, int depth, struct ckpt_err *err)
 {
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    int copy = ckpt_fault(CKPT_FAULT_OPEN)
+                   ? (errno = EIO, -1)
+                   : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
     struct dirent *e;
+    int rc = 0;
 
     if (!stream) {
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
         if (copy >= 0)
             close(copy);
-        return ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
+        return rc;
     }
-    while (rc == 0 && depth < MAX_DEPTH && (e = readdir(stream)) != NULL) {
+    for (errno = 0; rc == 0 && (e = readdir(stream)) != NULL; errno = 0) {
         int sub;
 
-        if (e->d_type != DT_DIR || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (is_unfinished(e->d_name)) {
+            rc = ckpt_fail(err, CKPT_ESTATE, "%s: %s was never finished", path, e->d_name);
+            break;
+        }
+        /* Not every file system tells types. */
+        if (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN)
             continue;
         sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        rc = sub < 0 ? ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path)
-                     : sync_tree(sub, path, depth + 1, err);
+        if (sub >= 0 && depth < MAX_PARTS)
+            rc = sync_tree(sub, path, depth + 1, err);
+        else if (sub >= 0 || (errno != ENOTDIR && errno != ELOOP))
+            rc = ckpt_fail_errno(err, CKPT_EIO, sub < 0 ? errno : ENAMETOOLONG, "%s/%s", path,
+                                 e->d_name);
         if (sub >= 0)
             close(sub);
     }
+    if (rc == 0 && errno)
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
     closedir(stream);
-    return rc ? rc : commit_sync(fd, path, err);
+    return rc ? rc : commit_sync_dir(fd, path, err);
 }
 
 int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
@@ -278,15 +263,20 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
                        dir->path);
     if (rc == 0)
         rc = sync_tree(dir->fd, dir->path, 0, err);
-    if (rc == 0 && commit_rename(dir->parent, dir->temp, dir->name, false))
-        rc = ckpt_fail_errno(err, errno == EEXIST ? CKPT_ECREATE : CKPT_EIO, errno, "%s",
-                             dir->path);
-    if (rc) {
-        ckpt_outdir_abort(dir);
-        return rc;
+    if (rc == 0 && commit_rename(dir->parent, dir->temp, dir->name, false)) {
+        rc = errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR
+                 ? ckpt_fail(err, CKPT_ECREATE, "%s: exists already", dir->path)
+                 : ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", dir->path);
+    } else if (rc == 0) {
+        rc = commit_sync_dir(dir->parent, dir->path, err);
+        /* What may not last is taken back. */
+        if (rc && commit_is(dir->parent, dir->name, dir->fd))
+            commit_rename(dir->parent, dir->name, dir->temp, false);
     }
-    rc = commit_sync(dir->parent, dir->path, err);
-    free_outdir(dir);
+    if (rc)
+        ckpt_outdir_abort(dir);
+    else
+        free_outdir(dir);
     return rc;
 }
 
@@ -294,29 +284,7 @@ void ckpt_outdir_abort(struct ckpt_outdir *dir)
 {
     if (!dir)
         return;
-    if (dir->parent >= 0 && empty_dir(dir->fd, 0) == 0)
+    if (dir->parent >= 0 && commit_is(dir->parent, dir->temp, dir->fd) && tree_empty(dir->fd) == 0)
         unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
     free_outdir(dir);
-}
-
-int ckpt_remove_tree(const char *path, struct ckpt_err *err)
-{
-    char dir[4096], name[256], trash[300], nonce[17];
-    int parent, rc = 0;
-
-    if (commit_split(dir, sizeof dir, name, path, err))
-        return err->code;
-    parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent < 0)
-        return ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
-    commit_nonce(nonce);
-    snprintf(trash, sizeof trash, ".trash-%s-%s", name, nonce);
-    if (commit_rename(parent, name, trash, false))
-        rc = ckpt_fail_errno(err, errno == ENOENT ? CKPT_ENOTFOUND : CKPT_EIO, errno, "%s", path);
-    if (rc == 0)
-        rc = commit_sync(parent, path, err);
-    if (rc == 0 && remove_at(parent, trash))
-        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: remove", path);
-    close(parent);
-    return rc;
 }

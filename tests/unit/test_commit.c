@@ -1,11 +1,21 @@
-/* commit, outdir: complete under the final name, or nothing there. */
+/*
+ * commit: a file is complete under its final name, or nothing is there.  The whole group runs
+ * twice, the second time on a kernel that lacks renameat2, copy_file_range and fallocate.
+ */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 #include "libckpt/commit.h"
+#include "tests/unit/poor.h"
 
 static char *in(char *dst, const char *dir, const char *name)
 {
-    snprintf(dst, 400, "%s/%s", dir, name);
+    snprintf(dst, 600, "%s/%s", dir, name);
     return dst;
 }
 
@@ -15,9 +25,18 @@ static void assert_content(const char *path, const char *want)
     FILE *f = fopen(path, "r");
 
     assert_non_null(f);
-    assert_true(fread(got, 1, sizeof got - 1, f) == strlen(want));
+    assert_int_equal(fread(got, 1, sizeof got - 1, f), strlen(want));
     fclose(f);
     assert_string_equal(got, want);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
 }
 
 static void test_a_file_appears_at_commit(void **state)
@@ -26,7 +45,7 @@ static void test_a_file_appears_at_commit(void **state)
     struct ckpt_err err = {0};
     struct ckpt_out *o;
     struct stat st;
-    char p[400];
+    char p[600];
 
     (void)state;
     assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
@@ -45,6 +64,54 @@ static void test_a_file_appears_at_commit(void **state)
     assert_int_equal(entries(d), 1);
     assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);
     assert_content(p, "new");
+    assert_int_equal(entries(d), 1);
+    scratch_remove(d);
+}
+
+static void test_reserved_bytes_are_there(void **state)
+{
+    const char *d = scratch("reserve");
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+    struct stat st;
+    char p[600];
+
+    (void)state;
+    assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
+    assert_int_equal(ckpt_out_reserve(o, 0, &err), 0);
+    assert_int_equal(ckpt_out_reserve(o, 100000, &err), 0);
+    assert_int_equal(ckpt_out_write(o, "x", 1, &err), 0);
+    assert_int_equal(ckpt_out_commit(o, &err), 0);
+    assert_int_equal(stat(p, &st), 0);
+    assert_int_equal(st.st_size, 100000);
+    scratch_remove(d);
+}
+
+static void test_no_room_is_told_as_such(void **state)
+{
+    const char *d = scratch("room");
+    struct rlimit was, low;
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+    char p[600];
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    low = was;
+    low.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
+    assert_int_equal(ckpt_out_reserve(o, 8192, &err), CKPT_EIO);
+    assert_string_equal(err.reason, "no-space");
+    assert_int_equal(ckpt_out_reserve(o, UINT64_MAX, &err), CKPT_EIO);
+    assert_int_equal(ckpt_out_write_at(o, "xy", 2, 4095, &err), CKPT_EIO);
+    assert_string_equal(err.reason, "no-space");
+    assert_int_equal(ckpt_out_write_at(o, "xy", 2, UINT64_MAX, &err), CKPT_EIO);
+    assert_int_equal(ckpt_out_write_at(o, "xy", 2, INT64_MAX, &err), CKPT_EIO);
+    ckpt_out_abort(o);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_int_equal(entries(d), 0);
     scratch_remove(d);
 }
 
@@ -53,115 +120,309 @@ static void test_nobody_is_replaced_unasked(void **state)
     const char *d = scratch("race");
     struct ckpt_err err = {0};
     struct ckpt_out *o;
-    char p[400];
-    FILE *f;
+    char p[600];
 
     (void)state;
     assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
-    f = fopen(p, "w");                  /* somebody else was faster */
-    fputs("theirs", f);
-    fclose(f);
+    write_file(p, "theirs");            /* somebody else was faster */
     assert_int_equal(ckpt_out_commit(o, &err), CKPT_ECREATE);
     assert_content(p, "theirs");
     assert_int_equal(entries(d), 1);
     scratch_remove(d);
 }
 
-static void test_a_directory_appears_whole(void **state)
+static void test_only_files_are_replaced(void **state)
 {
-    const char *d = scratch("outdir");
+    const char *d = scratch("kinds");
     struct ckpt_err err = {0};
-    struct ckpt_outdir *o, *peer;
-    struct ckpt_out *f;
+    struct ckpt_out *o;
     struct stat st;
-    char p[400], q[400];
+    char p[600], q[600];
 
     (void)state;
-    assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
-    assert_int_equal(ckpt_outdir_put(o, "a", "1", 1, &err), 0);
-    assert_int_equal(ckpt_outdir_join(&peer, ckpt_outdir_staging(o), &err), 0);
-    assert_int_equal(ckpt_outdir_put(peer, "sub/b", "22", 2, &err), 0);
-    ckpt_outdir_abort(peer);            /* a peer only lets go */
-    assert_int_equal(ckpt_outdir_file(&f, o, "../out", &err), CKPT_EREFUSED);
-    assert_int_equal(ckpt_outdir_file(&f, o, "a", &err), CKPT_ECREATE);
-    assert_int_not_equal(stat(p, &st), 0);
-    assert_int_equal(ckpt_outdir_commit(o, &err), 0);
-    assert_content(in(q, d, "run/sub/b"), "22");
-    assert_int_equal(entries(d), 1);
-    assert_int_equal(ckpt_outdir_create(&o, p, &err), CKPT_ECREATE);
-    assert_int_equal(ckpt_remove_tree(p, &err), 0);
-    assert_int_equal(entries(d), 0);
+    assert_int_equal(mkfifo(in(p, d, "fifo"), 0600), 0);
+    assert_int_equal(ckpt_out_create(&o, p, CKPT_REPLACE, &err), CKPT_ECREATE);
+    assert_int_equal(ckpt_out_create(&o, "/dev/null", CKPT_REPLACE, &err), CKPT_ECREATE);
+    assert_int_equal(symlink("/dev/null", in(p, d, "null")), 0);        /* as /dev/stdout is */
+    assert_int_equal(ckpt_out_create(&o, p, CKPT_REPLACE, &err), CKPT_ECREATE);
+    assert_int_equal(mkdir(in(p, d, "dir"), 0777), 0);
+    assert_int_equal(ckpt_out_create(&o, p, CKPT_REPLACE, &err), CKPT_ECREATE);
+    assert_int_equal(ckpt_out_create(&o, p, 0, &err), CKPT_ECREATE);
+    write_file(in(q, d, "target"), "old");
+    assert_int_equal(symlink("target", in(p, d, "link")), 0);
+    assert_int_equal(ckpt_out_create(&o, p, 0, &err), CKPT_ECREATE);
+    assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);      /* the link itself goes */
+    assert_int_equal(lstat(p, &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_content(q, "old");
     scratch_remove(d);
 }
 
-static void test_an_empty_directory_is_not_replaced(void **state)
+static void test_names_that_cannot_be(void **state)
 {
-    const char *d = scratch("empty");
+    static const char *const bad[] = {"", "/", ".", "..", "build/..", "build/.", "absent/f", "//"};
     struct ckpt_err err = {0};
-    struct ckpt_outdir *o;
-    char p[400];
+    struct ckpt_out *o;
 
     (void)state;
-    assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
-    assert_int_equal(mkdir(p, 0777), 0);
-    assert_int_equal(ckpt_outdir_commit(o, &err), CKPT_ECREATE);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ckpt_err_clear(&err);
+        assert_int_equal(ckpt_out_create(&o, bad[i], 0, &err), CKPT_ECREATE);
+        assert_null(o);
+        assert_int_not_equal(err.text[0], 0);
+    }
+}
+
+static void test_long_names(void **state)
+{
+    const char *d = scratch("long");
+    char name[300], p[600];
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+
+    (void)state;
+    memset(name, 'n', sizeof name);
+    name[255] = '\0';
+    assert_int_equal(ckpt_put_file(in(p, d, name), "long", 4, &err), 0);
+    assert_content(p, "long");
+    name[255] = 'n';
+    name[256] = '\0';
+    assert_int_equal(ckpt_out_create(&o, in(p, d, name), 0, &err), CKPT_ECREATE);
     assert_int_equal(entries(d), 1);
     scratch_remove(d);
+}
+
+static void test_mode_is_the_umasks(void **state)
+{
+    const char *d = scratch("mode");
+    mode_t was = umask(027);
+    struct ckpt_err err = {0};
+    struct stat st;
+    char p[600];
+
+    (void)state;
+    assert_int_equal(ckpt_put_file(in(p, d, "f"), "x", 1, &err), 0);
+    umask(was);
+    assert_int_equal(stat(p, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    scratch_remove(d);
+}
+
+/* What a process leaves that dies between create and commit: how many entries stay? */
+static void die_while_writing(const char *path)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        if (ckpt_out_create(&o, path, CKPT_REPLACE, &err) || ckpt_out_write(o, "x", 1, &err))
+            _exit(1);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
 }
 
 static void test_leftovers_of_dead_runs_go(void **state)
 {
     const char *d = scratch("left");
     struct ckpt_err err = {0};
-    struct ckpt_outdir *mine, *other;
-    char p[400], q[400];
+    struct ckpt_out *a, *b;
+    char p[600], q[600];
 
     (void)state;
-    assert_int_equal(mkdir(in(q, d, ".run.staging-0123456789abcdef"), 0777), 0);
-    assert_int_equal(ckpt_outdir_create(&mine, in(p, d, "run"), &err), 0);
-    assert_int_equal(entries(d), 1);    /* the dead one's is gone, ours is there */
-    assert_int_equal(ckpt_outdir_create(&other, p, &err), 0);
-    assert_int_equal(entries(d), 2);    /* a living one's stays */
-    ckpt_outdir_abort(other);
-    ckpt_outdir_abort(mine);
-    assert_int_equal(entries(d), 0);
+    die_while_writing(in(p, d, "f"));
+    assert_int_equal(entries(d), 1);
+    die_while_writing(in(q, d, "f2"));                  /* of another name: stays */
+    assert_int_equal(entries(d), 2);
+    write_file(in(q, d, ".f.0123456789abcde.tmp"), "");         /* not ours: a digit short */
+    write_file(in(q, d, ".f.0123456789abcdeF.tmp"), "");
+    assert_int_equal(ckpt_out_create(&a, p, 0, &err), 0);
+    assert_int_equal(entries(d), 4);                    /* f's is gone, a's is there */
+    assert_int_equal(ckpt_out_create(&b, p, 0, &err), 0);
+    assert_int_equal(entries(d), 5);                    /* a lives */
+    assert_int_equal(ckpt_out_write(a, "a", 1, &err), 0);
+    assert_int_equal(ckpt_out_commit(a, &err), 0);
+    assert_int_equal(ckpt_out_commit(b, &err), CKPT_ECREATE);
+    assert_content(p, "a");
     scratch_remove(d);
 }
+
+static void test_without_locks_nothing_is_cleaned(void **state)
+{
+    const char *d = scratch("nolock");
+    char p[600];
+    pid_t child;
+    int status;
+
+    (void)state;
+    die_while_writing(in(p, d, "f"));
+    child = fork();
+    if (child == 0) {
+        struct ckpt_err err = {0};
+
+        if (!poor_locks())
+            _exit(77);
+        _exit(ckpt_put_file(p, "x", 1, &err) != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_content(p, "x");
+    assert_int_equal(entries(d), 2);
+    scratch_remove(d);
+}
+
+#define BIG 300000u
 
 static void test_copy_between_files(void **state)
 {
     const char *d = scratch("copy");
+    static unsigned char bytes[BIG], bounce[4096];
     struct ckpt_err err = {0};
-    struct ckpt_file *f;
+    struct ckpt_file *f, *w, *m, *back;
     struct ckpt_out *o;
-    char p[400], q[400], bounce[3];
+    char p[600], q[600];
 
     (void)state;
-    assert_int_equal(ckpt_put_file(in(p, d, "a"), "0123456789", 10, &err), 0);
+    for (size_t i = 0; i < BIG; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 24);
+    assert_int_equal(ckpt_put_file(in(p, d, "a"), bytes, BIG, &err), 0);
     assert_int_equal(ckpt_file_open(&f, p, 0, &err), 0);
+    assert_int_equal(ckpt_file_window(&w, f, 1000, 2000, "w", &err), 0);
+    assert_int_equal(ckpt_file_memory(&m, "0123456789", 10, "m", &err), 0);
     assert_int_equal(ckpt_out_create(&o, in(q, d, "b"), 0, &err), 0);
-    assert_int_equal(ckpt_out_copy(o, 0, f, 2, 7, bounce, sizeof bounce, &err), 0);
-    assert_int_equal(ckpt_out_copy(o, 0, f, 5, 6, bounce, sizeof bounce, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_out_copy(o, 10, f, 0, BIG, bounce, sizeof bounce, &err), 0);
+    assert_int_equal(ckpt_out_copy(o, 0, m, 0, 10, bounce, 3, &err), 0);
+    assert_int_equal(ckpt_out_copy(o, 20, w, 7, 1993, bounce, 1, &err), 0);
+    assert_int_equal(ckpt_out_copy(o, 0, f, 5, 0, NULL, 0, &err), 0);
+    assert_int_equal(ckpt_out_copy(o, 0, w, 5, 1996, bounce, 9, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_out_copy(o, 0, w, UINT64_MAX, 2, bounce, 9, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_out_copy(o, INT64_MAX, m, 0, 9, bounce, 9, &err), CKPT_EIO);
+    assert_int_equal(ckpt_out_copy(o, 0, m, 0, 9, NULL, 0, &err), CKPT_ESTATE);
     assert_false(ckpt_out_would_replace(o, f));
     assert_int_equal(ckpt_out_commit(o, &err), 0);
-    assert_content(q, "2345678");
+    assert_int_equal(ckpt_file_open(&back, q, 0, &err), 0);
+    assert_int_equal(ckpt_file_size(back), BIG + 10);
+    assert_int_equal(ckpt_file_read_at(back, bounce, 4096, 0, &err), 0);
+    assert_memory_equal(bounce, "0123456789", 10);
+    assert_memory_equal(bounce + 10, bytes, 10);
+    assert_memory_equal(bounce + 20, bytes + 1007, 1993);
+    assert_memory_equal(bounce + 2013, bytes + 2003, 4096 - 2013);
+    for (uint64_t at = 4096; at + 4096 <= BIG; at += 4096) {
+        assert_int_equal(ckpt_file_read_at(back, bounce, 4096, at + 10, &err), 0);
+        assert_memory_equal(bounce, bytes + at, 4096);
+    }
+    ckpt_file_close(back);
     assert_int_equal(ckpt_out_create(&o, p, CKPT_REPLACE, &err), 0);
     assert_true(ckpt_out_would_replace(o, f));
+    assert_true(ckpt_out_would_replace(o, w));
+    assert_false(ckpt_out_would_replace(o, m));
     ckpt_out_abort(o);
+    ckpt_file_close(m);
+    ckpt_file_close(w);
     ckpt_file_close(f);
     scratch_remove(d);
 }
 
+struct reader {
+    int    fd;
+    size_t got;
+};
+
+static void *read_slowly(void *arg)
+{
+    struct reader *r = arg;
+    char bytes[1000];
+    ssize_t n;
+
+    usleep(20000);                      /* the pipe is full by now */
+    while ((n = read(r->fd, bytes, sizeof bytes)) > 0)
+        r->got += (size_t)n;
+    return NULL;
+}
+
+static void test_streams(void **state)
+{
+    static const char bytes[BIG];
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+    struct reader r = {0};
+    pthread_t thread;
+    int fd[2];
+
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
+    assert_int_equal(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
+    r.fd = fd[0];
+    assert_int_equal(pthread_create(&thread, NULL, read_slowly, &r), 0);
+    assert_int_equal(ckpt_out_stream(&o, fd[1], "stdout", &err), 0);
+    assert_true(ckpt_out_is_stream(o));
+    assert_int_equal(ckpt_out_reserve(o, 1, &err), 0);
+    assert_int_equal(ckpt_out_write_at(o, "x", 1, 0, &err), CKPT_ESTATE);
+    assert_int_equal(ckpt_out_write(o, bytes, BIG, &err), 0);
+    assert_int_equal(ckpt_out_commit(o, &err), 0);
+    assert_int_equal(close(fd[1]), 0);          /* it was borrowed */
+    pthread_join(thread, NULL);
+    assert_int_equal(r.got, BIG);
+    close(fd[0]);
+
+    assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
+    close(fd[0]);
+    assert_int_equal(ckpt_out_stream(&o, fd[1], "stdout", &err), 0);
+    assert_int_equal(ckpt_out_write(o, "x", 1, &err), CKPT_EIO);
+    ckpt_out_abort(o);
+    close(fd[1]);
+}
+
+static void test_a_full_device_is_no_space(void **state)
+{
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    struct ckpt_err err = {0};
+    struct ckpt_out *o;
+
+    (void)state;
+    if (fd < 0)
+        skip();
+    assert_int_equal(ckpt_out_stream(&o, fd, "stdout", &err), 0);
+    assert_int_equal(ckpt_out_write(o, "x", 1, &err), CKPT_EIO);
+    assert_string_equal(err.reason, "no-space");
+    ckpt_out_abort(o);
+    close(fd);
+}
+
+static void test_the_kernel_is_poor_now(void **state)
+{
+    (void)state;
+    if (!poor_kernel())
+        skip();
+    assert_int_equal(renameat2(AT_FDCWD, "absent", AT_FDCWD, "x", RENAME_NOREPLACE), -1);
+    assert_int_equal(errno, EINVAL);
+}
+
+#define GROUP \
+    cmocka_unit_test(test_a_file_appears_at_commit), \
+    cmocka_unit_test(test_reserved_bytes_are_there), \
+    cmocka_unit_test(test_no_room_is_told_as_such), \
+    cmocka_unit_test(test_nobody_is_replaced_unasked), \
+    cmocka_unit_test(test_only_files_are_replaced), \
+    cmocka_unit_test(test_names_that_cannot_be), \
+    cmocka_unit_test(test_long_names), \
+    cmocka_unit_test(test_mode_is_the_umasks), \
+    cmocka_unit_test(test_leftovers_of_dead_runs_go), \
+    cmocka_unit_test(test_without_locks_nothing_is_cleaned), \
+    cmocka_unit_test(test_copy_between_files), \
+    cmocka_unit_test(test_streams), \
+    cmocka_unit_test(test_a_full_device_is_no_space)
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_appears_at_commit),
-        cmocka_unit_test(test_nobody_is_replaced_unasked),
-        cmocka_unit_test(test_a_directory_appears_whole),
-        cmocka_unit_test(test_an_empty_directory_is_not_replaced),
-        cmocka_unit_test(test_leftovers_of_dead_runs_go),
-        cmocka_unit_test(test_copy_between_files),
-    };
+    const struct CMUnitTest tests[] = {GROUP, cmocka_unit_test(test_the_kernel_is_poor_now), GROUP};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,43 @@ static void test_nothing_leads_out_of_a_directory(void **state)
     scratch_remove(d);
 }
 
+static void test_followed_links_lead_out_but_no_name_does(void **state)
+{
+    static const char *const out[] = {"../file", "/etc/passwd", "sub/..", "sub/../../x", "..",
+                                      "up/..", "up/../below/blob", ""};
+    const char *d = scratch("follow");
+    struct ckpt_err err = {0};
+    struct ckpt_dir *dir, *sub;
+    struct ckpt_file *f;
+    char path[400];
+
+    (void)state;
+    put(d, "blob", "x");
+    put(d, "file", "x");
+    snprintf(path, sizeof path, "%s/below", d);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(ckpt_dir_open(&dir, path, CKPT_FOLLOW, &err), 0);
+    put(path, "in", "x");
+    snprintf(path, sizeof path, "%s/below/link", d);
+    assert_int_equal(symlink("../blob", path), 0);      /* as the caches of the hub do */
+    snprintf(path, sizeof path, "%s/below/up", d);
+    assert_int_equal(symlink("..", path), 0);
+    snprintf(path, sizeof path, "%s/below/sub", d);
+    assert_int_equal(mkdir(path, 0777), 0);
+    for (size_t i = 0; i < sizeof out / sizeof out[0]; i++) {
+        assert_int_equal(ckpt_file_open_at(&f, dir, out[i], &err), CKPT_EREFUSED);
+        assert_non_null(strstr(err.text, "leads out of the directory"));
+        assert_int_equal(ckpt_dir_open_at(&sub, dir, out[i], &err), CKPT_EREFUSED);
+        assert_false(ckpt_dir_has(dir, out[i]));
+    }
+    assert_int_equal(ckpt_file_open_at(&f, dir, "link", &err), 0);
+    ckpt_file_close(f);
+    assert_int_equal(ckpt_file_open_at(&f, dir, "up/blob", &err), 0);
+    ckpt_file_close(f);
+    ckpt_dir_close(dir);
+    scratch_remove(d);
+}
+
 static void test_list_is_sorted(void **state)
 {
     const char *d = scratch("list");
@@ -158,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_reads_inside_only),
         cmocka_unit_test(test_only_regular_files),
         cmocka_unit_test(test_nothing_leads_out_of_a_directory),
+        cmocka_unit_test(test_followed_links_lead_out_but_no_name_does),
         cmocka_unit_test(test_list_is_sorted),
         cmocka_unit_test(test_clean_names),
         cmocka_unit_test(test_digests),

@@ -31,6 +31,8 @@ static void test_refuses(void **state)
 
 static void test_python_words_become_text(void **state)
 {
+    static const char *const keys[] = {"{NaN: 1}", "{\"a\": 1, Infinity \n\t: 1}", "{-Infinity:1}",
+                                       "[NaN NaN]", "[xNaN]", "[NaNx]", "[--Infinity]"};
     json_t *v;
 
     (void)state;
@@ -39,6 +41,8 @@ static void test_python_words_become_text(void **state)
     assert_string_equal(json_string_value(json_array_get(json_object_get(v, "a"), 1)), "-Infinity");
     assert_string_equal(json_string_value(json_object_get(v, "NaN")), "x NaN");
     json_decref(v);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        assert_int_equal(parse(&v, keys[i], CKPT_JSON_PYTHON), CKPT_EFORMAT);
 }
 
 static void assert_written(const char *in, unsigned indent, bool sort, const char *out)

@@ -18,7 +18,7 @@
 static inline const char *scratch(const char *name)
 {
     static char path[256];
-    char command[600];
+    char command[700];
 
     snprintf(path, sizeof path, "build/scratch-%s-%d", name, (int)getpid());
     snprintf(command, sizeof command, "rm -rf %s && mkdir -p %s", path, path);
@@ -29,7 +29,7 @@ static inline const char *scratch(const char *name)
 
 static inline void scratch_remove(const char *path)
 {
-    char command[600];
+    char command[700];
 
     snprintf(command, sizeof command, "rm -rf %s", path);
     if (system(command) != 0)
@@ -39,7 +39,7 @@ static inline void scratch_remove(const char *path)
 /* Entries of a directory, hidden ones too. */
 static inline int entries(const char *path)
 {
-    char command[600];
+    char command[700];
     FILE *p;
     int n = -1;
 
