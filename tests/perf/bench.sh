@@ -24,18 +24,49 @@ prog make_zero3
 sync
 s=$(now); dd if=/dev/zero of="$DIR/dd" bs=4M count=$((GIB * 256)) conv=fsync status=none; disk=$(since "$s"); rm -f "$DIR/dd"
 echo "disk: $GIB GiB written and synced in $disk s"
-rm -rf "$DIR/out.safetensors"; sync
-s=$(now); ( ulimit -v unlimited; exec ckpt-merge -q -o "$DIR/out.safetensors" "$DIR/zero3-$GIB" >/dev/null ) & pid=$!
-peak=0; while kill -0 $pid 2>/dev/null; do r=$(awk '/VmHWM/ { print $2 }' /proc/$pid/status 2>/dev/null); [ "${r:-0}" -gt $peak ] && peak=$r; sleep 0.05; done; wait $pid
-ours=$(since "$s"); echo "merge: ZeRO-3 to safetensors, $GIB GiB in $ours s, durable; peak $((peak / 1024)) MiB resident"
-rm -f "$DIR/out.safetensors"
-if [ -x "$PEERS" ] && "$PEERS" -c 'import deepspeed' 2>/dev/null; then
-    sync; s=$(now)
-    DS_ACCELERATOR=cpu "$PEERS" -c "
+# timed COMMAND... - run it, its stdout thrown away; ours is the seconds, peak the MiB resident.
+timed() {
+    local s r pid
+    sync; s=$(now); "$@" >/dev/null & pid=$!; peak=0
+    while kill -0 $pid 2>/dev/null; do
+        r=$(awk '/VmHWM/ { print $2 }' /proc/$pid/status 2>/dev/null); [ "${r:-0}" -gt $peak ] && peak=$r; sleep 0.02
+    done
+    wait $pid || echo "FAILED: $*"
+    ours=$(since "$s") peak=$((peak / 1024))
+}
+against_disk() { awk -v d="$disk" -v o="$ours" -v w="$1" 'BEGIN { printf "merge: %s: %.0f %% of the speed at which the disk takes zeros\n", w, 100 * d / o }'; }
+# against_peer WHAT PROGRAM - the same in Python, synced.
+against_peer() {
+    local s peer
+    sync; s=$(now); DS_ACCELERATOR=cpu "$PEERS" -c "$2" >/dev/null 2>&1 || { echo "merge: no peer for $1"; return; }
+    sync; peer=$(since "$s")
+    echo "merge: $1: the peer takes $peer s, ckpt-merge $ours s: $(awk -v a="$peer" -v b="$ours" 'BEGIN { printf "%.1f", a / b }') times as fast"
+}
+rm -rf "$DIR/out.safetensors" "$DIR/out.pt"
+timed ckpt-merge -q -o "$DIR/out.safetensors" "$DIR/zero3-$GIB"
+echo "merge: ZeRO-3 to safetensors, $GIB GiB in $ours s, durable; peak $peak MiB resident"
+against_disk "ZeRO-3 to safetensors"
+against_peer "ZeRO-3 to safetensors" "
 from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as c
-c('$DIR/zero3-$GIB', '$DIR/peer', safe_serialization=True)" >/dev/null 2>&1; sync
-    peer=$(since "$s"); rm -rf "$DIR/peer"
-    echo "merge: the peer's zero_to_fp32 to safetensors in $peer s: ckpt-merge is $(awk -v a="$peer" -v b="$ours" 'BEGIN { printf "%.1f", a / b }') times as fast"
-fi
-awk -v d="$disk" -v o="$ours" 'BEGIN { printf "merge: %.0f %% of the speed at which the disk takes zeros\n", 100 * d / o }'
-[ -n "${KEEP:-}" ] || rm -rf "$DIR/zero3-$GIB"
+c('$DIR/zero3-$GIB', '$DIR/peer', safe_serialization=True)"
+rm -rf "$DIR/peer"; [ -n "${KEEP:-}" ] || rm -rf "$DIR/zero3-$GIB"
+
+ckpt-merge -q -o "$DIR/out.pt" "$DIR/out.safetensors" >/dev/null; rm -f "$DIR/out.safetensors"
+timed ckpt-merge -q -o "$DIR/out.safetensors" "$DIR/out.pt"
+echo "merge: torch archive to safetensors, $GIB GiB in $ours s, durable; peak $peak MiB resident"
+against_disk "torch archive to safetensors"
+against_peer "torch archive to safetensors" "
+import torch, safetensors.torch as s
+s.save_file(torch.load('$DIR/out.pt', mmap=True, weights_only=True), '$DIR/peer.safetensors', {'format': 'pt'})"
+rm -f "$DIR/peer.safetensors" "$DIR/out.pt"
+timed ckpt-merge -q --dtype bf16 -o "$DIR/half.safetensors" "$DIR/out.safetensors"
+echo "merge: f32 to bf16, $GIB GiB read in $ours s, durable; peak $peak MiB resident"
+rm -f "$DIR/out.safetensors" "$DIR/half.safetensors"
+
+# 100 GB that take no room on the disk.
+mkdir -p "$DIR/sparse"; prog make_sparse && "$DIR/make_sparse" "$DIR/sparse"
+ckpt-inspect "$DIR/sparse" >/dev/null; timed ckpt-inspect "$DIR/sparse"
+echo "inspect: 100 GB in 20 shards listed in $ours s; peak $peak MiB resident"
+timed ckpt-merge -q --provenance none --dtype bf16 -o - "$DIR/sparse"
+echo "merge: 100 GB of f32 to a stream of bf16 in $ours s; peak $peak MiB resident"
+rm -rf "$DIR/sparse"
