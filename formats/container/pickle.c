@@ -306,9 +306,7 @@ static int line(struct machine *m, const char **p, size_t *n)
     *p = (const char *)ckpt_get_line(m->c, n);
     if (!*p || *n > PICKLE_MAX_TEXT)
         return bad(m, "the pickle ends inside a line");
-    if (*n > 0 && (*p)[*n - 1] == '\r')
-        --*n;
-    return 0;
+    return 0;                           /* a CR belongs to it, as CPython has it */
 }
 
 /* INT, LONG, FLOAT, STRING, UNICODE. */

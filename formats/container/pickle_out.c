@@ -100,6 +100,9 @@ static int put_global(struct out *o, const char *module, const char *name)
 
     if (n < 0 || n >= MAX_NAME)
         return ckpt_fail(o->err, CKPT_ELIMIT, "pickle: the name %s.%s is too long", module, name);
+    if (strchr(module, '\n') || strchr(name, '\n'))
+        return ckpt_fail(o->err, CKPT_EUNSUPPORTED, "pickle: the name %s.%s has a line feed in it",
+                         module, name);
     if (put_known(o, id, (size_t)n))
         return 0;
     ckpt_buf_put(o->b, id, (size_t)n);

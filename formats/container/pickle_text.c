@@ -108,7 +108,9 @@ struct value *pickle_line_int(struct ckpt_arena *a, const char *p, size_t n, boo
     sign = n > 0 && (*p == '-' || *p == '+');
     for (size_t i = sign; i < n; i++)
         if (p[i] < '0' || p[i] > '9')
-            n = 0;
+            n = sign;
+    if (n > sign + 1 && p[sign] == '0')
+        n = sign;                       /* octal to one reader, wrong or decimal to others */
     if (n == sign || n >= sizeof digits) {
         *why = n >= sizeof digits ? "a number of too many digits" : "no number";
         return NULL;

@@ -9,7 +9,13 @@
 #include "libckpt/buf.h"
 #include "libckpt/map.h"
 
-#define MAX_VISITS ((size_t)4 << 20)
+/*
+ * A shared part is listed under each of its paths: a file of a kilobyte could unfold to any
+ * number of them.  Real files repeat little.
+ */
+#define VISITS_MIN ((size_t)1 << 16)
+#define VISITS_PER 16
+#define VISITS_MAX ((size_t)256 << 20)
 
 /* A container on the way down: its next child, and where its path ends. */
 struct frame {
@@ -21,7 +27,7 @@ struct lister {
     const struct torch_archive *a;
     struct ckpt_tensors        *list;
     struct frame                frame[PICKLE_MAX_DEPTH + 8];
-    size_t                      depth, visits;
+    size_t                      depth, visits, max_visits;
     struct ckpt_buf             path;
     struct ckpt_map            *seen;   /* window -> index: tied tensors */
     enum ckpt_kind              kind;
@@ -97,8 +103,8 @@ static int check_object(struct lister *l, const struct value *v)
 /* Take v at the current path: a tensor is listed, a container is entered. */
 static int visit(struct lister *l, const struct value *v)
 {
-    if (++l->visits > MAX_VISITS)
-        return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", MAX_VISITS);
+    if (++l->visits > l->max_visits)
+        return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", l->max_visits);
     if (v == l->skip)
         return 0;
     switch (v->kind) {
@@ -221,6 +227,9 @@ int torch_list(struct ckpt_tensors *list, const struct torch_archive *a, struct 
     l->a = a;
     l->list = list;
     l->err = err;
+    l->max_visits = VISITS_MIN + VISITS_PER * torch_archive_values(a);
+    if (l->max_visits > VISITS_MAX)
+        l->max_visits = VISITS_MAX;
     ckpt_buf_init(&l->path, 1 << 20);
     rc = ckpt_map_new(&l->seen, 64, err);
     if (rc == 0 && inner) {

@@ -14,7 +14,8 @@
 /*
  * Append to list.  A container that is shared is listed under each of its paths; windows on the
  * same bytes are aliases of the first.  CKPT_EUNSUPPORTED names a tensor that is not read here
- * (sparse, quantised, sharded); CKPT_ELIMIT when the graph unfolds to over 4 M values.
+ * (sparse, quantised, sharded); CKPT_ELIMIT when the graph unfolds to far more
+ * values than it has.
  */
 int torch_list(struct ckpt_tensors *list, const struct torch_archive *a, struct ckpt_err *err);
 

@@ -27,6 +27,8 @@ struct walk {
     struct level          *stack;
     size_t                 n, cap, visits;
     unsigned               depth;       /* of the value in work */
+    const struct value    *class;       /* of the storage before, mostly of the next one too */
+    enum ckpt_dtype        class_dtype;
 };
 
 void torch_storages_release(struct torch_storages *s)
@@ -124,7 +126,11 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
         strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
         return bad(w, "a persistent id is no storage");
     key = value_as_str(t->u.seq.item[2]);
-    dtype = storage_dtype(t->u.seq.item[1]);
+    if (t->u.seq.item[1] != w->class) {
+        w->class = t->u.seq.item[1];
+        w->class_dtype = storage_dtype(w->class);
+    }
+    dtype = w->class_dtype;
     if (!key || strlen(key) > 64 || strspn(key, "0123456789") != strlen(key) || !*key)
         return bad(w, "a storage's key is no number");
     if (dtype == CKPT_DTYPE_NONE)
@@ -411,12 +417,13 @@ static bool is_member(const struct value *v)
 static int unknown(struct walk *w, struct value *v)
 {
     const struct value *callee = v->u.obj.callee, *get = callee ? callee : v;
-    const struct torch_name *row = torch_name_find(get->u.obj.module, get->u.obj.name);
+    const struct torch_name *row = NULL;
 
-    if (!w->strict || (row && row->what == NAME_GETATTR && get->kind == VALUE_OBJECT &&
-                       !get->u.obj.callee && is_member(get)))
-        return 0;
-    return refuse(w->err, v);
+    /* What is called may have become a dictionary by now. */
+    if (get->kind == VALUE_OBJECT && !get->u.obj.callee)
+        row = torch_name_find(get->u.obj.module, get->u.obj.name);
+    return !w->strict || (row && row->what == NAME_GETATTR && is_member(get))
+               ? 0 : refuse(w->err, v);
 }
 
 static int resolve_by(struct walk *w, struct value *v, const struct torch_name *row, int nest)
@@ -534,6 +541,7 @@ int torch_value_resolve(struct value *root, struct torch_storages *storages,
         if (rc == 0)
             rc = push_children(&w, l.v);
     }
+    storages->values = w.visits;
     ckpt_free(w.stack);
     return rc;
 }

@@ -17,6 +17,7 @@ struct torch_storages {
     size_t                n, cap;
     struct ckpt_map      *by_key;
     bool                  legacy;       /* persistent ids have views */
+    size_t                values;       /* below the root, each counted once */
 };
 
 void torch_storages_release(struct torch_storages *s);

@@ -1,8 +1,38 @@
-/* fuzz_pickle: any bytes as a pickle: a value or a refusal; a value prints within its budget. */
+/*
+ * fuzz_pickle: any bytes as a pickle: a value or a refusal.  A value prints within its budget,
+ * and what is written of it is read and written again to the same bytes.
+ */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "formats/container/pickle.h"
+#include "formats/container/pickle_out.h"
+
+#define WRITTEN ((size_t)4 << 20)      /* a graph of few bytes may be long when written */
+
+static void write_twice(const struct value *v)
+{
+    struct ckpt_arena a = {.limit = (uint64_t)1 << 30};
+    struct ckpt_err err = {0};
+    struct ckpt_buf once, again;
+    struct ckpt_cursor c;
+    struct value *w;
+
+    ckpt_buf_init(&once, WRITTEN);
+    ckpt_buf_init(&again, WRITTEN);
+    if (pickle_write(&once, v, NULL, 0, &err) == 0 && ckpt_buf_ok(&once)) {
+        ckpt_cursor_init(&c, once.data, once.len);
+        if (pickle_read(&w, &c, &a, NULL, &err) || ckpt_cursor_left(&c) ||
+            pickle_write(&again, w, NULL, 0, &err) || again.len != once.len ||
+            memcmp(again.data, once.data, once.len) != 0)
+            abort();
+    }
+    ckpt_buf_release(&once);
+    ckpt_buf_release(&again);
+    ckpt_arena_release(&a);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -11,10 +41,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ckpt_err err = {0};
     struct ckpt_cursor c;
     struct value *v;
+    int rc;
 
     ckpt_cursor_init(&c, data, size);
-    if (pickle_read(&v, &c, &a, &names, &err) == 0)
+    rc = pickle_read(&v, &c, &a, &names, &err);
+    if (rc == 0 ? c.failed || c.pos > size : !err.text[0])
+        abort();
+    if (rc == 0) {
         json_decref(value_to_json(v, 1000));
+        write_twice(v);
+    }
     ckpt_arena_release(&a);
     return 0;
 }

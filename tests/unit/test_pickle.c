@@ -123,6 +123,7 @@ static void test_opcodes(void **state)
         {P("]q\x05""0h\x05."), "[]"},
         {P("]\x94""0h\x00."), "[]"},
         {P("cm\nn\n."), "{\"$object\":\"m.n\"}"},
+        {P("cm\r\nn\n."), "{\"$object\":\"m\\r.n\"}"},     /* CPython asks for that too */
         {P("\x8c\x01m\x8c\x01n\x93."), "{\"$object\":\"m.n\"}"},
         {P("cm\nn\nK\x01\x85R."), "{\"$object\":\"m.n\",\"args\":[1]}"},
         {P("cm\nn\n)\x81}b."), "{\"$object\":\"m.n\",\"state\":{}}"},
@@ -174,6 +175,9 @@ static void test_refusals(void **state)
         {P("\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), CKPT_ELIMIT, "at most"},
         {P("\x8b\xff\xff\xff\xff."), CKPT_EFORMAT, "inside a number"},
         {P("Ix\n."), CKPT_EFORMAT, "no number"},
+        {P("I-x\n."), CKPT_EFORMAT, "no number"},
+        {P("I010\n."), CKPT_EFORMAT, "no number"},      /* 8 to C, wrong to Python */
+        {P("I1\r\n."), CKPT_EFORMAT, "no number"},
         {P("I\n."), CKPT_EFORMAT, "no number"},
         {P("I1"), CKPT_EFORMAT, "inside a line"},
         {P("F0x1p3\n."), CKPT_EFORMAT, "no number"},
@@ -331,6 +335,9 @@ static void test_what_cannot_be_written(void **state)
         assert_int_equal(pickle_write(&b, value_tensor_new(&a, &bad[i]), s, 2, &err), CKPT_ESTATE);
     assert_int_equal(pickle_write(&b, value_tensor_new(&a, &good), s, 2, &err), 0);
     o->u.obj.kwargs = value_dict(&a, false);
+    assert_int_equal(pickle_write(&b, o, NULL, 0, &err), CKPT_EUNSUPPORTED);
+    o->u.obj.kwargs = NULL;
+    o->u.obj.name = "n\nm";             /* protocol 2 ends a name there */
     assert_int_equal(pickle_write(&b, o, NULL, 0, &err), CKPT_EUNSUPPORTED);
     o->kind = VALUE_PERSISTENT;
     assert_int_equal(pickle_write(&b, o, NULL, 0, &err), CKPT_EUNSUPPORTED);
