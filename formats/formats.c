@@ -170,7 +170,7 @@ int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow
     int rc;
 
     *out = NULL;
-    rc = place_open(&p, path, follow, &arena, err);
+    rc = place_open(&p, path, follow ? CKPT_FOLLOW : 0, &arena, err);
     if (rc == 0) {
         rc = choose(out, &p, err);
         place_close(&p);
@@ -190,7 +190,8 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     *out = NULL;
     if (!opts)
         opts = &none;
-    rc = place_open(&p, path, opts->follow, &arena, err);
+    rc = place_open(&p, path, (opts->follow ? CKPT_FOLLOW : 0) | (opts->prove ? CKPT_PROVE : 0),
+                    &arena, err);
     if (rc == 0) {
         if (!format)
             rc = choose(&format, &p, err);

@@ -24,10 +24,9 @@ int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err 
     return err->code;
 }
 
-int place_open(struct ckpt_place *p, const char *path, bool follow, struct ckpt_arena *arena,
+int place_open(struct ckpt_place *p, const char *path, unsigned flags, struct ckpt_arena *arena,
                struct ckpt_err *err)
 {
-    unsigned flags = follow ? CKPT_FOLLOW : 0;
     struct ckpt_entry *entry;
     struct stat st;
 

@@ -6,8 +6,8 @@
 
 #include "libckpt/format.h"
 
-/* Open path; entries of a directory live in arena. */
-int place_open(struct ckpt_place *p, const char *path, bool follow, struct ckpt_arena *arena,
+/* Open path (flags: enum ckpt_open_flags); entries of a directory live in arena. */
+int place_open(struct ckpt_place *p, const char *path, unsigned flags, struct ckpt_arena *arena,
                struct ckpt_err *err);
 /* A file that is open already.  Takes file, on failure too. */
 int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err *err);

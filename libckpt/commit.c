@@ -368,6 +368,8 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                             (unsigned long long)ckpt_file_size(file));
     if (offset > INT64_MAX || n > INT64_MAX - offset)
         return write_failed(err, out->path, EFBIG);
+    if (ckpt_file_prove(file, from, n, err))
+        return err->code;
     done = kernel_copy(out, offset, file, from, n);
     if (done < n && bounce_bytes == 0)
         return ckpt_fail(err, CKPT_ESTATE, "%s: a copy without a buffer", out->path);

@@ -23,9 +23,9 @@
 #define MAX_ENTRIES 1048576u
 
 struct ckpt_dir {
-    char *path;
-    int   fd;
-    bool  follow;
+    char    *path;
+    int      fd;
+    unsigned flags;
 };
 
 bool ckpt_name_is_clean(const char *name)
@@ -100,9 +100,10 @@ static int open_slowly(int at, const char *rel, int flags)
 static int open_below(const struct ckpt_dir *dir, const char *rel, int flags)
 {
     struct open_how how = {.flags = (uint64_t)(unsigned)flags,
-                           .resolve = dir->follow ? RESOLVE_NO_MAGICLINKS
-                                                  : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                                                        RESOLVE_NO_MAGICLINKS};
+                           .resolve = dir->flags & CKPT_FOLLOW
+                                          ? RESOLVE_NO_MAGICLINKS
+                                          : RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                                RESOLVE_NO_MAGICLINKS};
     long fd;
 
     if (ckpt_fault(CKPT_FAULT_OPEN)) {
@@ -115,7 +116,8 @@ static int open_below(const struct ckpt_dir *dir, const char *rel, int flags)
     }
     fd = syscall(SYS_openat2, dir->fd, rel, &how, sizeof how);
     if (fd < 0 && (errno == ENOSYS || errno == EPERM))  /* EPERM: filters that do not know it */
-        return dir->follow ? openat(dir->fd, rel, flags) : open_slowly(dir->fd, rel, flags);
+        return dir->flags & CKPT_FOLLOW ? openat(dir->fd, rel, flags)
+                                        : open_slowly(dir->fd, rel, flags);
     return (int)fd;
 }
 
@@ -127,7 +129,7 @@ static int below_failed(struct ckpt_err *err, const char *path, const char *rel)
                           : file_open_failed(err, path, errno);
 }
 
-static int make_dir(struct ckpt_dir **out, int fd, const char *path, bool follow,
+static int make_dir(struct ckpt_dir **out, int fd, const char *path, unsigned flags,
                     struct ckpt_err *err)
 {
     struct ckpt_dir *d = ckpt_alloc(1, sizeof *d);
@@ -141,7 +143,7 @@ static int make_dir(struct ckpt_dir **out, int fd, const char *path, bool follow
     }
     d->fd = fd;
     d->path = copy;
-    d->follow = follow;
+    d->flags = flags;
     *out = d;
     return 0;
 }
@@ -165,7 +167,7 @@ int ckpt_dir_open(struct ckpt_dir **out, const char *path, unsigned flags, struc
                                                    "%s: a directory wanted, is none", path);
         return file_open_failed(err, path, errno);
     }
-    return make_dir(out, fd, path, follow, err);
+    return make_dir(out, fd, path, flags, err);
 }
 
 int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char *rel,
@@ -177,7 +179,7 @@ int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", parent->path, rel);
     fd = open_below(parent, rel, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? below_failed(err, path, rel) : make_dir(out, fd, path, parent->follow, err);
+    return fd < 0 ? below_failed(err, path, rel) : make_dir(out, fd, path, parent->flags, err);
 }
 
 void ckpt_dir_close(struct ckpt_dir *dir)
@@ -220,7 +222,7 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
             *list = more;
             cap = grown;
         }
-        if (fstatat(dir->fd, e->d_name, &st, dir->follow ? 0 : AT_SYMLINK_NOFOLLOW))
+        if (fstatat(dir->fd, e->d_name, &st, dir->flags & CKPT_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW))
             memset(&st, 0, sizeof st);  /* it went away, or a link leads nowhere: no file */
         entry = &(*list)[*n];
         entry->name = ckpt_arena_strndup(arena, e->d_name, strlen(e->d_name));
@@ -273,7 +275,7 @@ int ckpt_file_open_at(struct ckpt_file **out, struct ckpt_dir *dir, const char *
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
     fd = open_below(dir, rel, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    return fd < 0 ? below_failed(err, path, rel) : file_take_fd(out, fd, path, err);
+    return fd < 0 ? below_failed(err, path, rel) : file_take_fd(out, fd, path, dir->flags, err);
 }
 
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel)

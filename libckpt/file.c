@@ -9,12 +9,15 @@
 
 #include "libckpt/fault.h"
 #include "libckpt/file_at.h"
+#include "libckpt/guard.h"
 
 struct ckpt_file {
     char                *name;
     uint64_t             size;
     int                  fd;        /* -1: memory */
     bool                 borrowed;  /* fd belongs to another file */
+    unsigned             flags;
+    struct guard        *guard;     /* checksums of ranges, or NULL */
     uint64_t             base;      /* offset of byte 0 in fd */
     const unsigned char *bytes;     /* memory */
     dev_t                dev;
@@ -47,7 +50,8 @@ static const char *kind_of(mode_t mode)
            ? "a symbolic link" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-int file_take_fd(struct ckpt_file **out, int fd, const char *name, struct ckpt_err *err)
+int file_take_fd(struct ckpt_file **out, int fd, const char *name, unsigned flags,
+                 struct ckpt_err *err)
 {
     struct stat st;
 
@@ -64,6 +68,7 @@ int file_take_fd(struct ckpt_file **out, int fd, const char *name, struct ckpt_e
     }
     if (make(out, name, fd, err))
         return err->code;
+    (*out)->flags = flags;
     (*out)->size = (uint64_t)st.st_size;
     (*out)->dev = st.st_dev;
     (*out)->ino = st.st_ino;
@@ -104,7 +109,8 @@ int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
                  : open(path, how | (flags & CKPT_FOLLOW ? 0 : O_NOFOLLOW));
 
     *out = NULL;
-    return fd < 0 ? file_open_failed(err, path, errno) : file_take_fd(out, fd, path, err);
+    return fd < 0 ? file_open_failed(err, path, errno)
+                  : file_take_fd(out, fd, path, flags, err);
 }
 
 int ckpt_file_memory(struct ckpt_file **out, const void *bytes, size_t size, const char *name,
@@ -130,6 +136,7 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
         return err->code;
     (*out)->fd = file->fd;
     (*out)->borrowed = true;
+    (*out)->flags = file->flags;
     (*out)->base = file->base + offset;
     (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
     (*out)->size = size;
@@ -144,12 +151,14 @@ void ckpt_file_close(struct ckpt_file *file)
         return;
     if (file->fd >= 0 && !file->borrowed)
         close(file->fd);
+    guard_free(file->guard);
     ckpt_free(file->name);
     ckpt_free(file);
 }
 
 const char *ckpt_file_name(const struct ckpt_file *file) { return file->name; }
 uint64_t ckpt_file_size(const struct ckpt_file *file) { return file->size; }
+unsigned ckpt_file_flags(const struct ckpt_file *file) { return file->flags; }
 
 int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base)
 {
@@ -157,8 +166,8 @@ int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base)
     return file->fd;
 }
 
-int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
-                      struct ckpt_err *err)
+int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
+              struct ckpt_err *err)
 {
     unsigned char *to = dst;
 
@@ -191,6 +200,27 @@ int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_
         offset += (uint64_t)got;
     }
     return 0;
+}
+
+int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+                    struct ckpt_err *err)
+{
+    return guard_new(&file->guard, sum, n, err);
+}
+
+int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+                    struct ckpt_err *err)
+{
+    return file->guard ? guard_prove(file->guard, file, offset, n, err) : 0;
+}
+
+int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
+                      struct ckpt_err *err)
+{
+    if (file->guard && offset <= file->size && n <= file->size - offset &&
+        guard_prove(file->guard, file, offset, n, err))
+        return err->code;
+    return file_read(file, dst, n, offset, err);
 }
 
 int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t limit,

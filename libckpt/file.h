@@ -17,7 +17,8 @@
 #include "libckpt/mem.h"
 
 enum ckpt_open_flags {
-    CKPT_FOLLOW = 1 << 0        /* symbolic links are followed; the target must be regular */
+    CKPT_FOLLOW = 1 << 0,       /* symbolic links are followed; the target must be regular */
+    CKPT_PROVE  = 1 << 1        /* checksums that a format knows are proved as bytes are read */
 };
 
 struct ckpt_dir;
@@ -64,6 +65,26 @@ const char *ckpt_file_name(const struct ckpt_file *file);   /* for messages, as 
 uint64_t ckpt_file_size(const struct ckpt_file *file);
 /* Descriptor and offset of byte 0 in it, for copy_file_range; -1 when memory. */
 int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base);
+
+/* Those it was opened with, or its directory. */
+unsigned ckpt_file_flags(const struct ckpt_file *file);
+
+/* A range of a file whose CRC-32 is known. */
+struct ckpt_sum {
+    const char *name;           /* for messages */
+    uint64_t    offset, size;
+    uint32_t    crc;
+};
+/*
+ * From now on each of these ranges is proved, whole and once, when the first read touches it:
+ * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
+ * Windows made of the file are not guarded by it.
+ */
+int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+                    struct ckpt_err *err);
+/* What a read there would prove, for who moves the bytes in another way. */
+int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+                    struct ckpt_err *err);
 
 /* Exactly n bytes at offset.  Any thread.  CKPT_EFORMAT "truncated" past the end, CKPT_EIO. */
 int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,

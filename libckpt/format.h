@@ -31,6 +31,7 @@ struct ckpt_open_opts {
     const char *base;           /* PEFT and partial checkpoints: the base model's path */
     bool        optimizer;      /* list optimizer state too */
     bool        follow;         /* follow symbolic links */
+    bool        prove;          /* prove the checksums that archives have, as bytes are read */
 };
 
 struct ckpt_create_opts {

@@ -52,7 +52,7 @@ const struct ckpt_extra *ckpt_source_extra(const struct ckpt_source *src, const 
 /*
  * Facts: always an object.  Keys by convention: "format", "metadata" (string -> string, what
  * safetensors calls __metadata__), "zero_stage", "world_size", "global_steps", "ds_version",
- * "value" (the inert tree of a torch file), "step" ...  Borrowed.
+ * "step" ...  Borrowed.
  */
 const json_t *ckpt_source_info(const struct ckpt_source *src);
 

@@ -7,7 +7,7 @@
 
 #include "tools/merge/merge.h"
 
-#define ROWS 24
+#define ROWS 25
 
 static size_t rows(struct opt *row, struct merge_want *w, const char **output)
 {
@@ -51,6 +51,8 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          0, 0, false},
         {0, "verify", NULL, OPT_FLAG, &w->verify, "read the output back and compare", NULL, 0, 0,
          false},
+        {0, "checksums", NULL, OPT_FLAG, &w->checksums,
+         "refuse damaged archives; --no-checksums takes them", NULL, 0, 0, false},
         {0, "dry-run", NULL, OPT_FLAG, &w->dry_run, "print what would be written", NULL, 0, 0,
          false},
     };
@@ -202,7 +204,7 @@ int main(int argc, char **argv)
 {
     struct cli cli = {0};
     struct merge_want w = {.optimizer = "drop", .tied = "drop", .provenance = "xxh128",
-                           .merge = true};
+                           .merge = true, .checksums = true};
     const char *output = NULL;
     struct opt row[ROWS];
     struct opt_spec spec = {

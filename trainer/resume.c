@@ -133,7 +133,7 @@ static int load_deepspeed(struct session *s, const char *path, size_t *index,
                           struct ckpt_err *err)
 {
     const struct zero_state *z = zero_state(s->zero);
-    struct ckpt_open_opts opts = {.optimizer = true};
+    struct ckpt_open_opts opts = {.optimizer = true, .prove = true};
     struct ckpt_source *src = NULL;
     int rc = ckpt_open_as(&src, "deepspeed", path, &opts, err);
 

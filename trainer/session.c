@@ -67,7 +67,7 @@ int session_plan(struct session *s, const struct model_opts *opts, int zero_stag
 int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
-    struct ckpt_open_opts opts = {.tag = tag, .follow = true};
+    struct ckpt_open_opts opts = {.tag = tag, .follow = true, .prove = true};
     size_t *index = ckpt_alloc(flat->params->n, sizeof *index);
     struct ckpt_source *src = NULL;
     int rc = index ? ckpt_open(&src, path, &opts, err)

@@ -5,7 +5,8 @@
  * no encryption, no compression, no name twice (nor by case), clean relative names in one top
  * folder, local headers that agree with the directory, members that follow each other from byte
  * 0 to the directory without overlap or gap (a reader of local headers finds the same ones).
- * Opening reads headers, not payloads: their checksums are proved by zip_slurp and zip_verify.
+ * Opening reads headers, not payloads: their checksums are proved by zip_slurp and zip_verify,
+ * if there are any.
  * Source: PKWARE APPNOTE 6.3.10; as torch writes them, see zip_out.h.
  */
 #ifndef CKPT_ZIP_H
@@ -28,6 +29,7 @@ struct zip {
     char             *top;      /* the folder all members lie in */
     struct zip_entry *entry;    /* sorted by name */
     size_t            n;
+    bool              no_sums;  /* torch was told to write no checksums: all are 0 */
 };
 
 int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err);

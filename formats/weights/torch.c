@@ -28,6 +28,7 @@ struct torch_archive {
     struct ckpt_arena      arena;       /* of the values */
     struct value          *root;
     struct torch_storages  storages;
+    struct ckpt_sum       *sum;         /* that guard the file, or NULL */
     bool                   big_endian;
 };
 
@@ -39,12 +40,14 @@ void torch_archive_close(struct torch_archive *a)
     zip_release(&a->zip);
     ckpt_arena_release(&a->arena);
     ckpt_file_close(a->file);
+    ckpt_free(a->sum);
     ckpt_free(a);
 }
 
 const struct value *torch_archive_root(const struct torch_archive *a) { return a->root; }
 struct ckpt_file *torch_archive_file(const struct torch_archive *a) { return a->file; }
 bool torch_archive_big_endian(const struct torch_archive *a) { return a->big_endian; }
+size_t torch_archive_values(const struct torch_archive *a) { return a->storages.values; }
 
 size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out)
 {
@@ -107,6 +110,33 @@ static int place_storages(struct torch_archive *a, struct ckpt_err *err)
     return 0;
 }
 
+static int by_offset(const void *a, const void *b)
+{
+    uint64_t x = ((const struct ckpt_sum *)a)->offset, y = ((const struct ckpt_sum *)b)->offset;
+
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* From here on who reads a member's bytes has its checksum proved. */
+static int guard(struct torch_archive *a, struct ckpt_err *err)
+{
+    size_t n = 0;
+
+    if (a->zip.no_sums || !(ckpt_file_flags(a->file) & CKPT_PROVE))
+        return 0;
+    a->sum = ckpt_alloc(a->zip.n, sizeof *a->sum);
+    if (!a->sum)
+        return ckpt_nomem(err, a->zip.n * sizeof *a->sum);
+    for (size_t i = 0; i < a->zip.n; i++) {
+        const struct zip_entry *e = &a->zip.entry[i];
+
+        if (e->size > 0)
+            a->sum[n++] = (struct ckpt_sum){e->name, e->offset, e->size, e->crc};
+    }
+    qsort(a->sum, n, sizeof *a->sum, by_offset);
+    return ckpt_file_guard(a->file, a->sum, n, err);
+}
+
 static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
     const struct zip_entry *e;
@@ -134,7 +164,7 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
                             ckpt_cursor_left(&c));
     if (torch_value_resolve(a->root, &a->storages, &a->arena, strict, err))
         return err->code;
-    return place_storages(a, err);
+    return place_storages(a, err) ? err->code : guard(a, err);
 }
 
 static bool is_tar(const unsigned char *head, size_t n)
@@ -189,6 +219,11 @@ int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err)
 {
     return open_as(out, file, false, err);
+}
+
+bool torch_archive_has_sums(const struct torch_archive *a)
+{
+    return a->zip.n > 0 && !a->zip.no_sums;
 }
 
 int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err)
@@ -260,7 +295,6 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 {
     struct ckpt_tensors list = {0};
     struct torch_archive *a;
-    json_t *info;
 
     (void)opts;
     *out = NULL;
@@ -280,8 +314,8 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
         torch_archive_close(a);
         return err->code;
     }
-    info = json_pack("{s:s,s:o}", "format", "torch", "value", value_to_json(a->root, 10000));
-    return ckpt_source_new(out, &ops, a, &list, NULL, 0, info, err);
+    return ckpt_source_new(out, &ops, a, &list, NULL, 0, json_pack("{s:s}", "format", "torch"),
+                           err);
 }
 
 const struct ckpt_format ckpt_format_torch = {

@@ -28,7 +28,8 @@ struct torch_archive;
 /*
  * For loading: strict.  A name in no row of torch_names, wherever the pickle mentions it, makes
  * the archive CKPT_EREFUSED (reason "refused-global").  Takes file, on failure too.  Checksums of
- * the pickle and the small members are proved; those of storages by torch_archive_verify.
+ * the pickle and the small members are proved; those of storages by torch_archive_verify, and
+ * as they are read when the file was opened with CKPT_PROVE.
  */
 int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err);
 /*
@@ -37,12 +38,16 @@ int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struc
  */
 int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err);
-/* Prove the checksum of every member: reads the whole file.  Legacy files have none. */
+/* False for legacy files, and for archives that torch was told to write no checksums into. */
+bool torch_archive_has_sums(const struct torch_archive *a);
+/* Prove the checksum of every member, if there are any: reads the whole file. */
 int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);
 struct ckpt_file *torch_archive_file(const struct torch_archive *a);
 bool torch_archive_big_endian(const struct torch_archive *a);
+/* Values below the root, each counted once. */
+size_t torch_archive_values(const struct torch_archive *a);
 size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out);
 /*
  * One fragment that covers tensor t whole, strides and byte order included, in arena memory.

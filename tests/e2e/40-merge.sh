@@ -75,8 +75,16 @@ t "tells what it asks for" says "asks for os.system"
 for f in reduce_posix_system reduce_in_value legacy_reduce reduce_nested_backward_hooks build_setstate_gadget \
     builtins_exec_py3 getattr_chain global_torch_attr stack_global_dotted obj_system zip_dotdot zip_absolute; do hostile 77 $f; done
 for f in reduce_in_storage_pid zip_overlap zip_deflate_bomb zip_dup_entry t_numel_small t_offset_neg \
-    t_stride_oob trunc_0916 recursion_list; do hostile 65 $f; done
+    t_stride_oob trunc_0916 recursion_list zip_bad_crc; do hostile 65 $f; done
 t "nothing is left of them" [ -z "$(ls -A "$T/evil")" ]
+t "told to, takes bytes with another checksum" ckpt-merge -q --no-checksums -o "$T/evil/crc.safetensors" "$G/malicious/pt/zip_bad_crc.pt"
+# A bit in the middle of a rank's optimizer state, far from every header.
+cp -r "$DS" "$T/flipped"; f=$T/flipped/global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt
+at=$(grep -obUaF data/6 "$f" | head -1 | cut -d: -f1)
+printf '\x5a' | dd of="$f" bs=1 seek=$((at + 600)) conv=notrunc 2>/dev/null
+expect 65 "a shard with a bit changed" ckpt-merge -q -o "$T/flipped.safetensors" "$T/flipped"
+t "tells the file and the member" says 'rank_0_mp_rank_00_optim_states.pt: data/6: the '
+t "told to, takes it" ckpt-merge -q --no-checksums -o "$T/flipped.safetensors" "$T/flipped"
 t "the harmless twin is read" ckpt-merge -q -o "$T/evil/ok.safetensors" "$G/malicious/pt/ok_plain.pt"
 
 # merged.safetensors has the matrices as PEFT's merge_and_unload leaves them, in f32.  Sums of a

@@ -15,7 +15,7 @@ static void test_tensors_equal_what_torch_reads(void **state)
     static const char *const names[] = {
         "shared", "noncontig", "zero_d", "dtypes", "state_dict", "proto2", "proto3",
         "proto5", "big_endian", "no_byteorder_addrkeys", "shared_t24", "state_dict_t24",
-        "zero_d_t24", "proto4_t24", "legacy", "legacy_t24", "legacy_proto4",
+        "zero_d_t24", "proto4_t24", "legacy", "legacy_t24", "legacy_proto4", "no_crc",
     };
 
     (void)state;
@@ -284,6 +284,61 @@ static void test_every_truncation_is_refused(void **state)
     }
 }
 
+/* Open a file of these bytes, checksums to be proved, and read every tensor. */
+static int read_proved(const unsigned char *p, size_t n, struct ckpt_err *err)
+{
+    const char *path = "build/test-torch-proved.pt";
+    struct ckpt_open_opts opts = {.prove = true};
+    struct ckpt_source *s = NULL;
+    FILE *f = fopen(path, "wb");
+    unsigned char buf[4096];
+    int rc;
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    fclose(f);
+    memset(err, 0, sizeof *err);
+    rc = ckpt_open(&s, path, &opts, err);
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(s); i++)
+        rc = ckpt_source_read(s, i, 0, ckpt_source_tensor(s, i)->numel, buf, err);
+    ckpt_source_close(s);
+    remove(path);
+    return rc;
+}
+
+/* A byte of a payload that changed is found by who reads the tensor, if it is to be. */
+static void test_damaged_payloads_are_found(void **state)
+{
+    const struct torch_storage *storage;
+    struct torch_archive *a;
+    struct ckpt_err err;
+    unsigned char *p;
+    size_t n, count;
+
+    (void)state;
+    p = load(GOLDEN "state_dict.pt", &n);
+    assert_int_equal(read_proved(p, n, &err), 0);
+    assert_int_equal(open_any(&a, GOLDEN "state_dict.pt", &err), 0);
+    assert_true(torch_archive_has_sums(a));
+    count = torch_archive_storages(a, &storage);
+    assert_true(count > 2);
+    for (size_t i = 0; i < count; i++) {
+        if (storage[i].numel == 0)
+            continue;
+        p[storage[i].offset] ^= 1;
+        assert_int_equal(read_proved(p, n, &err), CKPT_EFORMAT);
+        assert_string_equal(err.reason, "digest");
+        assert_int_equal(open_bytes(p, n), 0);      /* who does not ask is not told */
+        p[storage[i].offset] ^= 1;
+    }
+    torch_archive_close(a);
+    free(p);
+    assert_int_equal(open_any(&a, GOLDEN "no_crc.pt", &err), 0);
+    assert_false(torch_archive_has_sums(a));
+    assert_int_equal(torch_archive_verify(a, &err), 0);
+    torch_archive_close(a);
+}
+
 /* Every bit: nothing crashes, hangs or reads beside the file; most flips are found. */
 static void test_no_bit_flip_is_fatal(void **state)
 {
@@ -331,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_hostile_archives_can_be_looked_at),
         cmocka_unit_test(test_hostile_safetensors_meet_their_verdict),
         cmocka_unit_test(test_every_truncation_is_refused),
+        cmocka_unit_test(test_damaged_payloads_are_found),
         cmocka_unit_test(test_no_bit_flip_is_fatal),
     };
 

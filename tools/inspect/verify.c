@@ -16,7 +16,7 @@
 #define PIECE_BYTES ((size_t)4 << 20)
 
 /* Counted for the closing line. */
-struct proof { int64_t archives, tensors; };
+struct proof { int64_t archives, without, tensors; };
 
 static bool is_zip(const struct ckpt_file *file)
 {
@@ -44,7 +44,8 @@ static int prove_file(struct proof *p, struct ckpt_file *file, struct ckpt_err *
         rc = zip_verify(&z, &z.entry[i], buf, PIECE_BYTES, err);
     if (rc)
         ckpt_err_in(err, "%s", ckpt_file_name(file));
-    p->archives += rc == 0;
+    p->archives += rc == 0 && !z.no_sums;
+    p->without += rc == 0 && z.no_sums;
     ckpt_free(buf);
     zip_release(&z);
     return rc;
@@ -116,6 +117,8 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
         rc = prove_tensors(&p, w, cli, path, err);
     if (rc == 0) {
         out_int(o, "verified_archives", "archives with all checksums right", p.archives);
+        if (p.without)
+            out_int(o, "archives_without_checksums", "archives without checksums", p.without);
         out_int(o, "verified_tensors", "tensors that read to their end", p.tensors);
         out_str(o, "verified", "verified", "there is no manifest, all there is reads");
     }

@@ -26,6 +26,7 @@ struct merge_want {
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
     bool            merge;              /* fold an input that is an adapter into its base */
     bool            average, verify, dry_run, overwrite;
+    bool            checksums;          /* those of the inputs are proved */
 };
 
 /* One output and what it is made of. */

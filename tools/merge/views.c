@@ -51,7 +51,7 @@ static int fold_adapters(struct ckpt_source **src, const struct merge_want *w,
                          struct provenance *p, struct ckpt_err *err)
 {
     for (size_t i = 0; i < w->adapter.n; i++) {
-        struct ckpt_open_opts opts = {0};
+        struct ckpt_open_opts opts = {.prove = w->checksums};
         struct ckpt_source *adapter = NULL, *base = *src;
 
         *src = NULL;
@@ -98,7 +98,7 @@ static int fold_into_base(struct ckpt_source **src, const struct merge_want *w,
                           const char *input, bool follow, struct provenance *p,
                           struct ckpt_err *err)
 {
-    struct ckpt_open_opts opts = {.follow = follow};
+    struct ckpt_open_opts opts = {.follow = follow, .prove = w->checksums};
     struct ckpt_source *adapter = *src, *base = NULL;
     struct ckpt_arena a = {0};
     char *path;
@@ -123,6 +123,7 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
                        struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
+                                  .prove = w->checksums,
                                   .optimizer = strcmp(w->optimizer, "keep") == 0};
     struct ckpt_source **all = ckpt_alloc(job->n, sizeof *all);
     double *weight = ckpt_alloc(job->n, sizeof *weight);

@@ -1,0 +1,23 @@
+/*
+ * guard - checksums of a file's ranges, proved when the first byte of a range is asked for.
+ *
+ * A range is proved whole, by whoever touches it first; others that read in it meanwhile are
+ * not held up.  So bytes are not known to be right when they are read, but the reader who
+ * touched their range first has been told by the time it has finished: who publishes what many
+ * workers read does so after all of them have succeeded.
+ */
+#ifndef CKPT_GUARD_H
+#define CKPT_GUARD_H
+
+#include "libckpt/file.h"
+
+struct guard;
+
+/* sum: sorted by offset, apart, borrowed until guard_free. */
+int guard_new(struct guard **out, const struct ckpt_sum *sum, size_t n, struct ckpt_err *err);
+void guard_free(struct guard *g);                       /* NULL accepted */
+/* Prove what [offset, offset + n) touches and nobody has begun to prove.  Any thread. */
+int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, uint64_t n,
+                struct ckpt_err *err);
+
+#endif
