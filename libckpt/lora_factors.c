@@ -24,12 +24,18 @@ struct slot {
     size_t          users;      /* the rest: of the lock of all */
     bool            kept;       /* in the ring of those that stay */
     bool            ready;
-    int64_t         r;
     float          *line, *coef, *stretch;
 };
 
+/* A whole B whose columns belong to many pairs (experts): read once for neighbours. */
+struct shared_b {
+    pthread_mutex_t           lock;
+    const struct ckpt_source *adapter;
+    size_t                    b;
+    unsigned char            *raw;
+};
+
 struct lora_factors {
-    struct ckpt_source *adapter;
     lora_read_fn       *read_w;
     void               *ctx;
     struct lora_pair   *pair;
@@ -37,6 +43,7 @@ struct lora_factors {
     size_t              n;
     pthread_mutex_t     lock;
     size_t              ring[KEEP], next, n_ring;
+    struct shared_b     shared;
 };
 
 /* The lengths stay: they cost a pass over W. */
@@ -48,9 +55,8 @@ static void unload(struct slot *s)
     s->ready = false;
 }
 
-int lora_factors_new(struct lora_factors **out, struct ckpt_source *adapter,
-                     const struct lora_pair *pair, size_t n, lora_read_fn *read_w, void *ctx,
-                     struct ckpt_err *err)
+int lora_factors_new(struct lora_factors **out, const struct lora_pair *pair, size_t n,
+                     lora_read_fn *read_w, void *ctx, struct ckpt_err *err)
 {
     struct lora_factors *f = ckpt_alloc(1, sizeof *f);
 
@@ -68,11 +74,11 @@ int lora_factors_new(struct lora_factors **out, struct ckpt_source *adapter,
         return ckpt_nomem(err, n * sizeof *f->slot);
     }
     memcpy(f->pair, pair, n * sizeof *pair);
-    f->adapter = adapter;
     f->n = n;
     f->read_w = read_w;
     f->ctx = ctx;
     pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->shared.lock, NULL);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_init(&f->slot[i].lock, NULL);
     *out = f;
@@ -89,6 +95,8 @@ void lora_factors_free(struct lora_factors *f)
         pthread_mutex_destroy(&f->slot[i].lock);
     }
     pthread_mutex_destroy(&f->lock);
+    pthread_mutex_destroy(&f->shared.lock);
+    ckpt_free(f->shared.raw);
     ckpt_free(f->slot);
     ckpt_free(f->pair);
     ckpt_free(f);
@@ -147,23 +155,81 @@ void lora_apply(float *w, const struct lora_use *use, int64_t start, int64_t n)
 
 /* -- loading --------------------------------------------------------------------------------- */
 
-/* A whole tensor as f32. */
-static int load(float **out, struct ckpt_source *src, size_t i, struct ckpt_err *err)
+/* Elements [first, first + n) of a tensor as f32. */
+static int load(float **out, struct ckpt_source *src, size_t i, int64_t first, int64_t n,
+                struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    void *raw = ckpt_alloc_buffer((size_t)t->numel * ckpt_dtype_size(t->dtype));
-    float *f = ckpt_alloc_buffer((size_t)t->numel * sizeof *f);
-    int rc = raw && f ? ckpt_source_read(src, i, 0, t->numel, raw, err)
-                      : ckpt_nomem(err, (size_t)t->numel * sizeof *f);
+    enum ckpt_dtype dtype = ckpt_source_tensor(src, i)->dtype;
+    void *raw = ckpt_alloc_buffer((size_t)n * ckpt_dtype_size(dtype));
+    float *f = ckpt_alloc_buffer((size_t)n * sizeof *f);
+    int rc = raw && f ? ckpt_source_read(src, i, first, n, raw, err)
+                      : ckpt_nomem(err, (size_t)n * sizeof *f);
 
     if (rc == 0) {
-        ckpt_convert(f, CKPT_F32, raw, t->dtype, (size_t)t->numel);
+        ckpt_convert(f, CKPT_F32, raw, dtype, (size_t)n);
         *out = f;
     } else {
         ckpt_free(f);
     }
     ckpt_free(raw);
     return rc;
+}
+
+static int load_shared(struct shared_b *s, const struct lora_pair *p, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *b = ckpt_source_tensor(p->adapter, p->b);
+
+    if (s->raw && s->adapter == p->adapter && s->b == p->b)
+        return 0;
+    ckpt_free(s->raw);
+    s->raw = ckpt_alloc_buffer((size_t)ckpt_tensor_bytes(b));
+    if (!s->raw)
+        return ckpt_nomem(err, (size_t)ckpt_tensor_bytes(b));
+    s->adapter = p->adapter;
+    s->b = p->b;
+    if (ckpt_source_read(p->adapter, p->b, 0, b->numel, s->raw, err)) {
+        ckpt_free(s->raw);
+        s->raw = NULL;
+        return err->code;
+    }
+    return 0;
+}
+
+/* The pair's own columns of B, [out, r]. */
+static int load_columns(float **out, struct lora_factors *f, const struct lora_pair *p,
+                        int64_t n_out, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *b = ckpt_source_tensor(p->adapter, p->b);
+    int64_t cols = b->numel / b->shape.dim[0];
+    size_t width = ckpt_dtype_size(b->dtype);
+    float *m = ckpt_alloc_buffer((size_t)(n_out * p->r) * sizeof *m);
+    int rc;
+
+    if (!m)
+        return ckpt_nomem(err, (size_t)(n_out * p->r) * sizeof *m);
+    pthread_mutex_lock(&f->shared.lock);
+    rc = load_shared(&f->shared, p, err);
+    for (int64_t i = 0; rc == 0 && i < n_out; i++)
+        for (int64_t k = 0; k < p->r; k++)
+            ckpt_convert(&m[i * p->r + k], CKPT_F32,
+                         f->shared.raw + (size_t)((p->b_row + i) * cols + p->b_col +
+                                                  k * p->b_step) * width, b->dtype, 1);
+    pthread_mutex_unlock(&f->shared.lock);
+    if (rc == 0)
+        *out = m;
+    else
+        ckpt_free(m);
+    return rc;
+}
+
+static int load_b(float **out, struct lora_factors *f, const struct lora_pair *p, int64_t n_out,
+                  struct ckpt_err *err)
+{
+    const struct ckpt_tensor *b = ckpt_source_tensor(p->adapter, p->b);
+
+    return b->numel == b->shape.dim[0] * p->r
+               ? load(out, p->adapter, p->b, p->b_row * p->r, n_out * p->r, err)
+               : load_columns(out, f, p, n_out, err);
 }
 
 /* m [rows, cols] becomes [cols, rows]. */
@@ -212,7 +278,7 @@ static int load_stretch(struct lora_factors *f, size_t i, const struct lora_use 
     int64_t n_out = p->transposed ? p->n_col : p->n_row;
     double *sum = ckpt_alloc((size_t)n_out, sizeof *sum);
     float *m = NULL;
-    int rc = sum ? load(&m, f->adapter, p->magnitude, err)
+    int rc = sum ? load(&m, p->adapter, p->magnitude, 0, n_out, err)
                  : ckpt_nomem(err, (size_t)n_out * sizeof *sum);
 
     if (rc == 0)
@@ -231,7 +297,7 @@ static void show(struct lora_use *use, const struct lora_factors *f, size_t i)
 {
     const struct slot *s = &f->slot[i];
 
-    *use = (struct lora_use){&f->pair[i], s->r, s->line, s->coef, s->stretch};
+    *use = (struct lora_use){&f->pair[i], f->pair[i].r, s->line, s->coef, s->stretch};
 }
 
 static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
@@ -243,14 +309,14 @@ static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
     int64_t out = p->transposed ? p->n_col : p->n_row;
     int rc;
 
-    s->r = ckpt_source_tensor(f->adapter, p->a)->shape.dim[0];
-    rc = load(p->transposed ? &s->coef : &s->line, f->adapter, p->a, err);
+    rc = load(p->transposed ? &s->coef : &s->line, p->adapter, p->a, p->a_row * in, p->r * in,
+              err);
     if (rc == 0)
-        rc = load(p->transposed ? &s->line : &s->coef, f->adapter, p->b, err);
+        rc = load_b(p->transposed ? &s->line : &s->coef, f, p, out, err);
     if (rc == 0 && p->transposed) {
-        rc = transpose(&s->coef, s->r, in, err);
+        rc = transpose(&s->coef, p->r, in, err);
         if (rc == 0)
-            rc = transpose(&s->line, out, s->r, err);
+            rc = transpose(&s->line, out, p->r, err);
     }
     if (rc == 0 && p->magnitude != SIZE_MAX && !s->stretch) {
         show(&use, f, i);

@@ -12,14 +12,17 @@
 
 /* What is added to a matrix W [n_row, n_col]; checked by the caller. */
 struct lora_pair {
-    size_t  a, b;               /* tensors of the adapter: A is [r, in], B is [out, r] */
+    struct ckpt_source *adapter;
+    size_t  a, b;               /* its tensors: A is [r, in], B is [out, r] */
     size_t  magnitude;          /* [out] lengths of W's outputs afterwards, or SIZE_MAX */
     float   scale;
     bool    transposed;         /* W is [in, out], not [out, in] */
     int64_t n_row, n_col;
+    int64_t r;                  /* rows of A from a_row, columns of B from b_col by b_step */
+    int64_t a_row, b_row, b_col, b_step;
 };
 
-/* Elements [start, start + n) of W as f32, for pair i.  Any thread. */
+/* Elements [start, start + n) of pair i's matrix W as f32.  Any thread. */
 typedef int lora_read_fn(void *ctx, size_t i, int64_t start, int64_t n, float *w,
                          struct ckpt_err *err);
 
@@ -34,10 +37,9 @@ struct lora_use {
     const float            *stretch;    /* [out] magnitude / length, or NULL */
 };
 
-/* Keeps adapter and ctx until free; copies pairs.  read_w is asked only for lengths. */
-int lora_factors_new(struct lora_factors **out, struct ckpt_source *adapter,
-                     const struct lora_pair *pair, size_t n, lora_read_fn *read_w, void *ctx,
-                     struct ckpt_err *err);
+/* Keeps adapters and ctx until free; copies pairs.  read_w is asked only for lengths. */
+int lora_factors_new(struct lora_factors **out, const struct lora_pair *pair, size_t n,
+                     lora_read_fn *read_w, void *ctx, struct ckpt_err *err);
 void lora_factors_free(struct lora_factors *f);
 
 /* Any thread.  end only after a begin that gave 0. */

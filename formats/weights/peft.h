@@ -9,13 +9,24 @@
 /* Lists the adapter's own tensors under their names; info has "adapter_config". */
 extern const struct ckpt_format ckpt_format_peft;
 
+/* One of several adapters for one base. */
+struct peft_adapter {
+    struct ckpt_source *source;
+    const char         *name;           /* for messages */
+    double              weight;         /* share of its change that counts; 1: all */
+};
+
 /*
- * base with adapter folded in: W + scale * (B @ A), range by range in bounded memory, rounded
- * once to the base's dtype.  Takes both sources, on failure too.
- * CKPT_EMISMATCH with both shapes when the adapter belongs to another base, or when one of its
+ * base with the adapters folded in: W + sum of weight * (W' - W), where W' is what an adapter
+ * alone gives (W + scale * (B @ A) for LoRA), range by range in bounded memory, rounded once to
+ * the base's dtype.  Weights are those of PEFT's add_weighted_adapter with combination_type
+ * "cat" or an exact "svd": the changes add up, without cross terms.  A weight below 0 takes a
+ * change away again; adapters with whole copies, lengths (DoRA) or token rows have none.
+ * Takes all sources, on failure too.
+ * CKPT_EMISMATCH with both shapes when an adapter belongs to another base, or when one of its
  * tensors matches nothing; CKPT_EUNSUPPORTED names a kind of adapter that is not merged here.
  */
-int peft_merge(struct ckpt_source **out, struct ckpt_source *base, struct ckpt_source *adapter,
-               struct ckpt_err *err);
+int peft_merge(struct ckpt_source **out, struct ckpt_source *base,
+               const struct peft_adapter *adapter, size_t n, struct ckpt_err *err);
 
 #endif

@@ -12,6 +12,11 @@
 
 #include "libckpt/source.h"
 
+/*
+ * The module that an adapter's tensor <module><tail> belongs to, as the base names it: without
+ * "base_model.model." and the wrappers' "base_layer".
+ */
+void peft_module_of(char module[CKPT_MAX_NAME + 1], const char *name, const char *tail);
 /* "<module><suffix>" in base, or SIZE_MAX when there is none, or no single one. */
 size_t peft_find(const struct ckpt_source *base, const char *module, const char *suffix);
 /* The input embedding of a language model, by its usual names, or SIZE_MAX. */

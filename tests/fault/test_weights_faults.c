@@ -42,7 +42,7 @@ static int open_input(struct ckpt_source **out, const struct input *in, struct c
         ckpt_source_close(base);
         return err->code;
     }
-    return peft_merge(out, base, adapter, err);
+    return peft_merge(out, base, &(struct peft_adapter){adapter, "adapter", 1}, 1, err);
 }
 
 static int run(const struct input *in, struct ckpt_err *err)

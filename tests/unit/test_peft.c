@@ -9,69 +9,151 @@
 #define LORA "tests/golden/lora/"
 #define TMP  "build/test-peft/"
 
-/* base + adapter, or the code of the refusal. */
-static int merge(struct ckpt_source **out, const char *base, const char *adapter,
-                 struct ckpt_err *err)
+/* base + adapters with their weights, or the code of the refusal. */
+static int merge_two(struct ckpt_source **out, const char *base, const char *first, double w1,
+                     const char *second, double w2, struct ckpt_err *err)
 {
-    struct ckpt_source *b, *a;
+    struct peft_adapter a[2] = {{NULL, first, w1}, {NULL, second, w2}};
+    size_t n = second ? 2 : 1;
+    struct ckpt_source *b;
 
     memset(err, 0, sizeof *err);
     *out = NULL;
     if (ckpt_open(&b, base, NULL, err))
         return err->code;
-    if (ckpt_open_as(&a, "peft", adapter, NULL, err)) {
-        ckpt_source_close(b);
-        return err->code;
-    }
-    return peft_merge(out, b, a, err);
+    for (size_t i = 0; i < n; i++)
+        if (ckpt_open_as(&a[i].source, "peft", a[i].name, NULL, err)) {
+            ckpt_source_close(b);
+            ckpt_source_close(a[0].source);
+            return err->code;
+        }
+    return peft_merge(out, b, a, n, err);
+}
+
+static int merge(struct ckpt_source **out, const char *base, const char *adapter,
+                 struct ckpt_err *err)
+{
+    return merge_two(out, base, adapter, 1, NULL, 0, err);
 }
 
 /* Every tensor of the expected file within tol; all others as in the base. */
-static void assert_merged(const char *name, double tol)
+static void assert_near(struct ckpt_source *m, const char *name, double tol)
 {
-    char base[256], adapter[256], expected[256];
-    struct ckpt_source *m, *e, *b;
-    struct ckpt_err err;
+    char base[256], expected[256];
+    struct ckpt_source *e, *b;
+    size_t further = 0;
 
     snprintf(base, sizeof base, LORA "%s/base", name);
-    snprintf(adapter, sizeof adapter, LORA "%s/adapter", name);
     snprintf(expected, sizeof expected, LORA "%s/merged.safetensors", name);
-    if (merge(&m, base, adapter, &err))
-        fail_msg("%s: %s", name, err.text);
     e = must_open(expected, NULL);
     b = must_open(base, NULL);
-    assert_int_equal(ckpt_source_count(m), ckpt_source_count(b));
-    for (size_t i = 0; i < ckpt_source_count(b); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(b, i);
+    for (size_t i = 0; i < ckpt_source_count(e); i++)
+        further += ckpt_source_find(b, ckpt_source_tensor(e, i)->name) == SIZE_MAX;
+    assert_int_equal(ckpt_source_count(m), ckpt_source_count(b) + further);
+    for (size_t i = 0; i < ckpt_source_count(m); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(m, i), *w;
         size_t k = ckpt_source_find(e, t->name);
-        float *found = read_whole(m, ckpt_source_find(m, t->name));
-        float *wanted = k == SIZE_MAX ? read_whole(b, i) : read_whole(e, k);
+        struct ckpt_source *from = k == SIZE_MAX ? b : e;
+        float *found = read_whole(m, i), *wanted;
 
-        assert_int_equal(t->dtype, CKPT_F32);
+        k = ckpt_source_find(from, t->name);
+        assert_true(k != SIZE_MAX);
+        w = ckpt_source_tensor(from, k);
+        if (t->dtype != CKPT_F32 || !ckpt_shape_equal(&t->shape, &w->shape))
+            fail_msg("%s: %s is not shaped as expected", name, t->name);
+        wanted = read_whole(from, k);
         for (int64_t j = 0; j < t->numel; j++)
-            if (!(fabs((double)found[j] - (double)wanted[j]) <= (k == SIZE_MAX ? 0 : tol)))
+            if (!(fabs((double)found[j] - (double)wanted[j]) <= (from == b ? 0 : tol)))
                 fail_msg("%s: %s, element %lld is %.9g, %.9g expected", name, t->name,
                          (long long)j, (double)found[j], (double)wanted[j]);
         free(found);
         free(wanted);
     }
-    for (size_t i = 0; i < ckpt_source_count(e); i++)
-        assert_true(ckpt_source_find(b, ckpt_source_tensor(e, i)->name) != SIZE_MAX);
     assert_true(ckpt_source_count(e) > 0);
     ckpt_source_close(e);
     ckpt_source_close(b);
+}
+
+static void assert_merged(const char *name, double tol)
+{
+    char base[256], adapter[256];
+    struct ckpt_source *m;
+    struct ckpt_err err;
+
+    snprintf(base, sizeof base, LORA "%s/base", name);
+    snprintf(adapter, sizeof adapter, LORA "%s/adapter", name);
+    if (merge(&m, base, adapter, &err))
+        fail_msg("%s: %s", name, err.text);
+    assert_near(m, name, tol);
     ckpt_source_close(m);
 }
 
 static void test_merged_weights_equal_those_of_peft(void **state)
 {
-    static const char *const names[] = {"bloom-qkv", "gpt2-conv1d", "llama-all-linear",
-                                        "llama-patterns", "llama-embed", "llama-dora",
-                                        "llama-tokens", "t5-qv"};
+    static const char *const names[] = {
+        "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-patterns", "llama-embed",
+        "llama-dora", "llama-tokens", "t5-qv", "mixtral-attn", "qwen2-lora-bias", "opt-bias-all",
+        "gpt2-dora", "llama-dora-embed", "mixtral-gate", "llama-resized-lora",
+        "llama-resized-save", "llama-resized-tokens", "net-conv", "net-conv-dora", "net-mha",
+    };
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_merged(names[i], 1e-6);
+}
+
+static void test_stacks_of_experts_are_merged_as_they_lie_on_disk(void **state)
+{
+    (void)state;
+    assert_merged("mixtral-experts", 1e-6);     /* w1, w2, w3 of each expert */
+    assert_merged("qwen3moe-experts", 1e-6);    /* gate_proj, up_proj, down_proj of each */
+    assert_merged("gptoss-experts", 1e-6);      /* [experts, in, out] */
+}
+
+static void test_ties_that_the_adapter_keeps_are_kept(void **state)
+{
+    (void)state;
+    assert_merged("llama-resized-tied", 1e-6);
+    assert_merged("llama-tied-tokens", 1e-6);
+    assert_merged("llama-tied-save", 1e-6);
+    assert_merged("llama-tied-both", 1e-6);
+}
+
+#define TWO LORA "two-adapters/"
+
+static void test_weighted_changes_add_up(void **state)
+{
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    (void)state;
+    if (merge_two(&s, TWO "base", TWO "adapter", 0.7, TWO "second", -0.3, &err))
+        fail_msg("%s", err.text);
+    assert_near(s, "two-adapters", 1e-6);
+    ckpt_source_close(s);
+    assert_int_equal(merge_two(&s, TWO "base", TWO "second", -0.3, TWO "adapter", 0.7, &err), 0);
+    assert_near(s, "two-adapters", 1e-6);
+    ckpt_source_close(s);
+}
+
+static void test_what_was_not_added_is_not_taken_away(void **state)
+{
+    static const struct { const char *name, *says; } row[] = {
+        {"llama-dora", "lengths"}, {"llama-all-linear", "values of its own"},
+        {"llama-tokens", "values of its own"},
+    };
+    char base[256], adapter[256];
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        snprintf(base, sizeof base, LORA "%s/base", row[i].name);
+        snprintf(adapter, sizeof adapter, LORA "%s/adapter", row[i].name);
+        assert_int_equal(merge_two(&s, base, adapter, -1, NULL, 0, &err), CKPT_EUNSUPPORTED);
+        if (!strstr(err.text, row[i].says))
+            fail_msg("%s: %s", row[i].name, err.text);
+    }
 }
 
 static void test_an_adapter_lists_its_own_tensors(void **state)
@@ -97,18 +179,6 @@ static void test_an_adapter_of_another_base_is_told_with_both_shapes(void **stat
     assert_string_equal(err.reason, "unexpected");
     assert_null(s);
     assert_int_equal(merge(&s, LORA "t5-qv/base", LORA "bloom-qkv/adapter", &err), CKPT_EMISMATCH);
-}
-
-static void test_other_mathematics_is_refused_by_name(void **state)
-{
-    struct ckpt_source *s;
-    struct ckpt_err err;
-
-    (void)state;
-    assert_int_equal(merge(&s, LORA "mixtral-experts/base", LORA "mixtral-experts/adapter", &err),
-                     CKPT_EUNSUPPORTED);
-    if (!strstr(err.text, "target_parameters"))
-        fail_msg("%s", err.text);
 }
 
 /* -- made here ------------------------------------------------------------------------------- */
@@ -291,7 +361,7 @@ static void test_what_matches_nothing_is_an_error(void **state)
 {
 #define Q P "model.layers.0.self_attn.q_proj"
     static const struct {
-        struct made made[2];
+        struct made made[3];
         size_t      n;
         const char *config;
         int         code;
@@ -318,7 +388,17 @@ static void test_what_matches_nothing_is_an_error(void **state)
         {{{Q ".lora_A.weight", 2, 6, 1}, {Q ".lora_B.weight", 6, 2, 1}}, 2,
          "{\"peft_type\": \"IA3\"}", CKPT_EUNSUPPORTED, "IA3"},
         {{{Q ".lora_A.weight", 2, 6, 1}, {Q ".lora_B.weight", 6, 2, 1}}, 2,
-         "{\"peft_type\": \"LORA\", \"lora_bias\": true}", CKPT_EUNSUPPORTED, "lora_bias"},
+         "{\"peft_type\": \"LORA\", \"use_qalora\": true}", CKPT_EUNSUPPORTED, "use_qalora"},
+        {{{Q ".lora_A.weight", 2, 6, 1}, {Q ".lora_B.weight", 6, 2, 1}, {Q ".lora_B.bias", 6, 0, 1}},
+         3, lora_config, CKPT_EMISMATCH, "no model.layers.0.self_attn.q_proj.bias to add it to"},
+        {{{P "model.layers.0.mlp.experts.lora_A.weight", 4, 6, 1},
+          {P "model.layers.0.mlp.experts.lora_B.weight", 6, 4, 1}}, 2,
+         "{\"peft_type\": \"LORA\", \"target_parameters\": [\"mlp.experts.down_proj\"]}",
+         CKPT_EMISMATCH, "mlp.experts goes with B [6, 4] and A [4, 6]"},
+        {{{Q ".original_module.weight", 6, 6, 1}}, 1, lora_config, CKPT_EMISMATCH, "beside it"},
+        {{{Q ".weight", 6, 6, 1}, {Q ".modules_to_save.weight", 6, 6, 2}}, 2, lora_config,
+         CKPT_EMISMATCH, "is not what"},
+        {{{P "model.embed_tokens.weight", 21, 7, 1}}, 1, lora_config, CKPT_EMISMATCH, "[21, 7]"},
         {{{Q ".lora_A.weight", 2, 6, 1}, {Q ".lora_B.weight", 6, 2, 1}}, 2,
          "{\"peft_type\": \"LORA\", \"alpha_pattern\": {\"(\": 1}}", CKPT_EUNSUPPORTED,
          "alpha_pattern"},
@@ -436,9 +516,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merged_weights_equal_those_of_peft),
+        cmocka_unit_test(test_stacks_of_experts_are_merged_as_they_lie_on_disk),
+        cmocka_unit_test(test_ties_that_the_adapter_keeps_are_kept),
+        cmocka_unit_test(test_weighted_changes_add_up),
+        cmocka_unit_test(test_what_was_not_added_is_not_taken_away),
         cmocka_unit_test(test_an_adapter_lists_its_own_tensors),
         cmocka_unit_test(test_an_adapter_of_another_base_is_told_with_both_shapes),
-        cmocka_unit_test(test_other_mathematics_is_refused_by_name),
         cmocka_unit_test(test_an_embedding_changed_alone_is_untied),
         cmocka_unit_test(test_a_head_that_only_the_adapter_has_is_added),
         cmocka_unit_test(test_what_matches_nothing_is_an_error),

@@ -23,17 +23,20 @@ static const struct store_row adapter_rows[] = {
 
 static struct ckpt_lora_update update(size_t base, size_t a, size_t b, bool transposed)
 {
-    return (struct ckpt_lora_update){.base = base, .own = NONE, .a = a, .b = b, .scale = 0.5f,
-                                     .transposed = transposed, .magnitude = NONE, .rows = NONE};
+    return (struct ckpt_lora_update){.base = base, .weight = 1, .own = NONE, .a = a, .b = b,
+                                     .scale = 0.5f, .transposed = transposed, .magnitude = NONE,
+                                     .add = NONE, .rows = NONE};
 }
 
 static int view(struct ckpt_source **out, const struct ckpt_lora_update *u, size_t n, int *closed,
                 struct ckpt_err *err)
 {
+    struct ckpt_source *adapter;
+
     memset(err, 0, sizeof *err);
     *closed = 0;
-    return ckpt_view_lora(out, store_source(base_rows, N_BASE, closed),
-                          store_source(adapter_rows, 8, closed), u, n, err);
+    adapter = store_source(adapter_rows, 8, closed);
+    return ckpt_view_lora(out, store_source(base_rows, N_BASE, closed), &adapter, 1, u, n, err);
 }
 
 static struct ckpt_source *must_view(const struct ckpt_lora_update *u, size_t n, int *closed)
@@ -244,6 +247,7 @@ static void test_threads_and_pairs_that_come_and_go(void **state)
     struct store_row rows[MANY], factors[2 * MANY];
     struct ckpt_lora_update u[MANY];
     char names[MANY][8], factor_names[2 * MANY][8];
+    struct ckpt_source *adapter;
     struct ckpt_err err = {0};
     struct crowd c;
 
@@ -258,8 +262,9 @@ static void test_threads_and_pairs_that_come_and_go(void **state)
         }
         u[i] = update(i, 2 * i, 2 * i + 1, i % 2);
     }
-    assert_int_equal(ckpt_view_lora(&c.s, store_source(rows, MANY, NULL),
-                                    store_source(factors, 2 * MANY, NULL), u, MANY, &err), 0);
+    adapter = store_source(factors, 2 * MANY, NULL);
+    assert_int_equal(ckpt_view_lora(&c.s, store_source(rows, MANY, NULL), &adapter, 1, u, MANY,
+                                    &err), 0);
     for (size_t i = 0; i < MANY; i++)
         c.want[i] = whole(c.s, i);
     if (ckpt_pool_run(4, 20 * MANY, read_one, &c, &err))

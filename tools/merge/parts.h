@@ -6,6 +6,7 @@
 #ifndef CKPT_MERGE_PARTS_H
 #define CKPT_MERGE_PARTS_H
 
+#include "libckpt/format.h"
 #include "libckpt/view.h"
 #include "tools/merge/merge.h"
 #include "tools/merge/provenance.h"
@@ -22,6 +23,16 @@ int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckp
 /* "0.7,0.3": exactly n numbers. */
 int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *err);
 
+/* Open a checkpoint, of a format or whatever it is (NULL), and enter it into p by its role. */
+int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
+                   const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
+                   struct ckpt_err *err);
+/*
+ * Fold w's adapters, and the job's input when it is an adapter and w names its base, into one
+ * base.  Takes *src, on failure too.
+ */
+int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
+               bool follow, struct provenance *p, struct ckpt_err *err);
 /*
  * CKPT_ENOTFOUND when an item of l is a pattern of no tensor's name: a glob, or the FROM of
  * "FROM=TO" when prefix; for "GLOB=dtype" of no floating tensor's.  An option that does nothing

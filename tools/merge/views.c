@@ -2,10 +2,8 @@
 #include "tools/merge/parts.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
-#include "formats/weights/peft.h"
 
 /* A name tied to another is written once, under the kept name, as transformers does. */
 static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
@@ -35,86 +33,14 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
-/* Open a checkpoint and enter it into the record. */
-static int open_one(struct ckpt_source **src, const char *format, const char *role,
-                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
-                    struct ckpt_err *err)
+int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
+                   const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
+                   struct ckpt_err *err)
 {
     int rc = format ? ckpt_open_as(src, format, path, opts, err)
                     : ckpt_open(src, path, opts, err);
 
     return rc ? rc : provenance_add(p, role, path, *src, err);
-}
-
-/* Fold adapters into the base that src is. */
-static int fold_adapters(struct ckpt_source **src, const struct merge_want *w,
-                         struct provenance *p, struct ckpt_err *err)
-{
-    for (size_t i = 0; i < w->adapter.n; i++) {
-        struct ckpt_open_opts opts = {.prove = w->checksums};
-        struct ckpt_source *adapter = NULL, *base = *src;
-
-        *src = NULL;
-        if (open_one(&adapter, "peft", "adapter", w->adapter.item[i], &opts, p, err)) {
-            ckpt_source_close(adapter);
-            ckpt_source_close(base);
-            return err->code;
-        }
-        if (peft_merge(src, base, adapter, err))
-            return ckpt_err_in(err, "%s", w->adapter.item[i]);
-    }
-    return 0;
-}
-
-/*
- * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
- * (from the working directory) or beside the adapter.
- */
-static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
-                     const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)
-{
-    const json_t *config = json_object_get(ckpt_source_info(adapter), "adapter_config");
-    const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
-    struct stat st;
-
-    *base = ckpt_arena_printf(a, "%s", w->base ? w->base : name ? name : "");
-    if (*base && !w->base && **base && **base != '/' && stat(*base, &st) != 0)
-        *base = ckpt_arena_printf(a, "%s/%s", input, name);
-    if (!*base)
-        return ckpt_nomem(err, strlen(input));
-    if (w->base)
-        return 0;
-    if (**base && stat(*base, &st) == 0 && S_ISDIR(st.st_mode)) {
-        ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
-        return 0;
-    }
-    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
-              name && *name ? " " : "", name ? name : "");
-    return ckpt_err_hint(err, "--base PATH names it; --no-merge writes the adapter as it is");
-}
-
-/* An input that is an adapter, folded into its base. */
-static int fold_into_base(struct ckpt_source **src, const struct merge_want *w,
-                          const char *input, bool follow, struct provenance *p,
-                          struct ckpt_err *err)
-{
-    struct ckpt_open_opts opts = {.follow = follow, .prove = w->checksums};
-    struct ckpt_source *adapter = *src, *base = NULL;
-    struct ckpt_arena a = {0};
-    char *path;
-    int rc = find_base(&path, &a, w, input, adapter, err);
-
-    *src = NULL;
-    if (rc == 0)
-        rc = open_one(&base, NULL, "base", path, &opts, p, err);
-    if (rc) {
-        ckpt_source_close(adapter);
-        ckpt_source_close(base);
-    } else {
-        rc = peft_merge(src, base, adapter, err);
-    }
-    ckpt_arena_release(&a);
-    return rc;
 }
 
 /* All inputs as one source: the only one, or their mean. */
@@ -131,11 +57,8 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 
     if (rc == 0 && w->weights)
         rc = merge_weights(weight, w->weights, job->n, err);
-    for (size_t i = 0; rc == 0 && i < job->n; i++) {
-        rc = open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
-        if (rc == 0 && job->n == 1 && w->merge && strcmp(ckpt_source_format(all[i]), "peft") == 0)
-            rc = fold_into_base(&all[i], w, job->input[i], follow, p, err);
-    }
+    for (size_t i = 0; rc == 0 && i < job->n; i++)
+        rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
     if (rc == 0 && job->n > 1) {
         rc = ckpt_view_average(src, all, job->n, w->weights ? weight : NULL, err);
     } else if (rc == 0) {
@@ -163,7 +86,7 @@ int merge_open(struct ckpt_source **src, const struct merge_want *w, const struc
     if (rc == 0)
         rc = open_inputs(src, w, job, follow, p, err);
     if (rc == 0)
-        rc = fold_adapters(src, w, p, err);
+        rc = merge_fold(src, w, job, follow, p, err);
     if (rc == 0)
         rc = merge_must_match(*src, MERGE_GLOB, &w->exclude, "exclude", err);
     if (rc == 0 && (w->include.n || w->exclude.n)) {

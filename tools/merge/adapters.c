@@ -1,0 +1,111 @@
+/* adapters - which adapters are folded into what, and with what weight; see parts.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/weights/peft.h"
+#include "tools/merge/parts.h"
+
+#define MAX_ADAPTERS 32
+
+/*
+ * "DIR" or "DIR:WEIGHT".  What is there under the whole name is that, whatever it ends in.
+ */
+static int parse_item(struct peft_adapter *to, struct ckpt_arena *a, const char *item,
+                      struct ckpt_err *err)
+{
+    const char *colon = strrchr(item, ':');
+    char *end, *name;
+
+    to->name = item;
+    to->weight = 1;
+    if (!colon || access(item, F_OK) == 0)
+        return 0;
+    to->weight = strtod(colon + 1, &end);
+    if (end == colon + 1 || *end || !isfinite(to->weight))
+        return ckpt_fail(err, CKPT_EUSAGE, "--adapter %s: %s is no weight", item, colon + 1);
+    name = ckpt_arena_strndup(a, item, (size_t)(colon - item));
+    if (!name)
+        return ckpt_nomem(err, strlen(item));
+    to->name = name;
+    return 0;
+}
+
+static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
+                     const struct opt_list *l, const struct ckpt_open_opts *opts,
+                     struct provenance *p, struct ckpt_err *err)
+{
+    if (l->n + *n > MAX_ADAPTERS)
+        return ckpt_fail(err, CKPT_EUSAGE, "%zu adapters, %d at most", l->n + *n, MAX_ADAPTERS);
+    for (size_t i = 0; i < l->n; i++, ++*n)
+        if (parse_item(&to[*n], a, l->item[i], err) ||
+            merge_open_one(&to[*n].source, "peft", "adapter", to[*n].name, opts, p, err))
+            return err->code;
+    return 0;
+}
+
+/*
+ * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
+ * (from the working directory) or beside the adapter.
+ */
+static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
+                     const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)
+{
+    const json_t *config = json_object_get(ckpt_source_info(adapter), "adapter_config");
+    const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    struct stat st;
+
+    *base = ckpt_arena_printf(a, "%s", w->base ? w->base : name ? name : "");
+    if (*base && !w->base && **base && **base != '/' && stat(*base, &st) != 0)
+        *base = ckpt_arena_printf(a, "%s/%s", input, name);
+    if (!*base)
+        return ckpt_nomem(err, strlen(input));
+    if (w->base)
+        return 0;
+    if (**base && stat(*base, &st) == 0 && S_ISDIR(st.st_mode)) {
+        ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
+        return 0;
+    }
+    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
+              name && *name ? " " : "", name ? name : "");
+    return ckpt_err_hint(err, "--base PATH names it; --no-merge writes the adapter as it is");
+}
+
+int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
+               bool follow, struct provenance *p, struct ckpt_err *err)
+{
+    bool from_adapter = w->merge && job->n == 1 && strcmp(ckpt_source_format(*src), "peft") == 0;
+    struct ckpt_source *base = from_adapter ? NULL : *src;
+    struct ckpt_open_opts opts = {.follow = follow, .prove = w->checksums};
+    struct peft_adapter adapter[MAX_ADAPTERS] = {0};
+    struct ckpt_arena a = {0};
+    char *path;
+    size_t n = 0;
+    int rc = 0;
+
+    if (!from_adapter && w->adapter.n == 0)
+        return 0;
+    if (from_adapter) {
+        adapter[n++] = (struct peft_adapter){*src, job->input[0], 1};
+        rc = find_base(&path, &a, w, job->input[0], *src, err);
+        if (rc == 0)
+            rc = merge_open_one(&base, NULL, "base", path, &opts, p, err);
+    }
+    *src = NULL;
+    if (rc == 0)
+        rc = open_list(adapter, &n, &a, &w->adapter, &opts, p, err);
+    if (rc == 0) {
+        rc = peft_merge(src, base, adapter, n, err);
+        if (rc && n == 1 && !from_adapter)
+            ckpt_err_in(err, "%s", adapter[0].name);
+    } else {
+        ckpt_source_close(base);
+        for (size_t i = 0; i < MAX_ADAPTERS; i++)
+            ckpt_source_close(adapter[i].source);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
