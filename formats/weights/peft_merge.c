@@ -148,7 +148,8 @@ static bool base_has_conv1d(const struct peft_updates *m)
 static bool orient(struct peft_updates *m, const struct ckpt_lora_update *u, const char *module)
 {
     const struct ckpt_shape *w = &ckpt_source_tensor(m->base, u->base)->shape;
-    int64_t in = peft_of_adapter(m, u->a)->shape.dim[1], out = peft_of_adapter(m, u->b)->shape.dim[0];
+    int64_t in = peft_of_adapter(m, u->a)->shape.dim[1];
+    int64_t out = peft_of_adapter(m, u->b)->shape.dim[0];
     bool plain = w->dim[0] == out && w->dim[1] == in;
     bool turned = w->dim[0] == in && w->dim[1] == out;
     bool head = peft_module_ends(module, "lm_head") || peft_module_ends(module, "score");

@@ -24,6 +24,9 @@ static const struct input inputs[] = {
     {"tests/golden/lora/llama-embed/base", "tests/golden/lora/llama-embed/adapter"},
     {"tests/golden/lora/llama-dora/base", "tests/golden/lora/llama-dora/adapter"},
     {"tests/golden/lora/llama-tokens/base", "tests/golden/lora/llama-tokens/adapter"},
+    {"tests/golden/lora/gptoss-experts/base", "tests/golden/lora/gptoss-experts/adapter"},
+    {"tests/golden/lora/llama-resized-tied/base", "tests/golden/lora/llama-resized-tied/adapter"},
+    {"tests/golden/lora/net-conv/base", "tests/golden/lora/net-conv/adapter"},
 };
 #define N_INPUT (sizeof inputs / sizeof inputs[0])
 

@@ -1,6 +1,7 @@
 /* view_lora: any range as the whole, bounded memory, ties that end where one side changes. */
 #include "tests/unit/store.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "libckpt/pool.h"
@@ -220,6 +221,142 @@ static void test_two_updates_of_one_tensor_are_refused(void **state)
     assert_int_equal(closed, 2);
 }
 
+/* -- parts, and sums of several adapters ------------------------------------------------------ */
+
+/* Two experts of [3, 4] and [3, 4] in one tensor; A [2 x 2, 4], B [3, 2 x 2]. */
+static const struct store_row stack_rows[] = {{"x", CKPT_F32, 3, {2, 3, 4}, 0},
+                                              {"turned", CKPT_F32, 3, {2, 4, 3}, 0}};
+static const struct store_row stack_factors[] = {{"A", CKPT_F32, 2, {4, 4}, 0},
+                                                 {"B", CKPT_F32, 2, {3, 4}, 0}};
+
+static struct ckpt_lora_update expert(size_t base, int64_t e, bool turned)
+{
+    struct ckpt_lora_update u = update(base, 0, 1, turned);
+
+    u.part = (struct ckpt_lora_part){.first = e * 12, .n_row = turned ? 4 : 3,
+                                     .n_col = turned ? 3 : 4, .rank = 2, .a_row = 2 * e,
+                                     .b_col = e, .b_step = 2};
+    return u;
+}
+
+static int view_stack(struct ckpt_source **out, const struct ckpt_lora_update *u, size_t n,
+                      struct ckpt_err *err)
+{
+    struct ckpt_source *adapter = store_source(stack_factors, 2, NULL);
+
+    memset(err, 0, sizeof *err);
+    return ckpt_view_lora(out, store_source(stack_rows, 2, NULL), &adapter, 1, u, n, err);
+}
+
+static void test_a_part_gets_its_rows_and_columns(void **state)
+{
+    struct ckpt_lora_update u[4] = {expert(0, 0, false), expert(0, 1, false), expert(1, 0, true),
+                                    expert(1, 1, true)};
+    struct ckpt_source *s, *b = store_source(stack_rows, 2, NULL);
+    struct ckpt_source *f = store_source(stack_factors, 2, NULL);
+    float *fa = (float *)whole(f, 0), *fb = (float *)whole(f, 1);
+    struct ckpt_err err;
+
+    (void)state;
+    if (view_stack(&s, u, 4, &err))
+        fail_msg("%s", err.text);
+    for (size_t t = 0; t < 2; t++) {
+        float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
+
+        for (size_t k = 0; k < 24; k++) {
+            size_t e = k / 12, o = t ? k % 3 : k % 12 / 4, i = t ? k % 12 / 3 : k % 4;
+            float d = fb[o * 4 + e] * fa[2 * e * 4 + i] +
+                      fb[o * 4 + 2 + e] * fa[(2 * e + 1) * 4 + i];
+
+            assert_true(fabs((double)(found[k] - (w[k] + 0.5f * d))) <= 1e-6);
+        }
+        for (int64_t n = 1; n < 24; n += 5)
+            assert_ranges(s, t, n);
+        free(w);
+        free(found);
+    }
+    free(fa);
+    free(fb);
+    ckpt_source_close(s);
+    ckpt_source_close(b);
+    ckpt_source_close(f);
+}
+
+static void test_parts_outside_of_their_tensors_are_refused(void **state)
+{
+    struct ckpt_lora_update u[2] = {expert(0, 0, false), expert(0, 1, false)};
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        u[1] = expert(0, 1, false);
+        u[1].part.first = k == 0 ? 11 : k == 1 ? 13 : 12;       /* overlaps, ends outside */
+        u[1].part.a_row = k == 2 ? 3 : 2;
+        u[1].part.b_col = k == 3 ? 4 : 1;
+        u[1].part.b_step = k == 4 ? 3 : 2;
+        u[1].part.b_row = k == 5 ? 1 : 0;
+        assert_int_equal(view_stack(&s, u, 2, &err), CKPT_EMISMATCH);
+        assert_null(s);
+    }
+}
+
+/* W + 0.75 (W1 - W) - 0.5 (W2 - W) for products, a copy, lengths, rows and a vector. */
+static void test_changes_of_several_adapters_add_up(void **state)
+{
+    static const int64_t row[] = {299, 7};
+    struct ckpt_lora_update u[4] = {update(0, 0, 1, false), update(0, 0, 1, false),
+                                    update(5, NONE, NONE, false), update(5, NONE, NONE, false)};
+    struct ckpt_source *adapter[2], *s, *b = store_source(base_rows, N_BASE, NULL), *one[2];
+    struct ckpt_err err = {0};
+    size_t checked = 0;
+    int closed;
+
+    (void)state;
+    u[0].magnitude = 2;
+    u[0].rows = 3;
+    u[0].row = row;
+    u[0].n_row = 2;
+    u[2].own = 7;
+    u[3].add = 7;
+    for (size_t i = 0; i < 2; i++)
+        one[i] = must_view((struct ckpt_lora_update[]){u[i], u[2 + i]}, 2, &closed);
+    for (size_t i = 0; i < 4; i++) {
+        u[i].from = i % 2;
+        u[i].weight = i % 2 ? -0.5f : 0.75f;
+    }
+    for (size_t i = 0; i < 2; i++)
+        adapter[i] = store_source(adapter_rows, 8, NULL);
+    if (ckpt_view_lora(&s, store_source(base_rows, N_BASE, NULL), adapter, 2, u, 4, &err))
+        fail_msg("%s", err.text);
+    for (size_t t = 0; t < 6; t += 5) {
+        float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
+        float *w1 = (float *)whole(one[0], t), *w2 = (float *)whole(one[1], t);
+
+        for (int64_t k = 0; k < ckpt_source_tensor(s, t)->numel; k++) {
+            double size = fabs((double)w[k]) + fabs((double)w1[k]) + fabs((double)w2[k]);
+            double want = w[k] + 0.75 * ((double)w1[k] - w[k]) - 0.5 * ((double)w2[k] - w[k]);
+
+            if (!isfinite(want))
+                continue;               /* the store has such too */
+            checked++;
+            if (!(fabs(found[k] - want) <= 1e-6 * size))
+                fail_msg("tensor %zu, element %lld: %g, %g expected", t, (long long)k,
+                         (double)found[k], want);
+        }
+        free(w);
+        free(found);
+        free(w1);
+        free(w2);
+        assert_ranges(s, t, 97);
+    }
+    assert_true(checked > 5000);
+    for (size_t i = 0; i < 2; i++)
+        ckpt_source_close(one[i]);
+    ckpt_source_close(s);
+    ckpt_source_close(b);
+}
+
 /* -- many pairs, many threads ---------------------------------------------------------------- */
 
 #define MANY 60
@@ -283,6 +420,9 @@ int main(void)
         cmocka_unit_test(test_a_further_tensor_starts_from_the_base),
         cmocka_unit_test(test_copies_that_cannot_be_converted_are_refused),
         cmocka_unit_test(test_two_updates_of_one_tensor_are_refused),
+        cmocka_unit_test(test_a_part_gets_its_rows_and_columns),
+        cmocka_unit_test(test_parts_outside_of_their_tensors_are_refused),
+        cmocka_unit_test(test_changes_of_several_adapters_add_up),
         cmocka_unit_test(test_threads_and_pairs_that_come_and_go),
     };
 

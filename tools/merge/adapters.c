@@ -1,5 +1,4 @@
 /* adapters - which adapters are folded into what, and with what weight; see parts.h. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,23 +10,29 @@
 
 #define MAX_ADAPTERS 32
 
-/*
- * "DIR" or "DIR:WEIGHT".  What is there under the whole name is that, whatever it ends in.
- */
+/* What is there under the whole name is that, whatever it ends in. */
+const char *merge_adapter_weight(const char *item)
+{
+    const char *colon = strrchr(item, ':');
+
+    return colon && access(item, F_OK) != 0 ? colon + 1 : NULL;
+}
+
+/* "DIR" or "DIR:WEIGHT". */
 static int parse_item(struct peft_adapter *to, struct ckpt_arena *a, const char *item,
                       struct ckpt_err *err)
 {
-    const char *colon = strrchr(item, ':');
+    const char *weight = merge_adapter_weight(item);
     char *end, *name;
 
     to->name = item;
     to->weight = 1;
-    if (!colon || access(item, F_OK) == 0)
+    if (!weight)
         return 0;
-    to->weight = strtod(colon + 1, &end);
-    if (end == colon + 1 || *end || !isfinite(to->weight))
-        return ckpt_fail(err, CKPT_EUSAGE, "--adapter %s: %s is no weight", item, colon + 1);
-    name = ckpt_arena_strndup(a, item, (size_t)(colon - item));
+    to->weight = strtod(weight, &end);
+    if (end == weight || *end || !isfinite(to->weight))
+        return ckpt_fail(err, CKPT_EUSAGE, "--adapter %s: %s is no weight", item, weight);
+    name = ckpt_arena_strndup(a, item, (size_t)(weight - 1 - item));
     if (!name)
         return ckpt_nomem(err, strlen(item));
     to->name = name;

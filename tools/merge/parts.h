@@ -27,6 +27,8 @@ int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *e
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
                    struct ckpt_err *err);
+/* The WEIGHT of "DIR:WEIGHT", or NULL for "DIR" alone. */
+const char *merge_adapter_weight(const char *item);
 /*
  * Fold w's adapters, and the job's input when it is an adapter and w names its base, into one
  * base.  Takes *src, on failure too.

@@ -10,6 +10,7 @@
 #include "libckpt/buf.h"
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
+#include "tools/merge/parts.h"
 
 #define READ_BYTES ((size_t)1 << 20)
 #define TEXT_BYTES ((size_t)64 << 20)
@@ -57,12 +58,32 @@ static int set_list(json_t *options, const char *name, const struct opt_list *l)
     return rc | json_object_set_new(options, name, list);
 }
 
+/* One an adapter, as it was said, where any was. */
+static int set_adapter_weights(json_t *options, const struct opt_list *l)
+{
+    json_t *list = json_array();
+    bool any = false;
+    int rc = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const char *weight = merge_adapter_weight(l->item[i]);
+
+        any = any || weight;
+        rc |= json_array_append_new(list, json_string(weight ? weight : "1"));
+    }
+    if (any)
+        return rc | json_object_set_new(options, "adapter_weights", list);
+    json_decref(list);
+    return rc;
+}
+
 /* What changes the bytes that come out, and was asked for. */
 static int set_options(json_t *o, const struct merge_want *w)
 {
     int rc = set_list(o, "dtype", &w->dtype) | set_list(o, "include", &w->include) |
              set_list(o, "exclude", &w->exclude) | set_list(o, "rename", &w->rename);
 
+    rc |= set_adapter_weights(o, &w->adapter);
     if (w->to)
         rc |= json_object_set_new(o, "to", json_string(w->to));
     if (w->tag)

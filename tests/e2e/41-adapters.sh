@@ -1,0 +1,59 @@
+# ckpt-merge with adapters: every kind against PEFT's own merge, weights, refusals.
+. "$(dirname "$0")/lib.sh"
+# merged.safetensors has the tensors as PEFT's merge_and_unload leaves them, in f32.  Sums of a few
+# products in another order differ in the last place of numbers below 1: 2^-22 is the bound.
+as_peft() {
+    ckpt-inspect --compare "$G/lora/$1/merged.safetensors" "$T/$1" > "$T/diff" 2>"$T/.err"
+    awk '/ only in the second|dtype|shape/ { bad = 1 }
+         / values / { n++; if ($NF > 2.4e-7) bad = 1 }
+         /^equal tensors: / { n += $3 }
+         END { exit bad || !n }' "$T/diff" || { cat "$T/diff"; return 1; }
+}
+changed() { ckpt-inspect --compare "$G/lora/$1/base" "$T/$1" > /dev/null 2>&1; [ $? = 1 ]; }
+merge() { ckpt-merge -q --provenance none "$@"; }
+for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-patterns llama-tokens t5-qv \
+    mixtral-attn mixtral-experts qwen3moe-experts gptoss-experts mixtral-gate qwen2-lora-bias opt-bias-all \
+    llama-dora-embed gpt2-dora llama-resized-save llama-resized-tied llama-resized-tokens llama-tied-both; do
+    t "$l" merge --adapter "$G/lora/$l/adapter" -o "$T/$l" "$G/lora/$l/base"
+    t "$l is what PEFT gives" as_peft $l
+    t "$l is not its base" changed $l
+    t "$l, from the adapter" merge --base "$G/lora/$l/base" -o "$T/$l-2" "$G/lora/$l/adapter"
+    t "$l, the same bytes" same_files "$T/$l" "$T/$l-2"
+done
+t "side files come along" test -e "$T/bloom-qkv/config.json"
+t "more tokens: config.json counts them" grep -q '"vocab_size": 64' "$T/llama-resized-tokens/config.json"
+# Several, with weights: the sum of their changes, whatever the order; taken away again.
+A=$G/lora/two-adapters
+t "two with weights" merge --adapter "$A/adapter:0.7" --adapter "$A/second:-0.3" -o "$T/two-adapters" "$A/base"
+t "are PEFT's weighted adapter" as_peft two-adapters
+t "the first as the input" merge --base "$A/base" --adapter "$A/second:0.5" -o "$T/both" "$A/adapter"
+t "one with a weight" merge --adapter "$A/second:0.5" -o "$T/half" "$A/base"
+t "merged" merge --adapter "$A/second" -o "$T/whole" "$A/base"
+t "half of it taken away" merge --adapter "$A/second:-0.5" -o "$T/half2" "$T/whole"
+close_to() { ckpt-inspect --compare "$1" "$2" | awk '/ values / && $NF > 2.4e-7 { exit 1 } / only |dtype|shape/ { exit 1 }'; }
+t "leaves half of it" close_to "$T/half" "$T/half2"
+t "all of it taken away" merge --adapter "$A/second:-1" -o "$T/none" "$T/whole"
+t "leaves the base" close_to "$A/base" "$T/none"
+mkdir "$T/no"; cp -r "$A/second" "$T/second:2"
+t "a directory may be called like that" merge --adapter "$T/second:2" -o "$T/named" "$A/base"
+t "and has no weight then" same_files "$T/whole" "$T/named"
+# Without --base: what the adapter's config names, from here or beside the adapter, or a refusal.
+t "LoRA, its base found beside it" ckpt-merge -q --provenance none -o "$T/found" "$G/lora/bloom-qkv/adapter"
+t "LoRA, the same bytes again" same_files "$T/found" "$T/bloom-qkv"
+cp -r "$G/lora/bloom-qkv/adapter" "$T/alone"
+expect 64 "an adapter whose base is not here" ckpt-merge -o "$T/no/w" "$T/alone"
+t "tells what is missing" says "$T/alone: an adapter, its base model ../base is no directory here"
+t "and what to do" says "hint: --base PATH names it"
+expect 0 "an adapter as it is" ckpt-merge -q --no-merge -o "$T/alone.safetensors" "$T/alone"
+t "has its own tensors" bash -c "ckpt-inspect $T/alone.safetensors | grep -q lora_A"
+expect 64 "a weight that is no number" merge --adapter "$A/second:much" -o "$T/no/w" "$A/base"
+expect 65 "lengths are not taken away" merge --adapter "$G/lora/llama-dora/adapter:-1" -o "$T/no/w" "$T/llama-dora"
+t "tells why" says "gives its outputs other lengths, which is not taken away again"
+expect 65 "an adapter of another base" merge --adapter "$G/lora/llama-patterns/adapter" -o "$T/no/w" "$G/lora/bloom-qkv/base"
+t "tells what the base lacks" says "the base has no model.layers.0."
+expect 65 "and of another size" merge --adapter "$A/adapter" -o "$T/no/w" "$G/lora/llama-all-linear/base"
+t "tells both shapes" says "the base has ["
+cp -r "$A/adapter" "$T/other"; sed -i 's/"use_qalora": false/"use_qalora": true/' "$T/other/adapter_config.json"
+expect 65 "another kind of adapter" merge --adapter "$T/other" -o "$T/no/w" "$A/base"
+t "tells which setting" says "adapters with use_qalora are not merged"
+t "nothing is left of refused merges" [ -z "$(ls -A "$T/no")" ]
