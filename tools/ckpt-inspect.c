@@ -4,7 +4,7 @@
 
 #include "tools/inspect/inspect.h"
 
-#define ROWS 16
+#define ROWS 32
 
 static size_t rows(struct opt *row, struct inspect_want *w)
 {
@@ -14,20 +14,21 @@ static size_t rows(struct opt *row, struct inspect_want *w)
         {'t', "tensor", "NAME", OPT_STR, &w->tensor, "one tensor: first values, statistics, digest",
          NULL, 0, 0, false},
         {0, "stats", NULL, OPT_FLAG, &w->stats,
-         "least, largest, mean, deviation, NaN and infinite values of every tensor", NULL, 0, 0,
-         false},
+         "extremes, mean, deviation, zeros, NaN and infinite values, histogram of every tensor",
+         NULL, 0, 0, false},
         {0, "digest", NULL, OPT_FLAG, &w->digest,
          "SHA-256 of every tensor's bytes, the same in every format", NULL, 0, 0, false},
         {0, "optimizer", NULL, OPT_FLAG, &w->optimizer, "list optimizer state too", NULL, 0, 0,
          false},
-        {0, "compare", "PATH", OPT_PATH, &w->compare,
-         "tell what differs from another checkpoint; status 1 when anything does", NULL, 0, 0,
-         false},
+        {0, "diff", NULL, OPT_FLAG, &w->diff,
+         "tell what sets two checkpoints apart; status 1 when anything does", NULL, 0, 0, false},
+        {0, "compare", NULL, OPT_FLAG, &w->compare,
+         "show runs side by side: steps, losses, times", NULL, 0, 0, false},
         {0, "verify", NULL, OPT_FLAG, &w->verify,
          "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
         {0, "tree", NULL, OPT_FLAG, &w->tree,
          "show a torch file as the values it holds, whatever they are", NULL, 0, 0, false},
-        {0, "curve", NULL, OPT_FLAG, &w->curve,
+        {0, "plot", NULL, OPT_FLAG, &w->plot,
          "draw the losses of a trainer_state.json, or of the one in a directory", NULL, 0, 0,
          false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
@@ -36,6 +37,55 @@ static size_t rows(struct opt *row, struct inspect_want *w)
 
     memcpy(row, all, sizeof all);
     return sizeof all / sizeof all[0];
+}
+
+/* --diff and --compare: all paths in one answer. */
+static int together(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
+                    struct ckpt_err *err)
+{
+    char **all = NULL, *item = NULL;
+    size_t n = 0, cap = 0;
+    int rc = 0;
+
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        if (n == cap) {
+            char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
+
+            if (!more) {
+                rc = ckpt_nomem(err, cap * sizeof *all);
+                ckpt_free(item);
+                break;
+            }
+            all = more;
+        }
+        all[n++] = item;
+    }
+    if (rc == 0)
+        rc = inspect_together(w, cli, all, n, err);
+    while (n > 0)
+        ckpt_free(all[--n]);
+    ckpt_free(all);
+    return rc;
+}
+
+/* Each path by itself.  One that fails does not hide the others; the first failure is *status. */
+static int each(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
+                int *status, struct ckpt_err *err)
+{
+    char *item = NULL;
+    int rc = 0;
+
+    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
+        if (inspect_path(w, cli, item, err)) {
+            int got = cli_error(cli, err);
+
+            *status = *status ? *status : got;
+            ckpt_err_clear(err);
+        }
+        ckpt_free(item);
+        item = NULL;
+    }
+    return rc;
 }
 
 int main(int argc, char **argv)
@@ -50,7 +100,7 @@ int main(int argc, char **argv)
     };
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};
-    char **rest, *item = NULL;
+    char **rest;
     int n_rest, rc, status = 0;
 
     cli_begin(&cli, "ckpt-inspect");
@@ -60,17 +110,11 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
-    while (rc == 0 && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
-        /* One path that fails does not hide the others; the first failure is the status. */
-        if (inspect_path(&w, &cli, item, &err)) {
-            int got = cli_error(&cli, &err);
-
-            status = status ? status : got;
-            ckpt_err_clear(&err);
-        }
-        ckpt_free(item);
-        item = NULL;
-    }
+    if (rc == 0 && w.diff && w.compare)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "--diff and --compare are two questions");
+    if (rc == 0)
+        rc = w.diff || w.compare ? together(&w, &cli, items, &err)
+                                 : each(&w, &cli, items, &status, &err);
     cli_items_close(items);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

@@ -283,6 +283,11 @@ void out_cell_json(struct out *o, const char *json)
     ckpt_buf_put_str(&o->text, json);
 }
 
+void out_cell_pair(struct out *o, const char *text, const char *json)
+{
+    out_cell_json(o, o->json ? json : text);
+}
+
 void out_cell_none(struct out *o) { out_cell_json(o, o->json ? "null" : ""); }
 
 void out_cell_int(struct out *o, int64_t value)

@@ -15,8 +15,23 @@ t "digests agree across formats" bash -c "
     ckpt-merge -q --tied keep -o $T/x.pt $G/deepspeed/0.19-s3_w2_bf16/ckpt
     d() { ckpt-inspect --json --digest \"\$1\" | sed -nE 's/.*\"name\": (\"[^\"]*\").*\"sha256\": (\"[0-9a-f]{64}\").*/\1 \2/p' | sort | grep .; }
     diff <(d $G/deepspeed/0.19-s3_w2_bf16/ckpt) <(d $T/x.pt)"
-expect 0 "equal checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_bf16/ckpt" "$T/x.pt"
-expect 1 "different checkpoints" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_fp16/ckpt" "$G/deepspeed/0.19-s3_w1_bf16/ckpt"
+expect 0 "equal checkpoints" ckpt-inspect --diff "$G/deepspeed/0.19-s3_w2_bf16/ckpt" "$T/x.pt"
+expect 1 "different checkpoints" ckpt-inspect --diff "$G/deepspeed/0.19-s3_w2_fp16/ckpt" "$G/deepspeed/0.19-s3_w1_bf16/ckpt"
+row() { grep -qE -- "$1" "$T/.out"; }
+expect 1 "a checkpoint and its bf16" bash -c "ckpt-merge -q -o $T/h.safetensors --tied keep --dtype bf16 $T/x.pt && ckpt-inspect --diff --json $T/x.pt $T/h.safetensors"
+t "tells both dtypes, a small difference, one direction" row '"difference": "dtype", "first": "F32", "second": "BF16", "elements": [1-9][0-9]*, "relative": 0\.00[0-9]+, "cosine": 0\.9999'
+expect 64 "three checkpoints" ckpt-inspect --diff "$T/x.pt" "$T/x.pt" "$T/x.pt"
+expect 64 "one checkpoint" ckpt-inspect --diff "$T/x.pt"
+expect 64 "two questions" ckpt-inspect --diff --compare "$T/x.pt" "$T/x.pt"
+HF=$G/hf-trainer/plain_w1/run
+expect 0 "runs side by side" ckpt-inspect --compare "$HF" "$HF/checkpoint-2" "$HF/checkpoint-4"
+t "the newest checkpoint's state, and each one's" bash -c "[ \$(grep -cE 'run +4 |checkpoint-4 +4 |checkpoint-2 +2 ' $T/.out) = 3 ]"
+expect 0 "two that are no runs" ckpt-inspect --compare "$T/x.pt" "$T/x.pt"
+t "are told apart by what they hold" prints "unequal tensors: 0"
+expect 66 "one that is none" ckpt-inspect --compare "$HF" "$G/torch" "$HF"
+t "says so" says "$G/torch: no run"
+expect 0 "statistics as JSON" ckpt-inspect --stats --json "$T/x.pt"
+t "with zeros and a histogram" row '"zero_share": 0\.[0-9]+, "nan": 0, "inf": 0, "histogram": \{"low": [^}]*"counts": \[[0-9, ]+\]\}'
 expect 77 "a pickle that would run something" ckpt-inspect "$G/malicious/pt/bare_pickle_call.pt"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "$T/model.safetensors"
 expect 65 "a Git LFS pointer" ckpt-inspect "$T/model.safetensors"

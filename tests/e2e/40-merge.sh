@@ -2,7 +2,7 @@
 . "$(dirname "$0")/lib.sh"
 DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
 t "ZeRO-3 to one file, verified" ckpt-merge -q --verify --tied keep -o "$T/a.safetensors" "$DS"
-expect 0 "holds what DeepSpeed's converter gives" ckpt-inspect --compare "$G/deepspeed/0.19-s3_w2_bf16/expected.safetensors" "$T/a.safetensors"
+expect 0 "holds what DeepSpeed's converter gives" ckpt-inspect --diff "$G/deepspeed/0.19-s3_w2_bf16/expected.safetensors" "$T/a.safetensors"
 t "again: the same bytes" bash -c "ckpt-merge -q --tied keep -o $T/b.safetensors $DS && cmp $T/a.safetensors $T/b.safetensors"
 t "streamed" bash -c "ckpt-merge -q --tied keep -o - $DS > $T/s.safetensors"
 t "a stream is the file, byte by byte" cmp "$T/a.safetensors" "$T/s.safetensors"
@@ -10,7 +10,7 @@ expect 64 "a stream of a format that is a directory" ckpt-merge --to hf -o - "$D
 t "a torch archive, verified" ckpt-merge -q --verify --tied keep -o "$T/a.pt" "$DS"
 # 2K: five files, none of them longer than the limit and a header, all of them in the index.
 t "shards and an index" ckpt-merge -q --tied keep --max-shard-size 2K -o "$T/dir" "$DS"
-expect 0 "hold what the one file holds" ckpt-inspect --compare "$T/a.safetensors" "$T/dir"
+expect 0 "hold what the one file holds" ckpt-inspect --diff "$T/a.safetensors" "$T/dir"
 shards() {
     (cd "$T/dir" && ls model-0000?-of-00005.safetensors) > "$T/here" &&
     grep -o 'model-[0-9a-z-]*.safetensors' "$T/dir/model.safetensors.index.json" | sort -u | diff - "$T/here" &&
@@ -31,12 +31,12 @@ t "merged again: a record of its own" ckpt-merge -q --provenance sha256 -o "$T/r
 t "that names the merged file" grep -qF "\"sha256\":\"$(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)\"" "$T/rec2/ckpt_provenance.json"
 t "in one file: among its metadata" ckpt-merge -q --provenance sha256 -o "$T/rec.safetensors" "$T/rec"
 t "with the digest" bash -c "head -c 4096 $T/rec.safetensors | grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)"
-t "which still opens" ckpt-inspect --compare "$T/rec" "$T/rec.safetensors"
+t "which still opens" ckpt-inspect --diff "$T/rec" "$T/rec.safetensors"
 t "a stream cannot wait: names" bash -c "ckpt-merge -q -o - $M > $T/s1 && ckpt-merge -q --provenance names -o $T/s2.safetensors $M && cmp $T/s1 $T/s2.safetensors"
 t "no record when none is wanted" bash -c "ckpt-merge -q --provenance none -o $T/bare $M && [ ! -e $T/bare/ckpt_provenance.json ]"
 # Means: of equal models the model, by weights; what does not fit is refused.
 t "the mean of a model and itself" ckpt-merge -q --average --weights 1,3 -o "$T/mean" "$M" "$M"
-expect 0 "is the model" ckpt-inspect --compare "$M" "$T/mean"
+expect 0 "is the model" ckpt-inspect --diff "$M" "$T/mean"
 expect 64 "two weights for three" ckpt-merge --average --weights 1,2 -o "$T/x" "$M" "$M" "$M"
 expect 64 "weights that are none" ckpt-merge --average --weights 1,x -o "$T/x" "$M" "$M"
 expect 64 "weights without a mean" ckpt-merge --weights 1 -o "$T/x" "$M"
@@ -91,7 +91,7 @@ cp -r "$DS" "$T/run 1"; cp -r "$G/lora/bloom-qkv/base" "$T/run2"; mkdir "$T/belo
 lines() { printf '%s\n' "$T/run 1" "$T/run2" | ckpt-merge -q "$@"; }
 expect 0 "paths from stdin" lines
 t "are told, one a line" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
-t "hold what they should" bash -c "ckpt-inspect --compare '$T/run2' '$T/run2-merged'"
+t "hold what they should" bash -c "ckpt-inspect --diff '$T/run2' '$T/run2-merged'"
 expect 0 "below a directory" lines -o "$T/below"
 t "under the inputs' names" same_files "$T/below/run2" "$T/run2-merged"
 rm -rf "$T"/run*-merged

@@ -3,13 +3,13 @@
 # merged.safetensors has the tensors as PEFT's merge_and_unload leaves them, in f32.  Sums of a few
 # products in another order differ in the last place of numbers below 1: 2^-22 is the bound.
 as_peft() {
-    ckpt-inspect --compare "$G/lora/$1/merged.safetensors" "$T/$1" > "$T/diff" 2>"$T/.err"
+    ckpt-inspect --diff "$G/lora/$1/merged.safetensors" "$T/$1" > "$T/diff" 2>"$T/.err"
     awk '/ only in the second|dtype|shape/ { bad = 1 }
          / values / { n++; if ($NF > 2.4e-7) bad = 1 }
          /^equal tensors: / { n += $3 }
          END { exit bad || !n }' "$T/diff" || { cat "$T/diff"; return 1; }
 }
-changed() { ckpt-inspect --compare "$G/lora/$1/base" "$T/$1" > /dev/null 2>&1; [ $? = 1 ]; }
+changed() { ckpt-inspect --diff "$G/lora/$1/base" "$T/$1" > /dev/null 2>&1; [ $? = 1 ]; }
 merge() { ckpt-merge -q --provenance none "$@"; }
 for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-patterns llama-tokens t5-qv \
     mixtral-attn mixtral-experts qwen3moe-experts gptoss-experts mixtral-gate qwen2-lora-bias opt-bias-all \
@@ -30,7 +30,7 @@ t "the first as the input" merge --base "$A/base" --adapter "$A/second:0.5" -o "
 t "one with a weight" merge --adapter "$A/second:0.5" -o "$T/half" "$A/base"
 t "merged" merge --adapter "$A/second" -o "$T/whole" "$A/base"
 t "half of it taken away" merge --adapter "$A/second:-0.5" -o "$T/half2" "$T/whole"
-close_to() { ckpt-inspect --compare "$1" "$2" | awk '/ values / && $NF > 2.4e-7 { exit 1 } / only |dtype|shape/ { exit 1 }'; }
+close_to() { ckpt-inspect --diff "$1" "$2" | awk '/ values / && $NF > 2.4e-7 { exit 1 } / only |dtype|shape/ { exit 1 }'; }
 t "leaves half of it" close_to "$T/half" "$T/half2"
 t "all of it taken away" merge --adapter "$A/second:-1" -o "$T/none" "$T/whole"
 t "leaves the base" close_to "$A/base" "$T/none"

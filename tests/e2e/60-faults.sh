@@ -12,7 +12,7 @@ walk() {
         rm -rf "$T/out"
         CKPT_FAULT=$kind:$n$action "$A/ckpt-merge" -q -j1 --max-shard-size 4KB -o "$T/out" "$DS" >"$T/.o" 2>"$T/.e"; rc=$?
         if [ -d "$T/out" ]; then
-            ckpt-inspect -q --compare "$T/whole" "$T/out" >/dev/null || { echo "$kind $n: half an output"; return 1; }
+            ckpt-inspect -q --diff "$T/whole" "$T/out" >/dev/null || { echo "$kind $n: half an output"; return 1; }
         elif [ -z "$action" ] && ls -A "$T" | grep -q 'out\.staging'; then
             echo "$kind $n: staging left behind"; return 1
         fi

@@ -23,7 +23,7 @@ t "and by a sentence" says "$T/nothing: no such file or directory"
 t "the second one too" bash -c "gcc -Wall -Wextra -Werror -o $T/convert $T/convert.c \$(pkg-config --cflags --libs ckpt)"
 t "converts" "$T/convert" "$DS" "$T/c.safetensors"
 t "as ckpt-merge does" ckpt-merge -q --tied keep --dtype bf16 -o "$T/m.safetensors" "$DS"
-expect 0 "the same tensors" ckpt-inspect --compare "$T/m.safetensors" "$T/c.safetensors"
+expect 0 "the same tensors" ckpt-inspect --diff "$T/m.safetensors" "$T/c.safetensors"
 "$T/convert" "$DS" "$T/c.safetensors" >"$T/.out" 2>"$T/.err"; t "replaces nothing" [ $? = 1 ]
 t "and says so" says "$T/c.safetensors: exists already"
 "$T/convert" "$G/malicious/pt/obj_system.pt" "$T/evil" >"$T/.out" 2>"$T/.err"; t "executes nothing" [ $? = 1 ]

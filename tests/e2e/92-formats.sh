@@ -23,11 +23,11 @@ made x.parquet 'PAR1\x15\x04\x15\x00' 'a parquet file'
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
 # The containers of before 1.6 open, and hold what torch loads from them.
 for f in legacy legacy_t24 legacy_proto4; do
-    expect 0 "$f.pt holds what torch loads" ckpt-inspect --compare "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
+    expect 0 "$f.pt holds what torch loads" ckpt-inspect --diff "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
 done
 LEGACY=$G/deepspeed/0.19-s1_w2_legacy
 t "checkpoint_serialization: false is merged" ckpt-merge -q -o "$T/legacy.safetensors" "$LEGACY/ckpt"
-expect 0 "and holds what DeepSpeed's converter gives" ckpt-inspect --compare "$LEGACY/expected.safetensors" "$T/legacy.safetensors"
+expect 0 "and holds what DeepSpeed's converter gives" ckpt-inspect --diff "$LEGACY/expected.safetensors" "$T/legacy.safetensors"
 refused 65 'TorchScript' 'TorchScript' "$G/torch/torchscript.pt"
 refused 77 'bare pickle' 'a bare pickle' "$G/malicious/pt/bare_pickle_call.pt"
 refused 65 'compressed' 'a compressed member' "$G/malicious/pt/zip_deflate.pt"
@@ -48,4 +48,4 @@ refused 65 'has no .metadata' 'a distributed checkpoint without its index' "$T/i
 cp -r "$DCP" "$T/in/dcp3"; sed -i 's/__0_0.distcp/..\/..\/..\/etc/' "$T/in/dcp3/.metadata"
 refused 77 'no clean relative path' 'a path out of a distributed checkpoint' "$T/in/dcp3"
 ckpt-merge -q -o "$T/out/dcp.safetensors" "$DCP" >/dev/null
-t 'a distributed checkpoint merges to the live weights' ckpt-inspect -q --compare "$T/out/dcp.safetensors" "$G/fsdp/2.15-fsdp2_w2/expected.safetensors"
+t 'a distributed checkpoint merges to the live weights' ckpt-inspect -q --diff "$T/out/dcp.safetensors" "$G/fsdp/2.15-fsdp2_w2/expected.safetensors"

@@ -33,9 +33,9 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
     if (rc)
         return rc;
     if (json_object_get(json, "log_history") && json_object_get(json, "global_step")) {
-        rc = inspect_trainer_state(o, json, w->curve, for_programs);
-    } else if (w->curve) {
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+        rc = inspect_trainer_state(o, json, w->plot, for_programs);
+    } else if (w->plot) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                        ckpt_file_name(file));
     } else {
         out_str(o, "format", "format", "json");
@@ -61,11 +61,11 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
         if (rc == 0)
             rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
         if (rc == 0)
-            inspect_run_summary(o, state, w->curve && !cli->json);
+            inspect_run_summary(o, state, w->plot && !cli->json);
         if (rc == 0)
             rc = inspect_run(o, dir, err);
-    } else if (w->curve) {
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --curve: no trainer_state.json in it", path);
+    } else if (w->plot) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot: no trainer_state.json in it", path);
     }
     json_decref(state);
     ckpt_file_close(f);
@@ -73,30 +73,16 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
     return rc;
 }
 
-static int compare(struct out *o, const struct inspect_want *w, const struct cli *cli,
-                   struct ckpt_source *src, bool *differ, struct ckpt_err *err)
-{
-    struct ckpt_source *other;
-    int rc = open_source(&other, w, cli, w->compare, err);
-
-    if (rc)
-        return rc;
-    out_str(o, "compared_with", "compared with", w->compare);
-    rc = inspect_compare(o, w, src, other, differ, err);
-    ckpt_source_close(other);
-    return rc;
-}
-
 static int source_path(struct out *o, const struct inspect_want *w, struct cli *cli,
-                       const char *path, bool *differ, struct ckpt_err *err)
+                       const char *path, struct ckpt_err *err)
 {
     struct ckpt_source *src;
     struct stat st;
     bool dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int rc;
 
-    if (w->curve && !dir)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+    if (w->plot && !dir)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
     if (w->tree)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
@@ -105,11 +91,9 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
         return rc;
     if (dir)
         rc = run_directory(o, w, cli, path, err);
-    if (rc == 0 && w->compare)
-        rc = compare(o, w, cli, src, differ, err);
-    else if (rc == 0 && w->tensor)
+    if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
-    else if (rc == 0 && !w->curve)
+    else if (rc == 0 && !w->plot)
         rc = inspect_source(o, w, src, cli->jobs, err);
     ckpt_source_close(src);
     return rc;
@@ -118,7 +102,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
 /* An option that asks for tensors, of a file that has none. */
 static const char *tensors_asked(const struct inspect_want *w)
 {
-    return w->compare ? "--compare" : w->tensor ? "--tensor" : w->stats ? "--stats"
+    return w->tensor ? "--tensor" : w->stats ? "--stats"
            : w->digest ? "--digest" : w->optimizer ? "--optimizer" : NULL;
 }
 
@@ -143,8 +127,8 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
         return 1;
     if (w->tree && json)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
-    if (w->curve && !json)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: --curve draws a trainer_state.json, it is none",
+    if (w->plot && !json)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
     if (tensors_asked(w))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
@@ -180,7 +164,6 @@ static int refused(struct out *o, const struct cli *cli, const char *path, struc
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err)
 {
-    bool differ = false;
     struct out *o;
     int rc;
 
@@ -189,14 +172,13 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     out_str(o, "path", "path", path);
     rc = special_file(o, w, cli, path, err);
     if (rc == 1)
-        rc = source_path(o, w, cli, path, &differ, err);
+        rc = source_path(o, w, cli, path, err);
     if (rc == CKPT_EREFUSED && !tensors_asked(w) && refused(o, cli, path, err) == 0)
         return err->code;
     if (rc == 0 && w->verify)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
-        return out_end(o, err) ? err->code
-               : differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path, w->compare) : 0;
+        return out_end(o, err) ? err->code : 0;
     out_abort(o);
     return rc;
 }

@@ -7,20 +7,23 @@
 #include "libckpt/ckpt.h"
 #include "tools/cli.h"
 #include "tools/opt.h"
+#include "tools/inspect/stats.h"
 #include "tools/out.h"
 
 struct inspect_want {
     struct opt_list glob;               /* tensors to show; none: all */
     const char     *tensor;             /* one tensor's values */
-    const char     *compare;            /* another checkpoint */
     const char     *tag;
-    bool            optimizer, stats, digest, verify, tree, curve;
+    bool            optimizer, stats, digest, verify, tree, plot;
+    bool            diff, compare;      /* of several paths */
 };
 
-/* Everything that was asked about one path, printed.  CKPT_ENO when --compare finds a
- * difference. */
+/* Everything that was asked about one path, printed. */
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err);
+/* --diff and --compare: n paths together, printed.  CKPT_ENO when --diff finds a difference. */
+int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
+                     struct ckpt_err *err);
 
 /* The rooms below print into o. */
 
@@ -31,14 +34,14 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
                    struct ckpt_err *err);
 /* *differ says whether anything did. */
-int inspect_compare(struct out *o, const struct inspect_want *w, struct ckpt_source *a,
-                    struct ckpt_source *b, bool *differ, struct ckpt_err *err);
+int inspect_diff(struct out *o, const struct inspect_want *w, struct ckpt_source *a,
+                 struct ckpt_source *b, int jobs, bool *differ, struct ckpt_err *err);
 /* A torch file as the tree it holds, random states decoded; nothing is refused but damage. */
 int inspect_tree(struct out *o, struct ckpt_file *file, struct ckpt_err *err);
-/* trainer_state.json: how far, how good; curve draws the losses, for people only. */
-int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json);
+/* trainer_state.json: how far, how good; plot draws the losses, for people only. */
+int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
 /* The same in short, for a directory. */
-void inspect_run_summary(struct out *o, const json_t *state, bool curve);
+void inspect_run_summary(struct out *o, const json_t *state, bool plot);
 /* A file that is looked at as something other than a list of tensors, by its name. */
 bool inspect_shown_as_values(const struct inspect_want *w, const char *path);
 /* Everything is there and reads: a manifest's digests, or checksums and every tensor. */
@@ -49,21 +52,29 @@ int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 
 enum { MEASURE_STATS = 1 << 0, MEASURE_DIGEST = 1 << 1 };
 
+#define MEASURE_BINS 16
+
 /* Measures of one tensor. */
 struct tensor_measure {
-    bool    numbers;                    /* its dtype has an order, and statistics were wanted */
-    double  min, max, mean, std;        /* of the n finite values; std of a sample */
-    int64_t n_nan, n_inf, n;
-    char    sha256[CKPT_SHA256_HEX];    /* of its bytes in row-major order, in every format the
-                                           same; "" when not wanted, or of a sub-byte dtype */
+    bool         numbers;               /* its dtype has an order, and statistics were wanted */
+    struct stats s;
+    /* Of at most 65,536 values, evenly spread: equal bins from low to high, four deviations
+     * about the mean at most; what lies beyond is in the outermost.  low == high: none. */
+    double       hist_low, hist_high;
+    uint32_t     hist[MEASURE_BINS];
+    char         sha256[CKPT_SHA256_HEX];   /* of its bytes in row-major order, in every format
+                                               the same; "" when not wanted, or of a sub-byte
+                                               dtype */
 };
 
-/* Read tensor i to its end, in constant memory.  Any thread. */
-int tensor_measure(struct tensor_measure *m, struct ckpt_source *src, size_t i, unsigned what,
-                   struct ckpt_err *err);
-/* Tensors index[0..n) (NULL: 0..n) into m[0..n) (NULL: only read), on jobs threads. */
+/* Read tensors index[0..n) (NULL: 0..n) to their ends, in constant memory on jobs threads, and
+ * measure them into m[0..n) (NULL: only read). */
 int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err);
+/* A histogram as a line of blocks; an empty bin is a blank. */
+char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m);
+/* The same as JSON: {"low", "high", "counts"}. */
+char *measure_histogram(char dst[512], const struct tensor_measure *m);
 /* Whether a name is wanted. */
 bool inspect_wants(const struct inspect_want *w, const char *name);
 

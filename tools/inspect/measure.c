@@ -1,145 +1,212 @@
 /*
- * measure - statistics and digests of tensors, in pieces of bounded size; see inspect.h.
+ * measure - statistics, histograms and digests of tensors, in pieces of bounded size; see
+ * inspect.h.
  *
- * Each piece is read once for whatever is wanted of it.  Means and deviations are taken block
- * by block in two passes and joined by the rule of Chan, Golub and LeVeque (1979), which loses
- * no digits to large means and lets the loops be vector code.
+ * A large tensor is cut into units that workers take one by one, so that one embedding does not
+ * keep them waiting.  Units have a fixed size and are joined in order: the numbers do not depend
+ * on how many workers there are.  A digest runs from a tensor's first byte to its last: there
+ * the unit is the tensor.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/pool.h"
 #include "tools/inspect/inspect.h"
 
-#define PIECE_BYTES ((size_t)1 << 20)
-#define BLOCK       4096
+#define PIECE_BYTES  ((size_t)256 << 10)    /* still in cache when it is looked at */
+#define UNIT_BYTES   ((uint64_t)32 << 20)
+#define SAMPLES      65536                  /* values that a histogram is made of */
+#define SAMPLE_RUN   1024                   /* neighbours read at a time */
 
-/* Statistics of one tensor, in work. */
-struct running {
-    struct tensor_measure *m;
-    double                 m2;          /* sum of squared differences from the mean */
+struct unit {
+    size_t       k;                         /* of the list of tensors */
+    int64_t      from, to;
+    struct stats s;
 };
-
-/* The finite values of a block moved to its front; how many they are. */
-static size_t keep_finite(struct tensor_measure *m, double *v, size_t n)
-{
-    size_t k = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        m->n_nan += isnan(v[i]) != 0;
-        m->n_inf += isinf(v[i]) != 0;
-        v[k] = v[i];
-        k += isfinite(v[i]) != 0;
-    }
-    return k;
-}
-
-static void add_block(struct running *r, double *v, size_t n)
-{
-    struct tensor_measure *m = r->m;
-    double sum = 0, m2 = 0, low = INFINITY, high = -INFINITY, mean, apart, all;
-
-    n = keep_finite(m, v, n);
-    if (n == 0)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        sum += v[i];
-        low = v[i] < low ? v[i] : low;
-        high = v[i] > high ? v[i] : high;
-    }
-    low += 0.0;                         /* no -0 */
-    mean = sum / (double)n;
-    for (size_t i = 0; i < n; i++)
-        m2 += (v[i] - mean) * (v[i] - mean);
-    all = (double)m->n + (double)n;
-    apart = mean - m->mean;
-    r->m2 += m2 + apart * apart * ((double)m->n * (double)n / all);
-    m->mean += apart * ((double)n / all);
-    m->min = m->n == 0 || low < m->min ? low : m->min;
-    m->max = m->n == 0 || high > m->max ? high : m->max;
-    m->n += (int64_t)n;
-}
-
-static int measure_pieces(struct running *r, struct ckpt_sha256 *sha, struct ckpt_source *src,
-                          size_t i, void *raw, size_t raw_bytes, struct ckpt_err *err)
-{
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    size_t width = ckpt_dtype_size(t->dtype);
-    int64_t step = (int64_t)(raw_bytes / width);
-    double wide[BLOCK];
-    int rc = 0;
-
-    for (int64_t at = 0; rc == 0 && at < t->numel; at += step) {
-        size_t n = (size_t)(t->numel - at < step ? t->numel - at : step);
-
-        rc = ckpt_source_read(src, i, at, (int64_t)n, raw, err);
-        if (rc == 0 && sha)
-            rc = ckpt_sha256_add(sha, raw, n * width, err);
-        for (size_t k = 0; rc == 0 && r->m->numbers && k < n; k += BLOCK) {
-            size_t block = n - k < BLOCK ? n - k : BLOCK;
-
-            ckpt_convert(wide, CKPT_F64, (unsigned char *)raw + k * width, t->dtype, block);
-            add_block(r, wide, block);
-        }
-    }
-    return rc;
-}
-
-int tensor_measure(struct tensor_measure *m, struct ckpt_source *src, size_t i, unsigned what,
-                   struct ckpt_err *err)
-{
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    size_t all = (size_t)ckpt_tensor_bytes(t), bytes = all < PIECE_BYTES ? all : PIECE_BYTES;
-    unsigned char digest[CKPT_SHA256_BYTES];
-    struct running r = {.m = m};
-    struct ckpt_sha256 *sha = NULL;
-    void *raw;
-    int rc = 0;
-
-    memset(m, 0, sizeof *m);
-    if (ckpt_dtype_size(t->dtype) == 0)
-        return 0;
-    m->numbers = (what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, t->dtype);
-    raw = ckpt_alloc_buffer(bytes ? bytes : 1);
-    if (!raw)
-        rc = ckpt_nomem(err, bytes);
-    if (rc == 0 && (what & MEASURE_DIGEST))
-        rc = ckpt_sha256_new(&sha, err);
-    if (rc == 0)
-        rc = measure_pieces(&r, sha, src, i, raw, bytes, err);
-    if (rc == 0 && sha)
-        rc = ckpt_sha256_end(sha, digest, err);
-    if (rc == 0 && sha)
-        ckpt_hex(m->sha256, digest, sizeof digest);
-    if (m->n > 1)
-        m->std = sqrt(r.m2 / (double)(m->n - 1));
-    ckpt_sha256_free(sha);
-    ckpt_free(raw);
-    return rc;
-}
 
 struct job {
     struct tensor_measure *m;
     struct ckpt_source    *src;
     const size_t          *index;
+    struct unit           *unit;
     unsigned               what;
 };
 
-static int measure_one(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
+static size_t tensor_of(const struct job *j, size_t k) { return j->index ? j->index[k] : k; }
+
+static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
+                         struct ckpt_err *err)
+{
+    size_t i = tensor_of(j, u->k);
+    const struct ckpt_tensor *t = ckpt_source_tensor(j->src, i);
+    size_t width = ckpt_dtype_size(t->dtype);
+    int64_t step = (int64_t)(PIECE_BYTES / width);
+    bool numbers = (j->what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, t->dtype);
+    void *raw = ckpt_alloc_buffer(PIECE_BYTES);
+    int rc = raw ? 0 : ckpt_nomem(err, PIECE_BYTES);
+
+    for (int64_t at = u->from; rc == 0 && at < u->to; at += step) {
+        size_t n = (size_t)(u->to - at < step ? u->to - at : step);
+
+        rc = ckpt_source_read(j->src, i, at, (int64_t)n, raw, err);
+        if (rc == 0 && sha)
+            rc = ckpt_sha256_add(sha, raw, n * width, err);
+        if (rc == 0 && numbers)
+            stats_add(&u->s, raw, t->dtype, n);
+    }
+    ckpt_free(raw);
+    return rc;
+}
+
+static int measure_unit(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
 {
     struct job *j = ctx;
-    struct tensor_measure own;
+    unsigned char digest[CKPT_SHA256_BYTES];
+    struct ckpt_sha256 *sha = NULL;
+    int rc = 0;
 
     (void)worker;
-    return tensor_measure(j->m ? &j->m[k] : &own, j->src, j->index ? j->index[k] : k, j->what,
-                          err);
+    if (j->what & MEASURE_DIGEST)
+        rc = ckpt_sha256_new(&sha, err);
+    if (rc == 0)
+        rc = measure_range(&j->unit[k], sha, j, err);
+    if (rc == 0 && sha)
+        rc = ckpt_sha256_end(sha, digest, err);
+    if (rc == 0 && sha)
+        ckpt_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
+    ckpt_sha256_free(sha);
+    return rc;
+}
+
+/* The bin of v among those of m's range; values beyond it are in the outermost. */
+static size_t bin_of(const struct tensor_measure *m, double v)
+{
+    double part = (v - m->hist_low) / (m->hist_high - m->hist_low) * MEASURE_BINS;
+
+    return !(part > 0) ? 0 : part >= MEASURE_BINS ? MEASURE_BINS - 1 : (size_t)part;
+}
+
+/* Runs of neighbours, evenly spread; of a small tensor, all. */
+static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    struct tensor_measure *m = &j->m[k];
+    size_t i = tensor_of(j, k);
+    const struct ckpt_tensor *t = ckpt_source_tensor(j->src, i);
+    int64_t run = SAMPLE_RUN, n_run = (t->numel + run - 1) / run;
+    int64_t taken = n_run < SAMPLES / run ? n_run : SAMPLES / run;
+    unsigned char raw[SAMPLE_RUN * 16];
+    double v[SAMPLE_RUN];
+
+    (void)worker;
+    if (!m->s.n || !(m->hist_high > m->hist_low))
+        return 0;
+    for (int64_t r = 0; r < taken; r++) {
+        int64_t at = r * n_run / taken * run, n = t->numel - at < run ? t->numel - at : run;
+
+        if (ckpt_source_read(j->src, i, at, n, raw, err))
+            return err->code;
+        ckpt_convert(v, CKPT_F64, raw, t->dtype, (size_t)n);
+        for (int64_t x = 0; x < n; x++)
+            m->hist[bin_of(m, v[x])] += isfinite(v[x]) != 0;
+    }
+    return 0;
+}
+
+/* Four deviations on each side of the mean, no further than there are values. */
+static void set_range(struct tensor_measure *m)
+{
+    double four = 4 * stats_std(&m->s);
+
+    m->hist_low = fmax(m->s.min, m->s.mean - four);
+    m->hist_high = fmin(m->s.max, m->s.mean + four);
+    if (!isfinite(m->hist_high - m->hist_low))
+        m->hist_low = m->hist_high = 0;
+}
+
+/* The units of n tensors; with a NULL list only how many they are. */
+static size_t cut(const struct job *j, size_t n, struct unit *list)
+{
+    size_t n_unit = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(j->src, tensor_of(j, k));
+        size_t width = ckpt_dtype_size(t->dtype);
+        int64_t step = width && !(j->what & MEASURE_DIGEST) ? (int64_t)(UNIT_BYTES / width)
+                                                             : t->numel;
+        int64_t at = 0;
+
+        do {
+            int64_t to = t->numel - at < step ? t->numel : at + step;
+
+            if (!width)
+                break;                      /* of sub-byte dtypes nothing is told */
+            if (list)
+                list[n_unit] = (struct unit){.k = k, .from = at, .to = to};
+            n_unit++;
+            at = to;
+        } while (at < t->numel);
+    }
+    return n_unit;
 }
 
 int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err)
 {
     struct job j = {.m = m, .src = src, .index = index, .what = what};
-    size_t workers = jobs ? (size_t)jobs : ckpt_pool_default(8);
+    size_t workers = jobs ? (size_t)jobs : ckpt_pool_default(16), n_unit = cut(&j, n, NULL);
+    int rc = 0;
 
-    return n == 0 ? 0 : ckpt_pool_run(workers, n, measure_one, &j, err);
+    j.unit = ckpt_alloc(n_unit, sizeof *j.unit);
+    if (!j.unit)
+        return ckpt_nomem(err, n_unit * sizeof *j.unit);
+    for (size_t k = 0; m && k < n; k++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, tensor_of(&j, k));
+
+        m[k] = (struct tensor_measure){.numbers = (what & MEASURE_STATS) &&
+                                                  ckpt_dtype_size(t->dtype) &&
+                                                  ckpt_convert_can(CKPT_F64, t->dtype)};
+    }
+    cut(&j, n, j.unit);
+    if (n_unit)
+        rc = ckpt_pool_run(workers, n_unit, measure_unit, &j, err);
+    for (size_t u = 0; rc == 0 && m && u < n_unit; u++)
+        stats_join(&m[j.unit[u].k].s, &j.unit[u].s);
+    for (size_t k = 0; rc == 0 && m && k < n; k++)
+        set_range(&m[k]);
+    if (rc == 0 && m && n && (what & MEASURE_STATS))
+        rc = ckpt_pool_run(workers, n, histogram, &j, err);
+    ckpt_free(j.unit);
+    return rc;
+}
+
+char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m)
+{
+    static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",
+                                        "\u2586", "\u2587", "\u2588"};
+    uint32_t most = 1;
+    size_t at = 0;
+
+    for (size_t k = 0; k < MEASURE_BINS; k++)
+        most = m->hist[k] > most ? m->hist[k] : most;
+    for (size_t k = 0; k < MEASURE_BINS; k++) {
+        const char *b = block[((uint64_t)m->hist[k] * 8 + most - 1) / most];
+
+        memcpy(dst + at, b, strlen(b));
+        at += strlen(b);
+    }
+    dst[at] = '\0';
+    return dst;
+}
+
+char *measure_histogram(char dst[512], const struct tensor_measure *m)
+{
+    size_t n = (size_t)snprintf(dst, 512, "{\"low\": %.9g, \"high\": %.9g, \"counts\": [",
+                                m->hist_low, m->hist_high);
+
+    for (size_t k = 0; k < MEASURE_BINS; k++)
+        n += (size_t)snprintf(dst + n, 512 - n, "%s%u", k ? ", " : "", m->hist[k]);
+    snprintf(dst + n, 512 - n, "]}");
+    return dst;
 }

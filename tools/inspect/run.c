@@ -153,7 +153,7 @@ static void put_log(struct out *o, const json_t *log, bool all)
     out_table_end(o);
 }
 
-void inspect_run_summary(struct out *o, const json_t *state, bool curve)
+void inspect_run_summary(struct out *o, const json_t *state, bool plot)
 {
     const json_t *log = json_object_get(state, "log_history");
     const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
@@ -168,16 +168,16 @@ void inspect_run_summary(struct out *o, const json_t *state, bool curve)
     put_number(o, "loss", "last loss", newest(log, "loss"));
     put_number(o, "eval_loss", "last eval loss", newest(log, "eval_loss"));
     put_number(o, "train_runtime", "run time in s", newest(log, "train_runtime"));
-    if (curve) {
+    if (plot) {
         draw(o, log, "loss", "train loss");
         draw(o, log, "eval_loss", "eval loss");
     }
 }
 
-int inspect_trainer_state(struct out *o, const json_t *state, bool curve, bool json)
+int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json)
 {
     out_str(o, "format", "format", "trainer_state.json");
-    inspect_run_summary(o, state, curve && !json);
+    inspect_run_summary(o, state, plot && !json);
     put_log(o, json_object_get(state, "log_history"), json);
     return 0;
 }

@@ -105,20 +105,33 @@ static const char *file_of(const struct ckpt_tensor *t)
     return slash ? slash + 1 : name;
 }
 
+static void put_real(struct out *o, bool there, double v)
+{
+    if (there && isfinite(v))           /* squares of huge values may not be */
+        out_cell_real(o, v);
+    else
+        out_cell_none(o);
+}
+
 static void put_stats(struct out *o, const struct tensor_measure *m)
 {
-    const double v[] = {m->min, m->max, m->mean, m->std};
+    char spark[MEASURE_BINS * 3 + 1], json[512];
+    bool some = m->s.n > 0;
 
-    for (size_t k = 0; k < 4; k++)
-        if (m->n && isfinite(v[k]))     /* squares of huge values may not be */
-            out_cell_real(o, v[k]);
-        else
-            out_cell_none(o);
+    put_real(o, some, m->s.min);
+    put_real(o, some, m->s.max);
+    put_real(o, some, m->s.mean);
+    put_real(o, some, stats_std(&m->s));
+    put_real(o, some, (double)m->s.n_zero / (double)(some ? m->s.n : 1));
     for (size_t k = 0; k < 2; k++)
         if (m->numbers)
-            out_cell_int(o, k ? m->n_inf : m->n_nan);
+            out_cell_int(o, k ? m->s.n_inf : m->s.n_nan);
         else
             out_cell_none(o);
+    if (m->hist_high > m->hist_low)
+        out_cell_pair(o, measure_spark(spark, m), measure_histogram(json, m));
+    else
+        out_cell_none(o);
 }
 
 static void put_row(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
@@ -151,7 +164,9 @@ static void put_tensors(struct out *o, const struct inspect_want *w, struct ckpt
     };
     static const struct out_column stats[] = {
         {"min", "min", OUT_RIGHT}, {"max", "max", OUT_RIGHT}, {"mean", "mean", OUT_RIGHT},
-        {"std", "std", OUT_RIGHT}, {"nan", "NaN", OUT_RIGHT}, {"inf", "infinite", OUT_RIGHT},
+        {"std", "std", OUT_RIGHT}, {"zero_share", "zeros", OUT_RIGHT},
+        {"nan", "NaN", OUT_RIGHT}, {"inf", "infinite", OUT_RIGHT},
+        {"histogram", "histogram", OUT_LEFT},
     };
     size_t n_column = 6;
 
@@ -218,26 +233,29 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
     size_t i = ckpt_source_find(src, name);
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     struct tensor_measure m;
-    char shape[256];
+    char shape[256], spark[MEASURE_BINS * 3 + 1];
 
     if (!t)
         return ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
-    if (tensor_measure(&m, src, i, MEASURE_STATS | MEASURE_DIGEST, err))
+    if (tensors_measure(&m, src, &i, 1, MEASURE_STATS | MEASURE_DIGEST, 0, err))
         return err->code;
     out_str(o, "name", "tensor", t->name);
-    out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
+    out_str(o, "dtype", "dtype", ckpt_dtype_name(t->dtype));
     out_str(o, "shape", "shape", ckpt_shape_text(shape, sizeof shape, &t->shape));
-    out_bytes(o, "bytes", "bytes", ckpt_tensor_stored_bytes(t));
-    if (m.n) {
-        out_real(o, "min", "min", m.min);
-        out_real(o, "max", "max", m.max);
-        out_real(o, "mean", "mean", m.mean);
-        out_real(o, "std", "std", m.std);
+    out_bytes(o, "bytes", "bytes", ckpt_tensor_bytes(t));
+    if (m.s.n) {
+        out_real(o, "min", "min", m.s.min);
+        out_real(o, "max", "max", m.s.max);
+        out_real(o, "mean", "mean", m.s.mean);
+        out_real(o, "std", "std", stats_std(&m.s));
+        out_real(o, "zero_share", "zeros", (double)m.s.n_zero / (double)m.s.n);
     }
     if (m.numbers) {
-        out_int(o, "nan", "NaN", m.n_nan);
-        out_int(o, "inf", "infinite", m.n_inf);
+        out_int(o, "nan", "NaN", m.s.n_nan);
+        out_int(o, "inf", "infinite", m.s.n_inf);
     }
+    if (m.hist_high > m.hist_low)
+        out_str(o, "histogram", "histogram", measure_spark(spark, &m));
     if (m.sha256[0])
         out_str(o, "sha256", "sha-256", m.sha256);
     return m.numbers ? put_head(o, src, i, err) : 0;

@@ -48,7 +48,7 @@ merged=$(tail -n 1 "$dir/merged.txt")
 
 say "4. What the run left behind"
 run ckpt-inspect "$checkpoint"
-run ckpt-inspect --curve "$checkpoint/trainer_state.json"
+run ckpt-inspect --plot "$checkpoint/trainer_state.json"
 run ckpt-inspect "$checkpoint/rng_state_0.pth"
 run ckpt-inspect "$checkpoint/rng_state_1.pth" | head -n 4
 run ckpt-inspect "$merged" | head -n 12

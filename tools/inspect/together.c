@@ -1,0 +1,235 @@
+/* together - several paths in one answer: two checkpoints, or runs side by side; see inspect.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/formats.h"
+#include "libckpt/json.h"
+#include "tools/inspect/inspect.h"
+
+/* Newest values of what a run told, from its trainer_state.json and its metrics.jsonl. */
+static const struct {
+    const char *key, *title;
+} facts[] = {
+    {"step", "step"},
+    {"epoch", "epoch"},
+    {"loss", "last loss"},
+    {"train_loss", "mean loss"},
+    {"eval_loss", "eval loss"},
+    {"best_metric", "best"},
+    {"train_runtime", "seconds"},
+    {"train_samples_per_second", "samples/s"},
+    {"train_steps_per_second", "steps/s"},
+    {"tokens_per_second", "tokens/s"},
+    {"eval_samples_per_second", "eval samples/s"},
+};
+#define N_FACTS (sizeof facts / sizeof facts[0])
+
+static void take_row(double *value, const json_t *row)
+{
+    for (size_t k = 0; k < N_FACTS; k++) {
+        const json_t *v = json_object_get(row, facts[k].key);
+
+        if (json_is_number(v))
+            value[k] = json_number_value(v);
+    }
+}
+
+static void take_state(double *value, const json_t *state)
+{
+    const json_t *log = json_object_get(state, "log_history"), *v;
+    json_t *row;
+    size_t i;
+
+    json_array_foreach ((json_t *)log, i, row)
+        take_row(value, row);
+    take_row(value, state);
+    v = json_object_get(state, "global_step");
+    if (json_is_number(v))
+        value[0] = json_number_value(v);
+}
+
+/* The newest checkpoint-<step> of dir that has a state, as a name in name; false when none has. */
+static int newest_checkpoint(char *name, size_t size, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    static const char prefix[] = "checkpoint-";
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *entry;
+    unsigned long long best = 0;
+    size_t n = 0;
+    int rc = ckpt_dir_list(dir, &a, &entry, &n, err);
+
+    *name = '\0';
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const char *digits = entry[i].name + sizeof prefix - 1;
+        char file[400], *end;
+        unsigned long long step;
+
+        if (!entry[i].is_dir || strncmp(entry[i].name, prefix, sizeof prefix - 1) != 0)
+            continue;
+        step = strtoull(digits, &end, 10);
+        snprintf(file, sizeof file, "%s/trainer_state.json", entry[i].name);
+        if (end == digits || *end || (*name && step < best) || !ckpt_dir_has(dir, file))
+            continue;
+        best = step;
+        snprintf(name, size, "%s", file);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+static int take_file(double *value, struct ckpt_dir *dir, const char *name, struct ckpt_err *err)
+{
+    struct ckpt_file *f;
+    json_t *state = NULL;
+    int rc = ckpt_file_open_at(&f, dir, name, err);
+
+    if (rc)
+        return rc;
+    rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    if (rc == 0)
+        take_state(value, state);
+    json_decref(state);
+    ckpt_file_close(f);
+    return rc;
+}
+
+static int take_metrics(double *value, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_file *f;
+    char *text, *end;
+    size_t n;
+    int rc = ckpt_file_open_at(&f, dir, "metrics.jsonl", err);
+
+    if (rc == 0)
+        rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_BYTES, &text, &n, err);
+    for (char *line = text; rc == 0 && *line; line = end) {
+        json_t *row;
+
+        end = line + strcspn(line, "\n");
+        row = json_loadb(line, (size_t)(end - line), 0, NULL);
+        take_row(value, row);           /* a line that is still being written is none */
+        json_decref(row);
+        end += *end != '\0';
+    }
+    ckpt_file_close(f);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* CKPT_ENOTFOUND when path is no run. */
+static int take_run(double *value, const char *path, bool follow, struct ckpt_err *err)
+{
+    struct ckpt_dir *dir;
+    char name[400] = "trainer_state.json";
+    bool found = true;
+    int rc = ckpt_dir_open(&dir, path, follow ? CKPT_FOLLOW : 0, err);
+
+    for (size_t k = 0; k < N_FACTS; k++)
+        value[k] = NAN;
+    if (rc)
+        return rc;
+    if (!ckpt_dir_has(dir, name))
+        rc = newest_checkpoint(name, sizeof name, dir, err);
+    if (rc == 0 && *name)
+        rc = take_file(value, dir, name, err);
+    if (rc == 0 && ckpt_dir_has(dir, "metrics.jsonl"))
+        rc = take_metrics(value, dir, err);
+    else if (rc == 0)
+        found = *name;
+    if (rc == 0 && !found)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "no run: neither trainer_state.json nor "
+                       "metrics.jsonl is in it, nor a checkpoint-<step> with one");
+    ckpt_dir_close(dir);
+    return rc ? ckpt_err_in(err, "%s", path) : 0;
+}
+
+static int compare_runs(struct out *o, const struct cli *cli, char *const *path, size_t n,
+                        struct ckpt_err *err)
+{
+    struct out_column column[1 + N_FACTS] = {{"path", "run", OUT_LEFT}};
+    double *value = ckpt_alloc(n * N_FACTS, sizeof *value);
+    size_t shown[N_FACTS], n_shown = 0;
+    int rc = value ? 0 : ckpt_nomem(err, n * N_FACTS * sizeof *value);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = take_run(value + i * N_FACTS, path[i], cli->follow, err);
+    for (size_t k = 0; rc == 0 && k < N_FACTS; k++) {
+        bool any = cli->json;           /* people are spared columns that no run fills */
+
+        for (size_t i = 0; i < n; i++)
+            any |= !isnan(value[i * N_FACTS + k]);
+        if (any)
+            shown[n_shown++] = k;
+    }
+    for (size_t k = 0; rc == 0 && k < n_shown; k++)
+        column[1 + k] = (struct out_column){facts[shown[k]].key, facts[shown[k]].title, OUT_RIGHT};
+    if (rc == 0)
+        out_table(o, "runs", column, 1 + n_shown);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        out_cell_str(o, path[i]);
+        for (size_t k = 0; k < n_shown; k++) {
+            double v = value[i * N_FACTS + shown[k]];
+
+            if (isnan(v))
+                out_cell_none(o);
+            else
+                out_cell_real(o, v);
+        }
+    }
+    if (rc == 0)
+        out_table_end(o);
+    ckpt_free(value);
+    return rc;
+}
+
+static int diff_two(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                    char *const *path, bool *differ, struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = w->optimizer,
+                                  .follow = cli->follow};
+    struct ckpt_source *a = NULL, *b = NULL;
+    int rc = ckpt_open(&a, path[0], &opts, err);
+
+    if (rc == 0)
+        rc = ckpt_open(&b, path[1], &opts, err);
+    if (rc == 0) {
+        out_str(o, "path", "first", path[0]);
+        out_str(o, "compared_with", "second", path[1]);
+        rc = inspect_diff(o, w, a, b, cli->jobs, differ, err);
+    }
+    ckpt_source_close(a);
+    ckpt_source_close(b);
+    return rc;
+}
+
+int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
+                     struct ckpt_err *err)
+{
+    struct ckpt_err not_run = {0};
+    bool differ = false, diff = w->diff;
+    double value[N_FACTS];
+    struct out *o;
+    int rc;
+
+    if (w->diff && n != 2)
+        return ckpt_fail(err, CKPT_EUSAGE, "--diff: %zu paths, two are wanted", n);
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--compare: no run to show");
+    /* Two checkpoints that are no runs: what sets them apart is what is in them. */
+    if (!diff && n == 2)
+        diff = take_run(value, path[0], cli->follow, &not_run) &&
+               take_run(value, path[1], cli->follow, &not_run);
+    if (out_new(&o, cli->json, err))
+        return err->code;
+    rc = diff ? diff_two(o, w, cli, path, &differ, err) : compare_runs(o, cli, path, n, err);
+    if (rc) {
+        out_abort(o);
+        return rc;
+    }
+    return out_end(o, err) ? err->code
+           : differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path[0], path[1]) : 0;
+}
