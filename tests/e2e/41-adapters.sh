@@ -3,7 +3,7 @@
 # merged.safetensors has the tensors as PEFT's merge_and_unload leaves them, in f32.  Sums of a few
 # products in another order differ in the last place of numbers below 1: 2^-22 is the bound.
 as_peft() {
-    ckpt-inspect --diff "$G/lora/$1/merged.safetensors" "$T/$1" > "$T/diff" 2>"$T/.err"
+    ckpt-inspect --diff "$T/$1" "$G/lora/$1/merged.safetensors" > "$T/diff" 2>"$T/.err"
     awk '/ only in the second|dtype|shape/ { bad = 1 }
          / values / { n++; if ($NF > 2.4e-7) bad = 1 }
          /^equal tensors: / { n += $3 }
