@@ -45,6 +45,9 @@ struct ckpt_create_opts {
                                                 the sink ends */
     unsigned               flags;            /* enum ckpt_commit_flags */
     int                    stream_fd;        /* >= 0: write there instead of path */
+    const struct ckpt_source *origin;        /* what the tensors come from, below all views: for
+                                                a format that keeps more of it; or NULL */
+    int                    zero_stage, world_size;   /* DeepSpeed: 0: as the origin has it */
 };
 
 struct ckpt_format {

@@ -60,6 +60,12 @@ void ckpt_source_close(struct ckpt_source *src)
 }
 
 const char *ckpt_source_format(const struct ckpt_source *src) { return src->ops->format; }
+
+void *ckpt_source_self(const struct ckpt_source *src, const struct ckpt_source_ops *ops)
+{
+    return src->ops == ops ? src->self : NULL;
+}
+
 size_t ckpt_source_count(const struct ckpt_source *src) { return src->list.n; }
 
 const struct ckpt_tensor *ckpt_source_tensor(const struct ckpt_source *src, size_t i)

@@ -43,6 +43,8 @@ int ckpt_source_new(struct ckpt_source **out, const struct ckpt_source_ops *ops,
 void ckpt_source_close(struct ckpt_source *src);
 
 const char *ckpt_source_format(const struct ckpt_source *src);
+/* The handle behind a source of exactly these ops, for the room that made it; else NULL. */
+void *ckpt_source_self(const struct ckpt_source *src, const struct ckpt_source_ops *ops);
 size_t ckpt_source_count(const struct ckpt_source *src);
 const struct ckpt_tensor *ckpt_source_tensor(const struct ckpt_source *src, size_t i);
 const struct ckpt_tensors *ckpt_source_tensors(const struct ckpt_source *src);

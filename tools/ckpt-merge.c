@@ -15,8 +15,8 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
         {'o', "output", "PATH", OPT_PATH, output,
          "directory or file to write (default: INPUT-merged); - is stdout", NULL, 0, 0, false},
         {0, "to", "FORMAT", OPT_CHOICE, &w->to,
-         "format to write (default: by the output's name, else hf)", "hf safetensors torch", 0, 0,
-         false},
+         "format to write (default: by the output's name, else hf)",
+         "hf safetensors torch deepspeed", 0, 0, false},
         {0, "dtype", "[GLOB=]DTYPE", OPT_LIST, &w->dtype,
          "cast floating tensors (whose name matches GLOB); the last match wins", NULL, 0, 0,
          false},
@@ -36,8 +36,12 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          false},
         {0, "rename", "FROM=TO", OPT_LIST, &w->rename, "replace a prefix of names", NULL, 0, 0,
          false},
-        {0, "optimizer", "WHAT", OPT_CHOICE, &w->optimizer, "optimizer state", "keep drop", 0, 0,
-         false},
+        {0, "optimizer", "WHAT", OPT_CHOICE, &w->optimizer,
+         "optimizer state (default: drop; DeepSpeed outputs keep it)", "keep drop", 0, 0, false},
+        {0, "world", "N", OPT_INT, &w->world,
+         "DeepSpeed: ranks to cut the output for (default: as the input)", NULL, 1, 4096, false},
+        {0, "stage", "N", OPT_INT, &w->stage,
+         "DeepSpeed: ZeRO stage to write (default: as the input)", NULL, 1, 3, false},
         {0, "tied", "WHAT", OPT_CHOICE, &w->tied,
          "names tied to another tensor: drop writes the tensor once", "keep drop", 0, 0, false},
         {0, "average", NULL, OPT_FLAG, &w->average,
@@ -203,8 +207,8 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct merge_want w = {.optimizer = "drop", .tied = "drop", .provenance = "xxh128",
-                           .merge = true, .checksums = true};
+    struct merge_want w = {.tied = "drop", .provenance = "xxh128", .merge = true,
+                           .checksums = true};
     const char *output = NULL;
     struct opt row[ROWS];
     struct opt_spec spec = {

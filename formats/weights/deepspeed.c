@@ -11,6 +11,7 @@
 #include "formats/weights/deepspeed_facts.h"
 #include "formats/weights/deepspeed_files.h"
 #include "formats/weights/deepspeed_flat.h"
+#include "formats/weights/deepspeed_sink.h"
 #include "formats/weights/deepspeed_stage0.h"
 #include "formats/weights/deepspeed_whole.h"
 #include "formats/weights/side_files.h"
@@ -32,6 +33,13 @@ static void close_ds(void *self)
 }
 
 static const struct ckpt_source_ops ops = {.format = "deepspeed", .close = close_ds};
+
+const struct ds_files *ds_source_files(const struct ckpt_source *src)
+{
+    const struct ds *d = src ? ckpt_source_self(src, &ops) : NULL;
+
+    return d ? &d->files : NULL;
+}
 
 /* Trained, frozen, the rest of the model, tied names. */
 static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
@@ -132,4 +140,5 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 
 const struct ckpt_format ckpt_format_deepspeed = {
     .name = "deepspeed", .title = "DeepSpeed checkpoint", .bid = bid, .open = open_source,
+    .create = ds_create,
 };

@@ -10,8 +10,12 @@
 #ifndef CKPT_DEEPSPEED_H
 #define CKPT_DEEPSPEED_H
 
+#include "formats/weights/deepspeed_parts.h"
 #include "libckpt/format.h"
 
 extern const struct ckpt_format ckpt_format_deepspeed;
+
+/* The files behind a source that this format opened, as long as it is open; else NULL. */
+const struct ds_files *ds_source_files(const struct ckpt_source *src);
 
 #endif

@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* DeepSpeed's default for zero_optimization.sub_group_size: elements of one rank. */
+#define DS_SUB_GROUP_SIZE 1000000000
+
 /* A run of a parameter's elements that lies in one rank's flat tensor. */
 struct ds_piece {
     int64_t start;      /* first element of the parameter */

@@ -11,12 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/weights/deepspeed_layout.h"
+#include "formats/weights/deepspeed_values.h"
 #include "formats/weights/torch_out.h"
 #include "libckpt/convert.h"
 
-#define DS_VERSION "0.19.8"     /* whose layout this is */
-#define CHUNK      8192         /* frozen elements converted at once */
+#define CHUNK 8192         /* frozen elements converted at once */
 
 enum { S_MASTER, S_STEP, S_EXP_AVG, S_EXP_AVG_SQ, S_COUNT };
 
@@ -92,18 +91,6 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-/* torch.Size(dims) */
-static struct value *torch_size(struct ckpt_arena *a, const struct ckpt_shape *shape)
-{
-    struct value *dims = value_tuple(a), *args = value_tuple(a);
-
-    for (int i = 0; i < shape->rank; i++)
-        if (value_append(a, dims, value_int(a, shape->dim[i])))
-            return NULL;
-    return value_append(a, args, dims) ? NULL
-                                       : value_object(a, "torch", "Size", args, NULL, false);
-}
-
 static struct value *flat_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype, size_t storage,
                                  int64_t numel)
 {
@@ -133,7 +120,7 @@ static struct value *param_shapes(struct ckpt_arena *a, const struct layout *l)
     for (size_t i = 0; list && i < l->s->n_param; i++)
         if (l->sub[i] != NONE &&
             value_set_str(a, list->u.seq.item[l->sub[i]], l->s->param[i].name,
-                          torch_size(a, &l->s->param[i].shape)))
+                          ds_value_size(a, &l->s->param[i].shape)))
             return NULL;
     return list;
 }
@@ -162,7 +149,7 @@ static struct value *frozen(struct ckpt_arena *a, const struct layout *l, bool f
         if (!p->trainable &&
             value_set_str(a, d, p->name, fragments ? flat_tensor(a, l->s->model_dtype, storage++,
                                                                  l->part[i])
-                                                   : torch_size(a, &p->shape)))
+                                                   : ds_value_size(a, &p->shape)))
             return NULL;
     }
     return d;
@@ -233,28 +220,6 @@ static int model_states(struct value **out, struct ckpt_arena *a, const struct l
     return rc ? ckpt_nomem(err, (size_t)a->used) : merge_client(a, d, s->client_state, err);
 }
 
-/* An enum member: Class(value). */
-static struct value *stage_enum(struct ckpt_arena *a, int64_t stage)
-{
-    struct value *args = value_tuple(a);
-
-    return value_append(a, args, value_int(a, stage))
-               ? NULL : value_object(a, "deepspeed.runtime.zero.config", "ZeroStageEnum", args,
-                                     NULL, false);
-}
-
-/* A static scaler of 1: neither full precision nor bfloat16 has another. */
-static struct value *loss_scaler(struct ckpt_arena *a)
-{
-    struct value *state = value_dict(a, false);
-
-    if (value_set_str(a, state, "cur_scale", value_float(a, 1.0)) ||
-        value_set_str(a, state, "dynamic", value_bool(a, false)))
-        return NULL;
-    return value_object(a, "deepspeed.runtime.fp16.loss_scaler", "LossScaler", value_tuple(a),
-                        state, true);
-}
-
 /* torch's nested optimizer.state_dict(): one flat parameter per sub-group. */
 static struct value *adamw_state(struct ckpt_arena *a, const struct layout *l)
 {
@@ -288,8 +253,8 @@ static struct value *optim_states(struct ckpt_arena *a, const struct layout *l)
     for (size_t k = 0; k < l->n_sub; k++)
         rc |= value_append(a, flat,
                            flat_tensor(a, CKPT_F32, k * S_COUNT + S_MASTER, l->sub_numel[k]));
-    rc |= value_set_str(a, d, "zero_stage", stage_enum(a, 3)) |
-          value_set_str(a, d, "loss_scaler", loss_scaler(a)) |
+    rc |= value_set_str(a, d, "zero_stage", ds_value_stage(a, 3)) |
+          value_set_str(a, d, "loss_scaler", ds_value_scaler(a)) |
           value_set_str(a, d, "dynamic_loss_scale", value_bool(a, false)) |
           value_set_str(a, d, "overflow", value_bool(a, false)) |
           value_set_str(a, d, "partition_count", value_int(a, s->world_size)) |

@@ -8,11 +8,9 @@
 #define CKPT_DEEPSPEED_OUT_H
 
 #include "formats/container/value.h"
+#include "formats/weights/deepspeed_layout.h"
 #include "formats/weights/trainer_files.h"
 #include "libckpt/commit.h"
-
-/* DeepSpeed's default for zero_optimization.sub_group_size: elements of one rank. */
-#define DS_SUB_GROUP_SIZE 1000000000
 
 /* One parameter of the model, in the optimizer's order. */
 struct ds_param {

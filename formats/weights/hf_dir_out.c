@@ -6,10 +6,10 @@
 
 #include "formats/weights/config_text.h"
 #include "formats/weights/safetensors_out.h"
+#include "formats/weights/side_files.h"
 #include "libckpt/json.h"
 #include "libckpt/split.h"
 
-#define BOUNCE ((size_t)1 << 20)        /* bytes of a side file in memory */
 
 struct sink {
     const struct ckpt_tensors *list;
@@ -169,25 +169,6 @@ static int put_config(struct sink *s, const struct ckpt_extra *e, struct ckpt_er
     return rc;
 }
 
-static int copy_extra(struct sink *s, const struct ckpt_extra *e, struct ckpt_err *err)
-{
-    unsigned char *bounce = ckpt_alloc_buffer(BOUNCE);
-    uint64_t n = ckpt_file_size(e->file);
-    struct ckpt_out *out = NULL;
-    int rc = bounce ? ckpt_outdir_file(&out, s->dir, e->name, err) : ckpt_nomem(err, BOUNCE);
-
-    if (rc == 0)
-        rc = ckpt_out_reserve(out, n, err);
-    if (rc == 0 && n > 0)
-        rc = ckpt_out_copy(out, 0, e->file, 0, n, bounce, BOUNCE, err);
-    if (rc == 0)
-        rc = ckpt_out_commit(out, err);
-    else
-        ckpt_out_abort(out);
-    ckpt_free(bounce);
-    return rc;
-}
-
 /*
  * Begin every shard's file; s->place gets each tensor's index in its shard.  Tensors are sorted
  * into shards by counting: their number and that of shards are the input's.
@@ -251,7 +232,7 @@ int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_te
     for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
         rc = strcmp(opts->extra[i].name, "config.json") == 0
                  ? put_config(s, &opts->extra[i], err)
-                 : copy_extra(s, &opts->extra[i], err);
+                 : side_file_put(s->dir, &opts->extra[i], err);
     if (rc) {
         sink_abort(s);
         return rc;

@@ -6,6 +6,7 @@
 
 #define MAX_BYTES ((uint64_t)256 << 20)
 #define MAX_FILES 65536u
+#define BOUNCE    ((size_t)1 << 20)     /* bytes of a file in memory */
 
 static const char *const kept[] = {"*.json", "*.txt", "*.model", "*.jinja", "*.md", "*.tiktoken",
                                    "*.py", "LICENSE*", "NOTICE*", "*.vocab", "*.bpe", "*.spm"};
@@ -107,4 +108,23 @@ void side_files_close(struct side_files *s)
     for (size_t i = 0; i < s->n; i++)
         ckpt_file_close(s->item[i].file);
     s->n = 0;
+}
+
+int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ckpt_err *err)
+{
+    unsigned char *bounce = ckpt_alloc_buffer(BOUNCE);
+    uint64_t n = ckpt_file_size(e->file);
+    struct ckpt_out *out = NULL;
+    int rc = bounce ? ckpt_outdir_file(&out, dir, e->name, err) : ckpt_nomem(err, BOUNCE);
+
+    if (rc == 0)
+        rc = ckpt_out_reserve(out, n, err);
+    if (rc == 0 && n > 0)
+        rc = ckpt_out_copy(out, 0, e->file, 0, n, bounce, BOUNCE, err);
+    if (rc == 0)
+        rc = ckpt_out_commit(out, err);
+    else
+        ckpt_out_abort(out);
+    ckpt_free(bounce);
+    return rc;
 }

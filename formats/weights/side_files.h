@@ -7,6 +7,7 @@
 #ifndef CKPT_SIDE_FILES_H
 #define CKPT_SIDE_FILES_H
 
+#include "libckpt/commit.h"
 #include "libckpt/source.h"
 
 struct side_files {
@@ -20,5 +21,7 @@ bool side_file_name(const char *name);
 int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_arena *arena,
                     struct ckpt_err *err);
 void side_files_close(struct side_files *s);
+/* Copy one into a directory that is being written. */
+int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ckpt_err *err);
 
 #endif

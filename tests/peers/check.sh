@@ -4,7 +4,8 @@
 #   PEERS=python   a Python that has them; without it, one is made in build/peers (1.5 GB, once)
 #
 # A tiny run on two ZeRO-3 ranks and one on a single rank are trained, merged and evaluated here;
-# peers.py then opens them with the real tools.  Exit status 1 when a peer disagrees.
+# peers.py then opens them with the real tools.  reshard.py lets DeepSpeed save, cuts its runs for
+# other stages and worlds, and lets it go on from them.  Exit status 1 when a peer disagrees.
 set -eu
 cd "$(dirname "$0")/../.."
 B=$PWD/$1 R=tools/recipes/demo
@@ -32,3 +33,5 @@ head -n 8 "$T/eval.jsonl" > "$T/rows.jsonl"
 ckpt-eval -q --eval-file "$T/rows.jsonl" --prompt-template '{instruction} ' --completion-template '{output}' \
     --max-seq-length 256 --logits "$T/logits.safetensors" "$T/merged" >/dev/null
 DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/peers.py "$T"
+mkdir "$T/reshard"
+DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/reshard.py "$T/reshard"

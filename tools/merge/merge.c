@@ -26,12 +26,17 @@ static int output_format(const char **format, const struct merge_want *w, const 
               ends_in(output, ".pth") || ends_in(output, ".bin");
 
     *format = w->to;
-    if (!w->to)
+    if (!w->to && (w->world || w->stage))
+        *format = "deepspeed";
+    else if (!w->to)
         *format = st || stream ? "safetensors" : pt ? "torch" : "hf";
     else if (strcmp(w->to, "safetensors") == 0 && !st && !stream)
         *format = "hf";                 /* a directory of safetensors */
     if ((st && strcmp(*format, "safetensors") != 0) || (pt && strcmp(*format, "torch") != 0))
         return ckpt_fail(err, CKPT_EUSAGE, "--to %s does not go with the name %s", *format, output);
+    if ((w->world || w->stage) && strcmp(*format, "deepspeed") != 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--world and --stage cut a DeepSpeed checkpoint, --to "
+                         "says %s", *format);
     if (stream && strcmp(*format, "safetensors") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "-o - writes safetensors only, --to says %s", *format);
     return 0;
@@ -63,14 +68,15 @@ static int take_metadata(json_t **out, const struct ckpt_source *src, struct ckp
 }
 
 /* Create the sink and move everything into it; the record's digests are taken meanwhile. */
-static int write_out(struct ckpt_source *src, const struct merge_want *w, const struct cli *cli,
-                     const char *format, const char *output, struct provenance *record,
-                     struct ckpt_err *err)
+static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
+                     const struct merge_want *w, const struct cli *cli, const char *format,
+                     const char *output, struct provenance *record, struct ckpt_err *err)
 {
     bool stream = strcmp(output, "-") == 0;
     json_t *metadata = NULL;
     struct ckpt_create_opts create = {
-        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src),
+        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src), .origin = origin,
+        .zero_stage = (int)w->stage, .world_size = (int)w->world,
         .flags = w->overwrite ? CKPT_REPLACE : 0, .stream_fd = stream ? STDOUT_FILENO : -1,
     };
     struct progress *p = progress_new(cli, output, true);
@@ -99,28 +105,33 @@ static int write_out(struct ckpt_source *src, const struct merge_want *w, const 
     return rc;
 }
 
-int merge_run(const struct merge_want *w, struct cli *cli, const struct merge_job *job,
+int merge_run(const struct merge_want *want, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err)
 {
+    struct merge_want all = *want, *w = &all;
+    const struct ckpt_source *origin = NULL;
     struct provenance *record = NULL;
     struct ckpt_source *src = NULL;
     const char *format;
     int rc = output_format(&format, w, job->output, err);
+
+    if (rc == 0 && !w->optimizer)
+        w->optimizer = strcmp(format, "deepspeed") == 0 ? "keep" : "drop";
 
     if (rc == 0)
         rc = refuse_overlap(job, err);
     if (rc == 0)
         rc = provenance_new(&record, w, err);
     if (rc == 0)
-        rc = merge_open(&src, w, job, cli->follow, record, err);
+        rc = merge_open(&src, &origin, w, job, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)
-        rc = write_out(src, w, cli, format, job->output, record, err);
+        rc = write_out(src, origin, w, cli, format, job->output, record, err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
-        rc = merge_verify(src, job->output, err);
+        rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0, err);
     provenance_free(record);
     ckpt_source_close(src);
     return rc;

@@ -12,7 +12,7 @@
 
 /* What ckpt-merge is told. */
 struct merge_want {
-    const char     *to;                 /* "hf", "safetensors", "torch" */
+    const char     *to;                 /* "hf", "safetensors", "torch", "deepspeed" */
     struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
     uint64_t        max_shard_size;
     struct opt_list adapter;            /* adapters to fold into the input */
@@ -20,10 +20,11 @@ struct merge_want {
     const char     *tag;
     struct opt_list include, exclude;
     struct opt_list rename;             /* "from=to" prefixes */
-    const char     *optimizer;          /* "keep", "drop" */
+    const char     *optimizer;          /* "keep", "drop"; NULL: as the output needs it */
     const char     *tied;               /* "keep", "drop" */
     const char     *weights;            /* of the mean: "0.7,0.3"; NULL: all alike */
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
+    int64_t         world, stage;       /* of a DeepSpeed output; 0: as the input has it */
     bool            merge;              /* fold an input that is an adapter into its base */
     bool            average, verify, dry_run, overwrite;
     bool            checksums;          /* those of the inputs are proved */
@@ -38,7 +39,7 @@ struct merge_job {
 };
 
 /* Do one job.  With dry_run prints the plan to stdout instead. */
-int merge_run(const struct merge_want *w, struct cli *cli, const struct merge_job *job,
+int merge_run(const struct merge_want *want, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err);
 
 #endif

@@ -46,16 +46,18 @@ int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
 
 /*
  * The job's source with every view the options ask for; every checkpoint that is opened is
- * entered into p.
+ * entered into p.  origin is the one input below all views, NULL where there are several.
  */
-int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct provenance *p, struct ckpt_err *err);
+int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
+               const struct merge_want *w, const struct merge_job *job, bool follow,
+               struct provenance *p, struct ckpt_err *err);
 
 /* What would be written, as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
                const struct merge_job *job, struct ckpt_err *err);
 
 /* Open output again and compare every element with what src says.  CKPT_EIO "digest". */
-int merge_verify(struct ckpt_source *src, const char *output, struct ckpt_err *err);
+int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
+                 struct ckpt_err *err);
 
 #endif

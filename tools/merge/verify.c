@@ -7,11 +7,13 @@
 
 #define VERIFY_BYTES ((size_t)4 << 20)
 
-int merge_verify(struct ckpt_source *src, const char *output, struct ckpt_err *err)
+int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
+                 struct ckpt_err *err)
 {
     unsigned char *a = ckpt_alloc_buffer(2 * VERIFY_BYTES), *b = a ? a + VERIFY_BYTES : NULL;
     struct ckpt_source *back = NULL;
-    int rc = a ? ckpt_open(&back, output, NULL, err) : ckpt_nomem(err, 2 * VERIFY_BYTES);
+    struct ckpt_open_opts opts = {.optimizer = optimizer};
+    int rc = a ? ckpt_open(&back, output, &opts, err) : ckpt_nomem(err, 2 * VERIFY_BYTES);
 
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);

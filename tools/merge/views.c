@@ -72,8 +72,9 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
     return rc;
 }
 
-int merge_open(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
-               bool follow, struct provenance *p, struct ckpt_err *err)
+int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
+               const struct merge_want *w, const struct merge_job *job, bool follow,
+               struct provenance *p, struct ckpt_err *err)
 {
     struct ckpt_cast_rule cast[MERGE_MAX_RULES];
     struct ckpt_rename_rule rename_rule[MERGE_MAX_RULES];
@@ -85,6 +86,7 @@ int merge_open(struct ckpt_source **src, const struct merge_want *w, const struc
         rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
     if (rc == 0)
         rc = open_inputs(src, w, job, follow, p, err);
+    *origin = rc == 0 && job->n == 1 ? *src : NULL;
     if (rc == 0)
         rc = merge_fold(src, w, job, follow, p, err);
     if (rc == 0)

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# DeepSpeed runs cut for other ranks and stages: the same tensors, the same bytes each time.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+DS=$G/deepspeed/0.19-s3_w2_bf16/ckpt
+mkdir "$T/no"
+expect 0 "a run of two ranks cut for five" ckpt-merge -q --verify --world 5 --stage 2 -o "$T/five" "$DS"
+t "five ranks' files are there" bash -c "[ \$(ls $T/five/global_step4 | grep -c '^bf16_zero_pp_rank_[0-4]_mp_rank_00_optim_states.pt') = 5 ]"
+ckpt-merge -q --world 5 --stage 2 -o "$T/five-2" "$DS" >/dev/null
+t "the same bytes again" same_files "$T/five" "$T/five-2"
+expect 0 "and back" ckpt-merge -q --world 2 --stage 3 -o "$T/two" "$T/five"
+for d in "$DS" "$T/five" "$T/two"; do ckpt-merge -q --provenance none --optimizer keep -o "$T/flat-${d##*/}.safetensors" "$d" >/dev/null; done
+t "weights and moments are the same throughout" bash -c "cmp $T/flat-ckpt.safetensors $T/flat-five.safetensors && cmp $T/flat-ckpt.safetensors $T/flat-two.safetensors"
+t "one folder of a run is cut too" ckpt-merge -q --world 3 -o "$T/three" "$DS/global_step4"
+t "and named by its step" [ "$(cat "$T/three/latest")" = global_step4 ]
+expect 64 "ranks for another format" ckpt-merge --to hf --world 3 -o "$T/no/w" "$DS"
+t "tells what they are for" says "cut a DeepSpeed checkpoint"
+expect 64 "no ranks" ckpt-merge --world 0 -o "$T/no/w" "$DS"
+expect 65 "a model as a DeepSpeed run" ckpt-merge --to deepspeed -o "$T/no/w" "$G/lora/bloom-qkv/base"
+t "tells that it lacks an optimizer" says "tells nothing of optimizer"
+expect 65 "a run without its moments" ckpt-merge -q --world 3 --optimizer drop -o "$T/no/w" "$DS"
+t "tells what is missing" says "|exp_avg: is left out"
+t "nothing is left of refused cuts" [ -z "$(ls -A "$T/no")" ]
