@@ -73,7 +73,8 @@ int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_e
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
 /* Where it is being built: absolute, for ckpt_outdir_join in a peer. */
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir);
-/* Create one file inside; rel may have clean parts, folders are made.  Commit it as a file. */
+/* Create one file inside; rel may have clean parts, folders are made; of hidden names only
+ * .metadata is one.  Commit it as a file. */
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err);
 /* Create a whole small file inside: create, write, commit. */

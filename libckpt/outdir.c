@@ -172,6 +172,12 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
     return at;
 }
 
+/* Hidden names are for what is being made, but for the one that a format asks for. */
+static bool may_be_written(const char *rel)
+{
+    return ckpt_relpath_is_clean(rel) || strcmp(rel, ".metadata") == 0;
+}
+
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err)
 {
@@ -181,7 +187,7 @@ int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char 
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
-    if (!ckpt_relpath_is_clean(rel))
+    if (!may_be_written(rel))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
                             "%s: no clean relative path, it might lead out of %s", rel, dir->path);
     at = make_folders(dir, rel, &last);

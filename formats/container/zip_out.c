@@ -80,6 +80,12 @@ static void put_head(struct ckpt_buf *b, const struct zip_member *m)
 int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
               struct ckpt_err *err)
 {
+    return zip_begin_at(out, 0, member, n, err);
+}
+
+int zip_begin_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
+                 struct ckpt_err *err)
+{
     struct ckpt_buf b;
     int rc = 0;
 
@@ -87,7 +93,7 @@ int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
     for (size_t i = 0; rc == 0 && i < n; i++) {
         b.len = 0;
         put_head(&b, &member[i]);
-        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, member[i].header, err)
+        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, base + member[i].header, err)
                              : ckpt_nomem(err, b.len);
     }
     ckpt_buf_release(&b);
@@ -162,6 +168,12 @@ uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory
 int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err)
 {
+    return zip_finish_at(out, 0, member, n, directory, err);
+}
+
+int zip_finish_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
+                  uint64_t directory, struct ckpt_err *err)
+{
     struct ckpt_buf b;
     int rc = 0;
 
@@ -180,14 +192,14 @@ int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
             else
                 ckpt_buf_put_u32le(&b, (uint32_t)m->size);
         }
-        rc = ckpt_out_write_at(out, b.data, b.len, m->data + m->size, err);
+        rc = ckpt_out_write_at(out, b.data, b.len, base + m->data + m->size, err);
     }
     b.len = 0;
     for (size_t i = 0; i < n; i++)
         put_entry(&b, &member[i]);
     put_end(&b, n, directory, b.len);
     if (rc == 0)
-        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, directory, err)
+        rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, base + directory, err)
                              : ckpt_nomem(err, b.len);
     ckpt_buf_release(&b);
     return rc;

@@ -33,4 +33,10 @@ int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
 int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err);
 
+/* The same for an archive whose byte 0 is byte base of the file: one of several in it. */
+int zip_begin_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
+                 struct ckpt_err *err);
+int zip_finish_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
+                  uint64_t directory, struct ckpt_err *err);
+
 #endif

@@ -8,6 +8,7 @@
 #include "formats/place.h"
 #include "formats/weights/dcp_hf.h"
 #include "formats/weights/dcp_names.h"
+#include "formats/weights/dcp_out.h"
 #include "formats/weights/dcp_values.h"
 #include "formats/weights/side_files.h"
 
@@ -270,4 +271,5 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 
 const struct ckpt_format ckpt_format_dcp = {
     .name = "dcp", .title = "torch distributed checkpoint", .bid = bid, .open = open_source,
+    .create = dcp_create,
 };

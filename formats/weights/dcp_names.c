@@ -82,13 +82,18 @@ static int find_roots(struct namer *m)
     return 0;
 }
 
+/* An optimizer by its name alone, where groups were not saved. */
+static bool is_called_optimizer(const struct dcp_item *it, size_t k)
+{
+    return k > 0 && (strcmp(it->part[k - 1], "optimizer") == 0 ||
+                     strcmp(it->part[k - 1], "optim") == 0);
+}
+
 /* The number of parts of the path of the optimizer that an item belongs to, or SIZE_MAX. */
 static int root_of(struct namer *m, const struct dcp_item *it, size_t *depth)
 {
-    size_t used = ckpt_map_count(m->roots);
-
     *depth = SIZE_MAX;
-    for (size_t k = 0; used && k < it->n_part; k++) {
+    for (size_t k = 0; k < it->n_part; k++) {
         size_t len;
         char *key;
 
@@ -98,7 +103,7 @@ static int root_of(struct namer *m, const struct dcp_item *it, size_t *depth)
         key = path_key(m, it, k, &len);
         if (!key)
             return ckpt_nomem(m->err, 64);
-        if (ckpt_map_get(m->roots, key, len) != CKPT_MAP_NONE) {
+        if (is_called_optimizer(it, k) || ckpt_map_get(m->roots, key, len) != CKPT_MAP_NONE) {
             *depth = k;
             return 0;
         }

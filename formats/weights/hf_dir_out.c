@@ -10,7 +10,6 @@
 #include "libckpt/json.h"
 #include "libckpt/split.h"
 
-
 struct sink {
     const struct ckpt_tensors *list;
     struct ckpt_outdir        *dir;

@@ -49,3 +49,8 @@ cp -r "$DCP" "$T/in/dcp3"; sed -i 's/__0_0.distcp/..\/..\/..\/etc/' "$T/in/dcp3/
 refused 77 'no clean relative path' 'a path out of a distributed checkpoint' "$T/in/dcp3"
 ckpt-merge -q -o "$T/out/dcp.safetensors" "$DCP" >/dev/null
 t 'a distributed checkpoint merges to the live weights' ckpt-inspect -q --diff "$T/out/dcp.safetensors" "$G/fsdp/2.15-fsdp2_w2/expected.safetensors"
+t 'a distributed checkpoint is written' ckpt-merge -q --to dcp --optimizer keep --tied keep --verify -o "$T/out/dcp" "$DS"
+t 'it has an index' [ -f "$T/out/dcp/.metadata" ]
+t 'and the same values' ckpt-inspect -q --compare "$T/out/dcp" "$DS"
+expect 73 'a directory that exists is not written over' ckpt-merge -q --to dcp -o "$T/out/dcp" "$DS"
+expect 64 'nor a stream' ckpt-merge -q --to dcp -o - "$DS"

@@ -35,3 +35,4 @@ ckpt-eval -q --eval-file "$T/rows.jsonl" --prompt-template '{instruction} ' --co
 DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/peers.py "$T"
 mkdir "$T/reshard"
 DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/reshard.py "$T/reshard"
+"$PEERS" -P tests/peers/dcp.py "$T"

@@ -131,7 +131,8 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     else if (rc == 0)
         rc = write_out(src, origin, w, cli, format, job->output, record, err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
-        rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0, err);
+        rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0 ||
+                                            strcmp(format, "dcp") == 0, err);
     provenance_free(record);
     ckpt_source_close(src);
     return rc;
