@@ -29,8 +29,8 @@ static size_t rows(struct opt *row, struct inspect_want *w)
         {0, "tree", NULL, OPT_FLAG, &w->tree,
          "show a torch file as the values it holds, whatever they are", NULL, 0, 0, false},
         {0, "plot", NULL, OPT_FLAG, &w->plot,
-         "draw the losses of a trainer_state.json, or of the one in a directory", NULL, 0, 0,
-         false},
+         "draw the losses of a trainer_state.json or a directory with one, or the tags of a log",
+         NULL, 0, 0, false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
     };

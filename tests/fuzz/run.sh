@@ -21,6 +21,8 @@ seeds() {
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;
     zip)         find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k; find tests/fuzz/seeds/zip -type f ;;
+    tfevents)    find tests/golden/logs -name "*tfevents*" ! -name "*.json" ;;
+    wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "formats/logs/run_log.h"
 #include "libckpt/json.h"
 
 static bool ends_in(const char *s, const char *tail)
@@ -142,6 +143,34 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     return rc;
 }
 
+/* A file that holds no tensors, told by its first bytes; 1 when it is none. */
+static int data_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                     const char *path, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    unsigned char head[256];
+    struct stat st;
+    size_t n;
+    int rc;
+
+    if (stat(path, &st) || !S_ISREG(st.st_mode) ||
+        ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
+        ckpt_err_clear(err);            /* told by who opens it as a checkpoint */
+        return 1;
+    }
+    n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
+    rc = n > 0 ? ckpt_file_read_at(file, head, n, 0, err) : 0;
+    if (rc == 0 && !run_log_is(head, n))
+        rc = 1;
+    else if (rc == 0 && (w->tree || tensors_asked(w)))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is a log", path,
+                       w->tree ? "--tree" : tensors_asked(w));
+    else if (rc == 0)
+        rc = inspect_log(o, w, cli->json, file, err);
+    ckpt_file_close(file);
+    return rc;
+}
+
 /*
  * A torch file that is refused because loading it would run something: what it holds is told
  * all the same, and the refusal stands.
@@ -164,6 +193,7 @@ static int refused(struct out *o, const struct cli *cli, const char *path, struc
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err)
 {
+    bool data = false;
     struct out *o;
     int rc;
 
@@ -171,11 +201,15 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
         return err->code;
     out_str(o, "path", "path", path);
     rc = special_file(o, w, cli, path, err);
+    if (rc == 1) {
+        rc = data_file(o, w, cli, path, err);
+        data = rc != 1;
+    }
     if (rc == 1)
         rc = source_path(o, w, cli, path, err);
     if (rc == CKPT_EREFUSED && !tensors_asked(w) && refused(o, cli, path, err) == 0)
         return err->code;
-    if (rc == 0 && w->verify)
+    if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
         return out_end(o, err) ? err->code : 0;

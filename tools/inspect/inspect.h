@@ -47,6 +47,9 @@ bool inspect_shown_as_values(const struct inspect_want *w, const char *path);
 /* Everything is there and reads: a manifest's digests, or checksums and every tensor. */
 int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err);
+/* What a run logged: a TensorBoard or W&B file.  The file stays yours. */
+int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct ckpt_file *file,
+                struct ckpt_err *err);
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 

@@ -6,10 +6,9 @@
 
 #include "libckpt/json.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/plot.h"
 
-#define CURVE_WIDTH  64
-#define CURVE_HEIGHT 6
-#define LAST_ROWS    20         /* of the log, for people */
+#define LAST_ROWS 20            /* of the log, for people */
 
 static double number(const json_t *row, const char *key)
 {
@@ -18,102 +17,22 @@ static double number(const json_t *row, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-/* Values by step, in as many places as the plot has columns. */
-struct curve {
-    double sum[CURVE_WIDTH], value[CURVE_WIDTH];
-    size_t count[CURVE_WIDTH];
-    double low, high, first, last;      /* values; steps */
-    size_t n;
-};
-
-static bool point(const json_t *row, const char *key, double *step, double *v)
+static bool point(const void *ctx, size_t i, double *step, double *v)
 {
-    *v = number(row, key);
+    const void *const *pair = ctx;
+    const json_t *row = json_array_get(pair[0], i);
+
+    *v = number(row, pair[1]);
     *step = number(row, "step");
     return isfinite(*v) && isfinite(*step);
 }
 
-/* A column without a value has that of the one before; the first ones, the first value. */
-static void fill(struct curve *c)
-{
-    size_t x = 0;
-
-    while (x + 1 < CURVE_WIDTH && !c->count[x])
-        x++;
-    c->value[0] = c->sum[x] / (double)c->count[x];
-    for (x = 0; x < CURVE_WIDTH; x++)
-        c->value[x] = c->count[x] ? c->sum[x] / (double)c->count[x] : c->value[x ? x - 1 : 0];
-    c->low = c->high = c->value[0];
-    for (x = 1; x < CURVE_WIDTH; x++) {
-        c->low = fmin(c->low, c->value[x]);
-        c->high = fmax(c->high, c->value[x]);
-    }
-}
-
-static void gather(struct curve *c, const json_t *log, const char *key)
-{
-    double step, v;
-    size_t i, x;
-    json_t *row;
-
-    memset(c, 0, sizeof *c);
-    c->first = INFINITY;
-    c->last = -INFINITY;
-    json_array_foreach ((json_t *)log, i, row)
-        if (point(row, key, &step, &v)) {
-            c->first = fmin(c->first, step);
-            c->last = fmax(c->last, step);
-            c->n++;
-        }
-    if (c->n < 2 || c->last <= c->first)
-        return;
-    json_array_foreach ((json_t *)log, i, row)
-        if (point(row, key, &step, &v)) {
-            x = (size_t)((step - c->first) / (c->last - c->first) * (CURVE_WIDTH - 1) + 0.5);
-            c->sum[x] += v;
-            c->count[x]++;
-        }
-    fill(c);
-}
-
-/* One row of the plot: in eighths of a character, from below. */
-static void draw_row(struct out *o, const struct curve *c, int y)
-{
-    static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",
-                                        "\u2586", "\u2587", "\u2588"};
-    char line[CURVE_WIDTH * 3 + 40];
-    size_t at;
-
-    if (y == CURVE_HEIGHT - 1 || y == 0)
-        at = (size_t)snprintf(line, 24, "%10.4g ", y ? c->high : c->low);
-    else
-        at = (size_t)snprintf(line, 24, "%11s", "");
-    for (size_t x = 0; x < CURVE_WIDTH; x++) {
-        double part = c->high > c->low ? (c->value[x] - c->low) / (c->high - c->low) : 0;
-        int eighths = 1 + (int)(part * (CURVE_HEIGHT * 8 - 1) + 0.5) - 8 * y;
-        const char *b = block[eighths < 0 ? 0 : eighths > 8 ? 8 : eighths];
-
-        memcpy(line + at, b, strlen(b));
-        at += strlen(b);
-    }
-    line[at] = '\0';
-    out_line(o, line);
-}
-
-/* The losses as a plot of blocks: steps across, each column the mean of its steps. */
+/* The losses as a plot. */
 static void draw(struct out *o, const json_t *log, const char *key, const char *what)
 {
-    struct curve c;
-    char line[160];
+    const void *pair[] = {log, key};
 
-    gather(&c, log, key);
-    if (c.n < 2 || c.last <= c.first)
-        return;
-    snprintf(line, sizeof line, "%s, %zu values, steps %.0f to %.0f", what, c.n, c.first,
-             c.last);
-    out_line(o, line);
-    for (int y = CURVE_HEIGHT - 1; y >= 0; y--)
-        draw_row(o, &c, y);
+    plot_draw(o, what, json_array_size(log), point, pair);
 }
 
 /* The last value of key in the log. */

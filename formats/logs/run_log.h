@@ -1,0 +1,84 @@
+/*
+ * run_log - what a training run logged: series of numbers by tag, and facts about the run.
+ *
+ * TensorBoard event files and W&B offline runs are read into the same shape.  Both are appended
+ * to while a run goes on, so a torn last record is no damage: it is left out and its bytes are
+ * counted.  Everything before it must hold its checksums.  Memory is a few times the numbers'
+ * own size, which the file bounds.
+ */
+#ifndef CKPT_RUN_LOG_H
+#define CKPT_RUN_LOG_H
+
+#include <jansson.h>
+
+#include "libckpt/buf.h"
+#include "libckpt/file.h"
+#include "libckpt/map.h"
+
+#define LOG_MAX_RECORD ((uint64_t)256 << 20)    /* bytes: an event with its pictures */
+#define LOG_MAX_TAG    4096                     /* bytes */
+#define LOG_MAX_TEXT   ((size_t)64 << 10)       /* bytes that are kept of a text */
+
+struct log_point {
+    int64_t step;
+    double  time;               /* seconds since 1970 */
+    double  value;              /* may be NaN or infinite */
+};
+
+/* All values of one kind under one tag, in file order. */
+struct log_series {
+    const char       *tag;
+    const char       *kind;     /* "scalar"; or "text", "histogram", "image", ... */
+    uint64_t          count;    /* values */
+    int64_t           first_step, last_step;
+    struct log_point *point;    /* [count] of a scalar; else NULL */
+    size_t            cap;
+    char             *text;     /* the last one, at most LOG_MAX_TEXT bytes; else NULL */
+};
+
+struct run_log {
+    const char        *format;  /* "tensorboard", "wandb" */
+    struct ckpt_arena  arena;   /* tags */
+    struct log_series *series;  /* by first appearance */
+    size_t             n, cap;
+    struct ckpt_map   *by_key;
+    json_t            *info;    /* an object: facts in the format's own words */
+    uint64_t           records, torn_bytes;
+};
+
+/* Whether a file is one of those read here, by its first bytes. */
+bool run_log_is(const unsigned char *head, size_t len);
+/* The file stays yours. CKPT_EUNSUPPORTED when it is none. */
+int run_log_read(struct run_log **out, struct ckpt_file *file, struct ckpt_err *err);
+void run_log_free(struct run_log *log);
+
+/* For the readers: one more number. */
+int run_log_scalar(struct run_log *log, const void *tag, size_t len, const struct log_point *p,
+                   struct ckpt_err *err);
+/* One more value that is no number; text may be NULL. */
+int run_log_other(struct run_log *log, const void *tag, size_t len, const char *kind,
+                  int64_t step, const void *text, size_t text_len, struct ckpt_err *err);
+/* The values of that kind under a tag, or NULL. */
+const struct log_series *run_log_find(const struct run_log *log, const void *tag, size_t len,
+                                      const char *kind);
+/* Scalars at this step and later were logged by a run that did not save them: forget them. */
+void run_log_purge(struct run_log *log, int64_t step);
+/* info[key] = value, a new reference that is taken. */
+int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckpt_err *err);
+
+/* A window on a file that is read from front to back. */
+struct log_window {
+    struct ckpt_file *file;
+    unsigned char    *data;
+    size_t            len, cap;
+    uint64_t          start;    /* of data in the file */
+};
+
+/* n bytes at offset, which lie inside the file; valid until the next call.  NULL with err. */
+const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t n,
+                                   struct ckpt_err *err);
+/* Whether nothing but zeros is left from offset on: what a crash leaves of an unwritten tail. */
+int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err);
+void log_window_release(struct log_window *w);
+
+#endif

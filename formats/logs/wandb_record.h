@@ -1,0 +1,11 @@
+/* wandb_record - what one record of a W&B run says, put into its log; see wandb.h. */
+#ifndef CKPT_WANDB_RECORD_H
+#define CKPT_WANDB_RECORD_H
+
+#include "formats/logs/run_log.h"
+
+int wandb_record_begin(struct run_log *log, struct ckpt_err *err);
+int wandb_record(struct run_log *log, const unsigned char *bytes, size_t len,
+                 struct ckpt_err *err);
+
+#endif

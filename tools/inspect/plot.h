@@ -1,0 +1,20 @@
+/* plot - values by step as a plot of blocks, for people. */
+#ifndef CKPT_PLOT_H
+#define CKPT_PLOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tools/out.h"
+
+/* Point i of what is drawn; false where there is none that can be. */
+typedef bool plot_point_fn(const void *ctx, size_t i, double *step, double *value);
+
+/*
+ * n points, steps across, each column the mean of its steps; below a line that says what.
+ * False, and nothing drawn, when fewer than two steps have a point.
+ */
+bool plot_draw(struct out *o, const char *what, size_t n, plot_point_fn *point,
+               const void *ctx);
+
+#endif
