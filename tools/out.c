@@ -283,6 +283,20 @@ void out_cell_json(struct out *o, const char *json)
     ckpt_buf_put_str(&o->text, json);
 }
 
+void out_cell_value(struct out *o, const json_t *value)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_buf b;
+
+    ckpt_buf_init(&b, MAX_BYTES);
+    if (!value)
+        ckpt_buf_put_str(&b, "null");
+    else if (ckpt_json_write(&b, value, 0, false, &err))
+        o->text.failed = true;
+    out_cell_json(o, ckpt_buf_str(&b) ? ckpt_buf_str(&b) : "null");
+    ckpt_buf_release(&b);
+}
+
 void out_cell_pair(struct out *o, const char *text, const char *json)
 {
     out_cell_json(o, o->json ? json : text);

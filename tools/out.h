@@ -46,6 +46,8 @@ void out_cell_bytes(struct out *o, uint64_t value);
 void out_cell_real(struct out *o, double value);
 /* Text that is JSON already, like a shape. */
 void out_cell_json(struct out *o, const char *json);
+/* A JSON value in one line; NULL is null. */
+void out_cell_value(struct out *o, const json_t *value);
 /* Text for people, JSON for programs. */
 void out_cell_pair(struct out *o, const char *text, const char *json);
 /* Nothing: null. */

@@ -273,6 +273,7 @@ static int push_call(struct machine *m, struct value *callable, struct value *ar
         return nomem(m);
     v->u.obj.module = callable->u.obj.module;
     v->u.obj.name = callable->u.obj.name;
+    callable->u.obj.called = true;
     if (object) {                       /* so that it is not taken for a call of that name */
         v->u.obj.callee = callable;
         v->u.obj.name = ckpt_arena_printf(m->a, "%s()", callable->u.obj.name);

@@ -67,6 +67,7 @@ struct value {
             struct value_seq    items;          /* APPEND(S) onto the object */
             struct value_pairs  pairs;          /* SETITEM(S) onto the object */
             bool                newobj;         /* built by NEWOBJ rather than REDUCE */
+            bool                called;         /* GLOBAL: some record is a call of it */
         } obj;
         struct value_tensor *tensor;
     } u;

@@ -53,3 +53,56 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "
 expect 65 "a Git LFS pointer" ckpt-inspect "$T/model.safetensors"
 t "says what it is" says "Git LFS pointer"
 printf '\033[31mx' > "$T/esc"; expect 65 "an escape sequence" ckpt-inspect "$T/esc"
+# Sides of a run.  The numbers are those that CPython, numpy and torch give from these states.
+DSC=$G/hf-trainer/ds3_w2_bf16/run/checkpoint-4
+expect 0 "random states of all ranks" ckpt-inspect --rng "$DSC"
+t "Python's next numbers" row '^rng_state_1.pth: python: .*, next 0\.33456 0\.19794 0\.489515 '
+t "numpy's" row '^rng_state_1.pth: numpy: .*, next 0\.891531 0\.815837 0\.0358896 '
+t "torch's, with seed and draws" row '^rng_state_1.pth: cpu: MT19937 at 2 of 624, seed 104, 2 words drawn, next 0\.444379 0\.363113 0\.7183'
+expect 0 "as JSON, of one file" ckpt-inspect --rng --json "$HF/checkpoint-2/rng_state.pth"
+t "to the last digit" row '0\.9604947743238768'
+expect 66 "random states that are not there" ckpt-inspect --rng "$G/lora/bloom-qkv/base"
+expect 64 "of a file that has none" ckpt-inspect --rng "$HF/checkpoint-2/scheduler.pt"
+expect 0 "arguments" ckpt-inspect --args "$DSC"
+t "a field a line, enumerations by their values" row '^lr_scheduler_type +"linear"$'
+t "numbers as they are" row '^learning_rate +0\.003$'
+expect 0 "state" ckpt-inspect --state "$HF/checkpoint-4"
+t "with the curve" prints "train loss, 4 values, steps 1 to 4"
+expect 0 "sides together are one document" ckpt-inspect --json --state --args --rng "$DSC"
+t "with each key once" bash -c "grep -oE '^  \"[a-z_]+\"' $T/.out | sort | uniq -d | grep . && exit 1; grep -c '^  \"' $T/.out"
+expect 0 "optimizer" ckpt-inspect --optimizer "$DSC"
+t "groups" row '^ +0 +0\.0 +\[0\.9, ?0\.999\] +1e-0?8 +0\.0'
+t "norms of moments" row '^model.norm.weight +0\.00162902 +2\.80367e-07$'
+expect 0 "optimizer.pt" ckpt-inspect --optimizer "$HF/checkpoint-2/optimizer.pt"
+t "steps and norms" row '^state.0 +2 +0\.0642199 +4\.17415e-05$'
+# What a file is decides, not its name.
+cp "$G/torch/shared.pt" "$T/weights.pth"; cp "$HF/checkpoint-2/scheduler.pt" "$T/other.bin"; cp "$HF/checkpoint-2/rng_state.pth" "$T/rng.bin"
+t "weights in a .pth are listed" bash -c "ckpt-inspect $T/weights.pth | grep -qE '^tensors: [1-9]'"
+t "values in a .bin are shown" bash -c "ckpt-inspect $T/other.bin | grep -q last_epoch"
+t "random states by what they are" bash -c "ckpt-inspect $T/rng.bin | grep -q '^python: MT19937'"
+cp "$G/malicious/pt/reduce_posix_system.pt" "$T/training_args.bin"
+expect 77 "a name hides nothing" ckpt-inspect "$T/training_args.bin"
+# Scans: verdicts, and every file that the readers refuse.
+expect 0 "a run is harmless" ckpt-inspect --scan "$DSC"
+t "says what it imports" row '^training_args.bin +data.pkl +transformers.training_args.TrainingArguments +called +innocuous'
+expect 77 "a call" ckpt-inspect --scan "$G/malicious/pt/build_setstate_gadget.pt"
+t "named with its verdict" row 'posix\.system +(called|named) +dangerous'
+ckpt-inspect --scan --json "$G/malicious/pt/functools_partial.pt" > "$T/.out" 2>/dev/null
+t "a partial call: both names" bash -c "[ $? = 77 ] && grep -q '\"functools.partial\", \"use\": \"called\", \"verdict\": \"dangerous\"' $T/.out && grep -q os.system $T/.out"
+expect 77 "an archive that leads away" ckpt-inspect --scan "$G/malicious/pt/zip_dotdot.pt"
+expect 65 "damage" ckpt-inspect --scan "$G/malicious/pt/no_mark.pt"
+agree() {
+    local f got want
+    for f in "$G"/malicious/pt/*.pt; do
+        ckpt-inspect -q --scan "$f" >/dev/null 2>&1; got=$?
+        ckpt-merge -q --dry-run "$f" >/dev/null 2>"$T/.e"; want=$?
+        case $want.$got in 0.0|77.77|77.1|65.65|66.0|65.77) ;;
+        65.0) grep -qE 'tensor|storage|byteorder|unhashable|unfold' "$T/.e" || echo "$f: $want, scan $got" ;;
+        77.65) grep -q 'bare pickle' "$T/.e" || echo "$f: $want, scan $got" ;;
+        *) echo "$f: $want, scan $got" ;; esac
+    done | tee "$T/bad"
+    [ ! -s "$T/bad" ]
+}
+t "scan and readers agree on the hostile set" agree
+mkdir "$T/away"; ln -s /etc/passwd "$T/away/model.bin"
+expect 77 "a link that leads away" ckpt-inspect --scan "$T/away"

@@ -96,6 +96,8 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->plot)
         rc = inspect_source(o, w, src, cli->jobs, err);
+    if (rc == 0 && w->optimizer && !w->tensor && !w->plot)
+        rc = inspect_optimizer(o, src, cli->jobs, err);
     ckpt_source_close(src);
     return rc;
 }
@@ -107,13 +109,23 @@ static const char *tensors_asked(const struct inspect_want *w)
            : w->digest ? "--digest" : w->optimizer ? "--optimizer" : NULL;
 }
 
-bool inspect_shown_as_values(const struct inspect_want *w, const char *path)
+bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli,
+                             const char *path)
 {
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *file;
     struct stat st;
+    bool yes;
 
-    return (w->tree || ends_in(path, ".json") || ends_in(path, ".pth") ||
-            ends_in(path, "scheduler.pt") || ends_in(path, "training_args.bin")) &&
-           stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    if (w->tree || ends_in(path, ".json"))
+        return true;
+    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &ignored))
+        return false;
+    yes = inspect_is_values(file);
+    ckpt_file_close(file);
+    return yes;
 }
 
 /* A file shown as values; 1 when it is not one. */
@@ -124,7 +136,7 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     struct ckpt_file *file;
     int rc;
 
-    if (!inspect_shown_as_values(w, path))
+    if (!inspect_shown_as_values(w, cli, path))
         return 1;
     if (w->tree && json)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
@@ -137,7 +149,7 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
         return err->code;
     if (!json)
-        return inspect_tree(o, file, err);      /* takes the file */
+        return inspect_tree(o, file, false, err);       /* takes the file */
     rc = json_file(o, w, cli->json, file, err);
     ckpt_file_close(file);
     return rc;
@@ -181,7 +193,7 @@ static int refused(struct out *o, const struct cli *cli, const char *path, struc
     struct ckpt_file *file;
 
     if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
-        inspect_tree(o, file, &other))
+        inspect_tree(o, file, false, &other))
         return err->code;
     out_str(o, "refused", "refused", err->text);
     err->hint[0] = '\0';                /* it says: look at it with this tool */
@@ -200,7 +212,14 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     if (out_new(&o, cli->json, err))
         return err->code;
     out_str(o, "path", "path", path);
-    rc = special_file(o, w, cli, path, err);
+    if (w->scan) {                      /* told whole, whatever the verdict */
+        struct ckpt_err print = {0};
+
+        rc = inspect_scan(o, cli, path, err);
+        return out_end(o, &print) ? (*err = print).code : rc;
+    }
+    rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
+                                       : special_file(o, w, cli, path, err);
     if (rc == 1) {
         rc = data_file(o, w, cli, path, err);
         data = rc != 1;

@@ -16,6 +16,7 @@ struct inspect_want {
     const char     *tag;
     bool            optimizer, stats, digest, verify, tree, plot;
     bool            diff, compare;      /* of several paths */
+    bool            scan, rng, args, state;     /* instead of the list of tensors */
 };
 
 /* Everything that was asked about one path, printed. */
@@ -36,14 +37,33 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
 /* *differ says whether anything did. */
 int inspect_diff(struct out *o, const struct inspect_want *w, struct ckpt_source *a,
                  struct ckpt_source *b, int jobs, bool *differ, struct ckpt_err *err);
-/* A torch file as the tree it holds, random states decoded; nothing is refused but damage. */
-int inspect_tree(struct out *o, struct ckpt_file *file, struct ckpt_err *err);
+/*
+ * A torch file as the tree it holds, random states decoded, or with arguments as the fields of a
+ * training_args.bin; nothing is refused but damage.  Takes file.
+ */
+int inspect_tree(struct out *o, struct ckpt_file *file, bool arguments, struct ckpt_err *err);
+/* A torch file without weights, which loading would not refuse: shown as values. */
+bool inspect_is_values(struct ckpt_file *file);
+/* Random states: lines for people, file (NULL: none) in front; *out gets them for programs. */
+struct torch_archive;
+bool inspect_is_rng(const struct torch_archive *a);
+int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, json_t **out,
+                struct ckpt_err *err);
+/* --rng, --args, --state of a directory, or of the one file. */
+int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                    const char *path, struct ckpt_err *err);
+/* Groups, and norms of every parameter's moments. */
+int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct ckpt_err *err);
+/* Names that pickles would import, tricks of zip and path.  CKPT_EREFUSED when something is
+ * dangerous, CKPT_EFORMAT when damaged, CKPT_ENO when only suspicious; o is whole all the same. */
+int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
 /* trainer_state.json: how far, how good; plot draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
 /* The same in short, for a directory. */
 void inspect_run_summary(struct out *o, const json_t *state, bool plot);
-/* A file that is looked at as something other than a list of tensors, by its name. */
-bool inspect_shown_as_values(const struct inspect_want *w, const char *path);
+/* A file that is looked at as something other than a list of tensors. */
+bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli,
+                             const char *path);
 /* Everything is there and reads: a manifest's digests, or checksums and every tensor. */
 int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err);

@@ -1,128 +1,131 @@
-/* tree - torch files that hold more than tensors: values, and random states decoded. */
+/* tree - torch files that hold more than tensors, shown as the values they are; inspect.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/weights/torch.h"
-#include "libckpt/buf.h"
 #include "tools/inspect/inspect.h"
 
-#define MAX_VALUES 200000
-#define MT_WORDS   624
-#define CPU_BYTES  5056         /* of torch's CPU generator */
+#define MAX_VALUES  200000
+#define MAX_DEPTH   64
+#define SMALL_BYTES ((uint64_t)16 << 20)        /* what holds no weights is smaller */
 
-/* A generator: its algorithm, where it stands, its first words. */
-static void put_generator(struct out *o, const char *key, const char *what, int64_t position,
-                          const int64_t *word, size_t n_word, const uint64_t *seed)
+/* A dictionary's values, a list's items; 0 for what holds none. */
+static size_t children(const struct value *v, struct value ***child)
 {
-    json_t *g = json_pack("{s:s}", "algorithm", what), *words = json_array();
-    char text[160], seeded[40] = "";
-
-    json_object_set_new(g, "position", json_integer(position));
-    if (seed) {
-        /* A number where JSON's readers keep it exact, else text. */
-        snprintf(seeded, sizeof seeded, "%llu", (unsigned long long)*seed);
-        json_object_set_new(g, "seed", *seed < 1ull << 53 ? json_integer((json_int_t)*seed)
-                                                          : json_string(seeded));
-        snprintf(seeded, sizeof seeded, ", seed %llu", (unsigned long long)*seed);
+    if (value_is(v, VALUE_DICT)) {
+        *child = v->u.dict.val;
+        return v->u.dict.n;
     }
-    for (size_t i = 0; i < n_word; i++)
-        json_array_append_new(words, json_integer(word[i]));
-    json_object_set_new(g, "first_words", words);
-    snprintf(text, sizeof text, "%s: %s at %lld of %d%s, first words %lld %lld", key, what,
-             (long long)position, MT_WORDS, seeded, (long long)word[0], (long long)word[1]);
-    out_line(o, text);
-    out_json(o, key, NULL, g);          /* programs get the parts instead of the sentence */
-    json_decref(g);
-}
-
-static const struct value *at(const struct value *v, size_t i)
-{
-    return (value_is(v, VALUE_TUPLE) || value_is(v, VALUE_LIST)) && i < v->u.seq.n
-               ? v->u.seq.item[i] : NULL;
-}
-
-/* (3, (624 words, position), gauss) */
-static void put_python(struct out *o, const struct value *v)
-{
-    const struct value *words = at(v, 1);
-    int64_t word[4] = {0}, position = 0;
-
-    if (!words || words->u.seq.n != MT_WORDS + 1)
-        return;
-    for (size_t i = 0; i < 4; i++)
-        value_as_int(words->u.seq.item[i], &word[i]);
-    value_as_int(words->u.seq.item[MT_WORDS], &position);
-    put_generator(o, "python", "MT19937", position, word, 4, NULL);
-}
-
-/* ('MT19937', array, position, has_gauss, cached) */
-static void put_numpy(struct out *o, const struct value *v)
-{
-    const struct value *array = at(v, 1), *bytes = NULL;
-    int64_t word[4] = {0}, position = 0;
-
-    if (value_is(array, VALUE_OBJECT))
-        bytes = at(array->u.obj.state, 4);
-    if (!value_as_str(at(v, 0)) || !value_is(bytes, VALUE_BYTES) || bytes->u.text.n < 16)
-        return;
-    for (size_t i = 0; i < 4; i++) {
-        struct ckpt_cursor c;
-
-        ckpt_cursor_init(&c, bytes->u.text.p + 4 * i, 4);
-        word[i] = ckpt_get_u32le(&c);
+    if (value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE)) {
+        *child = v->u.seq.item;
+        return v->u.seq.n;
     }
-    value_as_int(at(v, 2), &position);
-    put_generator(o, "numpy", value_as_str(at(v, 0)), position, word, 4, NULL);
-}
-
-/* The bytes of CPUGeneratorImplState: seed, left, seeded, next, 624 words. */
-static int put_cpu(struct out *o, const struct torch_archive *a, const struct value *v,
-                   struct ckpt_err *err)
-{
-    unsigned char bytes[56];
-    const struct torch_storage *s;
-    struct ckpt_cursor c;
-    int64_t word[4], left;
-    uint64_t seed;
-
-    torch_archive_storages(a, &s);
-    if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank != 1 ||
-        v->u.tensor->shape.dim[0] != CPU_BYTES)
-        return 0;
-    if (ckpt_file_read_at(torch_archive_file(a), bytes, sizeof bytes,
-                          s[v->u.tensor->storage].offset + (uint64_t)v->u.tensor->offset, err))
-        return err->code;
-    ckpt_cursor_init(&c, bytes, sizeof bytes);
-    seed = ckpt_get_u64le(&c);
-    left = ckpt_get_u32le(&c);
-    ckpt_skip(&c, 12);
-    for (size_t i = 0; i < 4; i++)
-        word[i] = (int64_t)ckpt_get_u64le(&c);
-    put_generator(o, "cpu", "MT19937", MT_WORDS - left + 1, word, 4, &seed);
     return 0;
 }
 
-int inspect_tree(struct out *o, struct ckpt_file *file, struct ckpt_err *err)
+/* Whether dictionaries and lists lead to a tensor, or to so much that nobody would print it. */
+static bool holds_tensors(const struct value *root)
+{
+    const struct value *stack[MAX_DEPTH];
+    size_t next[MAX_DEPTH] = {0}, depth = 1, seen = 0;
+
+    stack[0] = root;
+    while (depth > 0) {
+        struct value **child = NULL;
+        size_t n = children(stack[depth - 1], &child);
+        const struct value *v;
+
+        if (next[depth - 1] == n) {
+            depth--;
+            continue;
+        }
+        v = child[next[depth - 1]++];
+        if (value_is(v, VALUE_TENSOR) || ++seen > MAX_VALUES || depth == MAX_DEPTH)
+            return true;
+        if (children(v, &child)) {
+            stack[depth] = v;
+            next[depth++] = 0;
+        }
+    }
+    return false;
+}
+
+bool inspect_is_values(struct ckpt_file *file)
+{
+    struct ckpt_err ignored = {0};
+    struct torch_archive *a;
+    struct ckpt_file *again;
+    const struct value *root;
+    bool values;
+
+    if (ckpt_file_size(file) > SMALL_BYTES ||
+        ckpt_file_window(&again, file, 0, ckpt_file_size(file), ckpt_file_name(file), &ignored))
+        return false;
+    if (torch_archive_open(&a, again, &ignored))        /* takes it */
+        return false;
+    root = torch_archive_root(a);
+    values = inspect_is_rng(a) || value_is(root, VALUE_OBJECT) || !holds_tensors(root);
+    torch_archive_close(a);
+    return values;
+}
+
+/* An enumeration's member by its value, a record by its fields: what people call it. */
+static json_t *plain(json_t *v)
+{
+    json_t *args = json_object_get(v, "args"), *state = json_object_get(v, "state");
+
+    if (!json_is_string(json_object_get(v, "$object")))
+        return v;
+    if (json_is_object(state))
+        return state;
+    return json_array_size(args) == 1 ? json_array_get(args, 0) : v;
+}
+
+/* The fields of training_args.bin, a line each. */
+static int put_arguments(struct out *o, const json_t *tree, struct ckpt_err *err)
+{
+    static const struct out_column columns[] = {{"name", "argument", OUT_LEFT},
+                                                {"value", "value", OUT_LEFT}};
+    const json_t *fields = json_object_get(tree, "state");
+    const char *class = json_string_value(json_object_get(tree, "$object")), *key;
+    json_t *v;
+
+    if (!json_is_object(fields))
+        return ckpt_fail(err, CKPT_EUSAGE, "--args shows a training_args.bin, it is none");
+    out_str(o, "class", "class", class ? class : "");
+    out_table(o, "arguments", columns, 2);
+    json_object_foreach ((json_t *)fields, key, v) {
+        out_cell_str(o, key);
+        out_cell_value(o, plain(v));
+    }
+    out_table_end(o);
+    return 0;
+}
+
+int inspect_tree(struct out *o, struct ckpt_file *file, bool arguments, struct ckpt_err *err)
 {
     struct torch_archive *a;
-    const struct value *root;
-    json_t *tree;
+    const char *key;
+    json_t *tree, *v;
     int rc = 0;
 
     if (torch_archive_open_any(&a, file, err))
         return err->code;
-    root = torch_archive_root(a);
-    out_str(o, "format", "format", "torch");
-    if (value_get(root, "python") && value_get(root, "numpy") && value_get(root, "cpu")) {
+    if (!arguments)
+        out_str(o, "format", "format", "torch");
+    if (inspect_is_rng(a) && !arguments) {
         out_str(o, "kind", "kind", "random states of a rank");
-        put_python(o, value_get(root, "python"));
-        put_numpy(o, value_get(root, "numpy"));
-        rc = put_cpu(o, a, value_get(root, "cpu"), err);
+        rc = inspect_rng(o, NULL, a, &tree, err);
+        json_object_foreach (tree, key, v)
+            out_json(o, key, NULL, v);
     } else {
-        tree = value_to_json(root, MAX_VALUES);
-        out_json(o, "value", "value", tree);
-        json_decref(tree);
+        tree = value_to_json(torch_archive_root(a), MAX_VALUES);
+        if (arguments)
+            rc = put_arguments(o, tree, err);
+        else
+            out_json(o, "value", "value", tree);
     }
+    json_decref(tree);
     torch_archive_close(a);
     return rc;
 }

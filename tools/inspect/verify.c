@@ -113,7 +113,7 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
                 : ckpt_file_open(&file, path, flags, err);
     if (rc == 0)
         rc = is_dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
-    if (rc == 0 && !inspect_shown_as_values(w, path))
+    if (rc == 0 && !inspect_shown_as_values(w, cli, path))
         rc = prove_tensors(&p, w, cli, path, err);
     if (rc == 0) {
         out_int(o, "verified_archives", "archives with all checksums right", p.archives);
