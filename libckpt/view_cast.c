@@ -23,17 +23,18 @@ static const struct ckpt_source_ops cast_ops = {
     .format = "view", .read = cast_read, .locate = cast_locate, .close = view_close,
 };
 
-static enum ckpt_dtype seen_as(const struct ckpt_tensor *t, const struct ckpt_cast_rule *rule,
-                               size_t n_rule)
+const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
+                                                const struct ckpt_cast_rule *rule,
+                                                size_t n_rule)
 {
-    enum ckpt_dtype to = t->dtype;
+    const struct ckpt_cast_rule *last = NULL;
 
     for (size_t k = 0; k < n_rule; k++)
         if ((ckpt_dtype_class(t->dtype) == CKPT_CLASS_FLOAT ||
              strcmp(rule[k].glob, t->name) == 0) &&
             fnmatch(rule[k].glob, t->name, 0) == 0)
-            to = rule[k].dtype;
-    return to;
+            last = &rule[k];
+    return last;
 }
 
 /*
@@ -121,8 +122,10 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
     c->view.below = src;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        const struct ckpt_cast_rule *how;
 
-        c->to[i] = seen_as(t, rule, n_rule);
+        how = ckpt_cast_rule_for(t, rule, n_rule);
+        c->to[i] = how ? how->dtype : t->dtype;
         if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
                            t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));

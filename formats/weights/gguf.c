@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/weights/gguf_out.h"
+#include "formats/weights/side_files.h"
 
 #define STAGE 16384u            /* bytes of packed blocks read at once */
 #define MAX_FILES 10000u        /* of a split model: five digits in its names */
@@ -19,6 +20,8 @@ struct packed {
 struct gguf {
     struct ckpt_file **file;    /* [n_file] */
     size_t             n_file;
+    struct ckpt_extra *extra;   /* [n_extra] side files that the first one keeps in its keys */
+    size_t             n_extra;
     struct packed     *packed;  /* [tensors] */
     size_t             cap;
     const struct ckpt_tensors *list;    /* while it is being opened, then that of the source */
@@ -30,6 +33,8 @@ static void close_gguf(void *self)
 
     for (size_t i = 0; i < g->n_file; i++)
         ckpt_file_close(g->file[i]);
+    for (size_t i = 0; i < g->n_extra; i++)
+        ckpt_file_close(g->extra[i].file);
     ckpt_free(g->file);
     ckpt_free(g->packed);
     ckpt_free(g);
@@ -225,6 +230,59 @@ static int open_files(struct gguf *g, const struct gguf_header *h, struct ckpt_f
     return rc;
 }
 
+/* Settings and templates, never programs or weights. */
+static bool is_kept(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".jinja") == 0) &&
+           !strchr(name, '/') && ckpt_relpath_is_clean(name) && side_file_name(name) &&
+           strcmp(name, "tokenizer.json") != 0;
+}
+
+/* The side file a key keeps, or NULL. */
+static const char *side_file(const struct gguf_header *h, const struct gguf_pair *p)
+{
+    const char *name = strncmp(p->key, "ckpt.file.", 10) == 0 ? p->key + 10 : NULL;
+
+    if (p->kind != GGUF_STRING)
+        return NULL;
+    if (strcmp(p->key, "tokenizer.huggingface.json") == 0)
+        return "tokenizer.json";
+    if (strcmp(p->key, "tokenizer.chat_template") == 0 &&
+        !gguf_pair(h, "ckpt.file.tokenizer_config.json") &&
+        !gguf_pair(h, "ckpt.file.chat_template.jinja"))
+        return "chat_template.jinja";
+    return name && is_kept(name) ? name : NULL;
+}
+
+static int add_extras(struct gguf *g, struct ckpt_arena *a, const struct gguf_header *h,
+                      struct ckpt_file *file, struct ckpt_err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < h->n_pair; i++)
+        n += side_file(h, &h->pair[i]) != NULL;
+    g->extra = ckpt_arena_alloc(a, n, sizeof *g->extra);
+    if (!g->extra)
+        return ckpt_nomem(err, n * sizeof *g->extra);
+    for (size_t i = 0; i < h->n_pair; i++) {
+        const struct gguf_pair *p = &h->pair[i];
+        const char *name = side_file(h, p);
+        struct ckpt_extra *e = &g->extra[g->n_extra];
+
+        if (!name)
+            continue;
+        e->name = ckpt_arena_strndup(a, name, strlen(name));
+        if (!e->name)
+            return ckpt_nomem(err, strlen(name));
+        if (ckpt_file_window(&e->file, file, p->at, p->end - p->at, name, err))
+            return err->code;
+        g->n_extra++;
+    }
+    return 0;
+}
+
 /* Every file's tensors, and the facts, which are those of the first file. */
 static int read_files(struct gguf *g, struct ckpt_tensors *list, json_t **info,
                       struct ckpt_err *err)
@@ -244,7 +302,7 @@ static int read_files(struct gguf *g, struct ckpt_tensors *list, json_t **info,
         if (rc == 0 && i == 0) {
             total = count_of(&h, "split.tensors.count", -1);
             *info = facts(&h, g->n_file);
-            rc = *info ? 0 : ckpt_nomem(err, 256);
+            rc = *info ? add_extras(g, &list->arena, &h, g->file[i], err) : ckpt_nomem(err, 256);
         }
         gguf_header_release(&h);
         if (rc)
@@ -284,11 +342,11 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     rc = read_files(g, &list, &info, err);
     if (rc) {
         json_decref(info);
+        close_gguf(g);                  /* its side files' names lie in the list's arena */
         ckpt_tensors_release(&list);
-        close_gguf(g);
         return rc;
     }
-    rc = ckpt_source_new(out, &ops, g, &list, NULL, 0, info, err);
+    rc = ckpt_source_new(out, &ops, g, &list, g->extra, g->n_extra, info, err);
     if (rc == 0)
         g->list = ckpt_source_tensors(*out);
     return rc;

@@ -30,6 +30,9 @@ struct sink {
     pthread_mutex_t            lock;        /* of the edges */
     struct edge               *edge;
     size_t                     n_edge, cap;
+    const char                *record;      /* see create's opts */
+    uint64_t                   record_at;   /* offset of it in the file */
+    size_t                     record_len;
 };
 
 static bool is_packed(const struct ckpt_tensor *t)
@@ -177,7 +180,14 @@ static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *pairs, u
     ckpt_buf_put_str(b, "GGUF");
     ckpt_buf_put_u32le(b, 3);
     ckpt_buf_put_u64le(b, s->list->n);
-    ckpt_buf_put_u64le(b, json_array_size(pairs));
+    ckpt_buf_put_u64le(b, json_array_size(pairs) + (s->record != NULL));
+    if (s->record) {                    /* first, so that its place is known */
+        put_string(b, CKPT_RECORD_KEY, strlen(CKPT_RECORD_KEY));
+        ckpt_buf_put_u32le(b, GGUF_STRING);
+        s->record_len = strlen(s->record);
+        s->record_at = b->len + 8;
+        put_string(b, s->record, s->record_len);
+    }
     json_array_foreach ((json_t *)pairs, i, pair)
         if (put_pair(b, pair, err))
             return err->code;
@@ -312,8 +322,16 @@ static void sink_free(struct sink *s)
 static int sink_commit(void *self, struct ckpt_err *err)
 {
     struct sink *s = self;
-    int rc = ckpt_out_commit(s->out, err);
+    int rc = 0;
 
+    if (s->record && strlen(s->record) != s->record_len)
+        rc = ckpt_fail(err, CKPT_ESTATE, "the record's length changed while it was written");
+    else if (s->record)
+        rc = ckpt_out_write_at(s->out, s->record, s->record_len, s->record_at, err);
+    if (rc)
+        ckpt_out_abort(s->out);
+    else
+        rc = ckpt_out_commit(s->out, err);
     sink_free(s);
     return rc;
 }
@@ -345,6 +363,7 @@ int gguf_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
     pthread_mutex_init(&s->lock, NULL);
     ckpt_buf_init(&head, HEADER_MAX);
     s->list = tensors;
+    s->record = opts->record;
     s->place = ckpt_alloc(tensors->n, sizeof *s->place);
     rc = s->place ? 0 : ckpt_nomem(err, tensors->n * sizeof *s->place);
     if (rc == 0 && opts->stream_fd >= 0)

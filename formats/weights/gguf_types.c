@@ -309,3 +309,13 @@ void gguf_q8_0_pack(unsigned char block[GGUF_Q8_0_BYTES], const float *src)
         block[2 + j] = (unsigned char)(fabsf(q) <= 127.0f ? (int8_t)q : 0);
     }
 }
+
+void gguf_q8_0_round(float *x, size_t n)
+{
+    unsigned char block[GGUF_Q8_0_BYTES];
+
+    for (size_t i = 0; i + GGUF_Q8_0_N <= n; i += GGUF_Q8_0_N) {
+        gguf_q8_0_pack(block, x + i);
+        gguf_q8_0_values(x + i, block);
+    }
+}

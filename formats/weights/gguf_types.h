@@ -35,5 +35,7 @@ uint32_t gguf_type_of(enum ckpt_dtype dtype);
 /* 32 elements to a block of Q8_0, as ggml's reference quantisation does it. */
 void gguf_q8_0_pack(unsigned char block[GGUF_Q8_0_BYTES], const float *src);
 void gguf_q8_0_values(float *dst, const unsigned char *block);
+/* n values, a multiple of 32, as they come out of Q8_0 again. */
+void gguf_q8_0_round(float *x, size_t n);
 
 #endif

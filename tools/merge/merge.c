@@ -24,15 +24,17 @@ static int output_format(const char **format, const struct merge_want *w, const 
     bool stream = strcmp(output, "-") == 0;
     bool st = ends_in(output, ".safetensors"), pt = ends_in(output, ".pt") ||
               ends_in(output, ".pth") || ends_in(output, ".bin");
+    bool gguf = ends_in(output, ".gguf");
 
     *format = w->to;
     if (!w->to && (w->world || w->stage))
         *format = "deepspeed";
     else if (!w->to)
-        *format = st || stream ? "safetensors" : pt ? "torch" : "hf";
-    else if (strcmp(w->to, "safetensors") == 0 && !st && !stream)
+        *format = st || stream ? "safetensors" : pt ? "torch" : gguf ? "gguf" : "hf";
+    else if (strcmp(w->to, "safetensors") == 0 && !st && !stream && !gguf)
         *format = "hf";                 /* a directory of safetensors */
-    if ((st && strcmp(*format, "safetensors") != 0) || (pt && strcmp(*format, "torch") != 0))
+    if ((st && strcmp(*format, "safetensors") != 0) || (pt && strcmp(*format, "torch") != 0) ||
+        (gguf && strcmp(*format, "gguf") != 0))
         return ckpt_fail(err, CKPT_EUSAGE, "--to %s does not go with the name %s", *format, output);
     if ((w->world || w->stage) && strcmp(*format, "deepspeed") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--world and --stage cut a DeepSpeed checkpoint, --to "
@@ -123,7 +125,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     if (rc == 0)
         rc = provenance_new(&record, w, err);
     if (rc == 0)
-        rc = merge_open(&src, &origin, w, job, cli->follow, record, err);
+        rc = merge_open(&src, &origin, w, job, format, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
     if (rc == 0 && w->dry_run)

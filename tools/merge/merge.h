@@ -12,7 +12,8 @@
 
 /* What ckpt-merge is told. */
 struct merge_want {
-    const char     *to;                 /* "hf", "safetensors", "torch", "dcp", "deepspeed" */
+    const char     *to;                 /* "hf", "safetensors", "torch", "dcp", "deepspeed",
+                                           "gguf" */
     struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
     uint64_t        max_shard_size;
     struct opt_list adapter;            /* adapters to fold into the input */

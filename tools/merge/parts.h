@@ -13,9 +13,10 @@
 
 #define MERGE_MAX_RULES 64
 
-/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs lie in a. */
-int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
-                     const struct opt_list *l, struct ckpt_err *err);
+/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs lie in a.
+ * packs: which of them is q8_0, blocks that only a GGUF file holds (the rule is to F32). */
+int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MERGE_MAX_RULES],
+                     struct ckpt_arena *a, const struct opt_list *l, struct ckpt_err *err);
 /* "FROM=TO": one rule for each item of l. */
 int merge_rename_rules(struct ckpt_rename_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
                        const struct opt_list *l, struct ckpt_err *err);
@@ -47,10 +48,11 @@ int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
 /*
  * The job's source with every view the options ask for; every checkpoint that is opened is
  * entered into p.  origin is the one input below all views, NULL where there are several.
+ * format is the one to be written: a GGUF file has views of its own.
  */
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
-               const struct merge_want *w, const struct merge_job *job, bool follow,
-               struct provenance *p, struct ckpt_err *err);
+               const struct merge_want *w, const struct merge_job *job, const char *format,
+               bool follow, struct provenance *p, struct ckpt_err *err);
 
 /* What would be written, as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,

@@ -10,7 +10,7 @@ static uint64_t total_bytes(const struct ckpt_source *src)
     uint64_t sum = 0;
 
     for (size_t i = 0; i < ckpt_source_count(src); i++)
-        sum += ckpt_tensor_bytes(ckpt_source_tensor(src, i));
+        sum += ckpt_tensor_stored_bytes(ckpt_source_tensor(src, i));
     return sum;
 }
 
@@ -49,9 +49,9 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
         char shape[256];
 
         out_cell_str(o, t->name);
-        out_cell_str(o, ckpt_dtype_name(t->dtype));
+        out_cell_str(o, ckpt_tensor_stored(t));
         out_cell_json(o, ckpt_shape_text(shape, sizeof shape, &t->shape));
-        out_cell_bytes(o, ckpt_tensor_bytes(t));
+        out_cell_bytes(o, ckpt_tensor_stored_bytes(t));
     }
     out_table_end(o);
     return out_end(o, err);

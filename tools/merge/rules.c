@@ -4,9 +4,10 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_arena *a,
-                     const struct opt_list *l, struct ckpt_err *err)
+int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MERGE_MAX_RULES],
+                     struct ckpt_arena *a, const struct opt_list *l, struct ckpt_err *err)
 {
     if (l->n > MERGE_MAX_RULES)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu --dtype rules, %d at most", l->n, MERGE_MAX_RULES);
@@ -14,13 +15,14 @@ int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], struct ckpt_ar
         const char *eq = strrchr(l->item[i], '='), *name = eq ? eq + 1 : l->item[i];
 
         rule[i].glob = eq ? ckpt_arena_strndup(a, l->item[i], (size_t)(eq - l->item[i])) : "*";
-        rule[i].dtype = ckpt_dtype_parse(name);
+        packs[i] = strcasecmp(name, "q8_0") == 0;
+        rule[i].dtype = packs[i] ? CKPT_F32 : ckpt_dtype_parse(name);
         if (!rule[i].glob)
             return ckpt_nomem(err, strlen(l->item[i]));
         if (rule[i].dtype == CKPT_DTYPE_NONE ||
             ckpt_dtype_class(rule[i].dtype) != CKPT_CLASS_FLOAT)
             return ckpt_fail(err, CKPT_EUSAGE, "--dtype %s: no floating dtype; bf16, f16, f32, "
-                             "f64, f8_e4m3 and f8_e5m2 are", name);
+                             "f64, f8_e4m3 and f8_e5m2 are, and q8_0 in GGUF", name);
     }
     return 0;
 }

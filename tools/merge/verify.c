@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/weights/gguf_types.h"
 
 #define VERIFY_BYTES ((size_t)4 << 20)
 
@@ -29,6 +30,8 @@ int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
             rc = ckpt_source_read(src, i, at, n, a, err);
             if (rc == 0)
                 rc = ckpt_source_read(back, j, at, n, b, err);
+            if (rc == 0 && t->stored && strcmp(t->stored, "Q8_0") == 0)
+                gguf_q8_0_round((float *)(void *)a, (size_t)n);
             if (rc == 0 && memcmp(a, b, (size_t)n * width) != 0)
                 rc = ckpt_fail_as(err, CKPT_EIO, "digest",
                                   "%s: %s reads back other than it was written", output, t->name);

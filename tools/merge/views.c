@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/weights/gguf_as_model.h"
+#include "formats/weights/gguf_of_model.h"
 
 /* A name tied to another is written once, under the kept name, as transformers does. */
 static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
@@ -40,7 +42,15 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
     int rc = format ? ckpt_open_as(src, format, path, opts, err)
                     : ckpt_open(src, path, opts, err);
 
-    return rc ? rc : provenance_add(p, role, path, *src, err);
+    if (rc == 0)
+        rc = provenance_add(p, role, path, *src, err);
+    if (rc == 0 && strcmp(ckpt_source_format(*src), "gguf") == 0) {
+        struct ckpt_source *below = *src;
+
+        *src = NULL;
+        rc = gguf_as_model(src, below, err);
+    }
+    return rc;
 }
 
 /* All inputs as one source: the only one, or their mean. */
@@ -73,15 +83,20 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 }
 
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
-               const struct merge_want *w, const struct merge_job *job, bool follow,
-               struct provenance *p, struct ckpt_err *err)
+               const struct merge_want *w, const struct merge_job *job, const char *format,
+               bool follow, struct provenance *p, struct ckpt_err *err)
 {
+    bool gguf = strcmp(format, "gguf") == 0, packs[MERGE_MAX_RULES] = {false};
     struct ckpt_cast_rule cast[MERGE_MAX_RULES];
     struct ckpt_rename_rule rename_rule[MERGE_MAX_RULES];
     struct ckpt_source *below;
     struct ckpt_arena a = {0};
-    int rc = merge_cast_rules(cast, &a, &w->dtype, err);
+    int rc = merge_cast_rules(cast, packs, &a, &w->dtype, err);
 
+    for (size_t i = 0; rc == 0 && !gguf && i < w->dtype.n; i++)
+        if (packs[i])
+            rc = ckpt_fail(err, CKPT_EUSAGE, "--dtype %s goes into a GGUF file, not into %s",
+                           w->dtype.item[i], format);
     if (rc == 0)
         rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
     if (rc == 0)
@@ -108,10 +123,15 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
         rc = drop_tied(src, err);
     if (rc == 0)
         rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &w->dtype, "dtype", err);
-    if (rc == 0 && w->dtype.n) {
+    if (rc == 0 && w->dtype.n && !gguf) {
         below = *src;
         *src = NULL;
         rc = ckpt_view_cast(src, below, cast, w->dtype.n, err);
+    }
+    if (rc == 0 && gguf) {
+        below = *src;
+        *src = NULL;
+        rc = gguf_of_model(src, below, cast, packs, w->dtype.n, err);
     }
     if (rc) {
         ckpt_source_close(*src);

@@ -1,0 +1,37 @@
+# GGUF in and out: as llama.cpp has it, back as it was, refusals.
+. "$(dirname "$0")/lib.sh"
+L=$G/gguf/llama
+t "a model to GGUF, verified" ckpt-merge -q --verify -o "$T/l.gguf" "$L"
+t "again: the same bytes" bash -c "ckpt-merge -q -o $T/l2.gguf $L && cmp $T/l.gguf $T/l2.gguf"
+t "and back, verified" ckpt-merge -q --verify -o "$T/back" "$T/l.gguf"
+expect 0 "holds what it held" ckpt-inspect --diff "$L" "$T/back"
+for f in config.json generation_config.json tokenizer.json tokenizer_config.json; do
+    t "$f is what it was" cmp "$L/$f" "$T/back/$f"
+done
+expect 0 "a look at it" ckpt-inspect "$T/l.gguf"
+t "tells the architecture" prints "architecture: llama"
+t "names are llama.cpp's" prints "blk.1.attn_q.weight"
+expect 0 "its keys" ckpt-inspect --json "$T/l.gguf"
+t "are told" prints '"llama.attention.head_count_kv": 2,'
+t "q8_0, verified" ckpt-merge -q --verify --to gguf --dtype q8_0 -o "$T/q.gguf" "$L"
+expect 0 "blocks are told" ckpt-inspect "$T/q.gguf"
+t "by their name" prints "Q8_0"
+expect 0 "they are the reference's" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf" "$T/q.gguf"
+expect 0 "what would be written" ckpt-merge --dry-run --dtype '*.mlp.*=q8_0' -o "$T/d.gguf" "$L"
+t "is told in blocks" grep -qE '^blk.0.ffn_up.weight +Q8_0 ' "$T/.out"
+t "where they are asked for" grep -qE '^blk.0.attn_q.weight +BF16 ' "$T/.out"
+t "one safetensors file of one" ckpt-merge -q --verify -o "$T/l.safetensors" "$T/q.gguf"
+expect 0 "with the model's names" ckpt-inspect "$T/l.safetensors"
+t "as they are there" prints "model.layers.0.self_attn.q_proj.weight"
+t "a zoo of types as values" ckpt-merge -q --exclude IQ2_XXS -o "$T/z.safetensors" "$G/gguf/types.gguf"
+expect 65 "values that are not worked out" ckpt-merge -q -o "$T/y.safetensors" "$G/gguf/types.gguf"
+t "by the name of their blocks" says "the values of IQ2_XXS blocks are not read"
+expect 64 "q8_0 elsewhere" ckpt-merge -q --dtype q8_0 -o "$T/no" "$L"
+t "says where it goes" says "goes into a GGUF file, not into hf"
+expect 64 "a name of another format" ckpt-merge -q --to hf -o "$T/no.gguf" "$L"
+expect 64 "a stream" ckpt-merge -q --to gguf -o - "$L"
+expect 65 "a tensor the family has no name for" ckpt-merge -q --rename model.norm=model.gnorm -o "$T/no.gguf" "$L"
+t "by its name" says "model.gnorm.weight: llama.cpp's llama has no name for it"
+head -c 4000 "$T/l.gguf" > "$T/cut.gguf"
+expect 65 "a file cut short" ckpt-inspect "$T/cut.gguf"
+t "nothing was left of all that" [ -z "$(ls -A "$T" | grep -E '^no|staging')" ]
