@@ -16,7 +16,7 @@ PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libya
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
 
-PC_CKPT  := jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2
+PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2
 PC_TOOLS := yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
@@ -65,7 +65,7 @@ $B/%.a:
 $B/libckpt.so: $(call obj,$(CKPT)) libckpt/libckpt.map
 	@echo LD $@
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libckpt.so.0 -Wl,--version-script=libckpt/libckpt.map -o $@ $(filter %.o,$^) $(LIBS_CKPT)
-$B/ckpt.pc: libckpt/ckpt.pc.in libckpt/ckpt.h
+$B/ckpt.pc: libckpt/ckpt.pc.in libckpt/ckpt.h Makefile
 	@mkdir -p $(@D)
 	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' $< > $@
 

@@ -39,11 +39,7 @@ static const struct {
     const char *what;
 } accidents[] = {
     {"version https://git-lfs", 23, "a Git LFS pointer, the file itself was not fetched"},
-    {"\x1f\x8b", 2, "gzip-compressed: unpack it first"},
     {"7z\xbc\xaf\x27\x1c", 6, "a 7z archive: unpack it first"},
-    {"\x28\xb5\x2f\xfd", 4, "zstd-compressed: unpack it first"},
-    {"\xfd" "7zXZ", 5, "xz-compressed: unpack it first"},
-    {"BZh", 3, "bzip2-compressed: unpack it first"},
     {"PAR1", 4, "a parquet file, which holds no tensors"},
     {"\x93NUMPY", 6, "a numpy array, which is not read"},
     {"\x89HDF", 4, "an HDF5 file, which is not read"},
@@ -162,6 +158,25 @@ static int choose(const struct ckpt_format **out, const struct ckpt_place *p,
     return 0;
 }
 
+/* The same; an archive of one thing that is no checkpoint yet is looked into. */
+static int choose_inside(const struct ckpt_format **out, struct ckpt_place *p,
+                         struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    struct ckpt_err outer;
+    bool entered = true;
+    int rc = choose(out, p, err);
+
+    for (outer = *err; rc == CKPT_EUNSUPPORTED && entered;) {
+        ckpt_err_clear(err);
+        rc = place_enter(p, arena, &entered, err);
+        if (rc == 0)
+            rc = entered ? choose(out, p, err) : CKPT_EUNSUPPORTED;
+    }
+    if (rc == CKPT_EUNSUPPORTED)
+        *err = outer;
+    return rc;
+}
+
 int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
                    struct ckpt_err *err)
 {
@@ -170,9 +185,9 @@ int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow
     int rc;
 
     *out = NULL;
-    rc = place_open(&p, path, follow ? CKPT_FOLLOW : 0, &arena, err);
+    rc = place_open(&p, path, &(struct ckpt_open_opts){.follow = follow}, &arena, err);
     if (rc == 0) {
-        rc = choose(out, &p, err);
+        rc = choose_inside(out, &p, &arena, err);
         place_close(&p);
     }
     ckpt_arena_release(&arena);
@@ -190,11 +205,10 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     *out = NULL;
     if (!opts)
         opts = &none;
-    rc = place_open(&p, path, (opts->follow ? CKPT_FOLLOW : 0) | (opts->prove ? CKPT_PROVE : 0),
-                    &arena, err);
+    rc = place_open(&p, path, opts, &arena, err);
     if (rc == 0) {
         if (!format)
-            rc = choose(&format, &p, err);
+            rc = choose_inside(&format, &p, &arena, err);
         if (rc == 0)
             rc = format->open(out, &p, opts, err);
         place_close(&p);

@@ -12,9 +12,10 @@ const struct ckpt_format *const *ckpt_formats(void);
 const struct ckpt_format *ckpt_format_named(const char *name);
 
 /*
- * Recognise path (file or directory) and open it.  opts may be NULL.
+ * Recognise path and open it: a file, a directory, either in a tar or zip file or compressed, or
+ * with "-" what comes from standard input.  opts may be NULL.
  * CKPT_ENOTFOUND when absent; CKPT_EUNSUPPORTED when no format bids (with a word of its own for
- * Git LFS pointers, HTML pages, empty files, gzip, partial downloads); CKPT_EFORMAT when two
+ * Git LFS pointers, HTML pages, empty files, partial downloads); CKPT_EFORMAT when two
  * bid alike.
  */
 int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open_opts *opts,

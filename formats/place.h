@@ -6,9 +6,16 @@
 
 #include "libckpt/format.h"
 
-/* Open path (flags: enum ckpt_open_flags); entries of a directory live in arena. */
-int place_open(struct ckpt_place *p, const char *path, unsigned flags, struct ckpt_arena *arena,
-               struct ckpt_err *err);
+/*
+ * Open path, and opts->part with it; entries of a directory live in arena.  "-" is standard
+ * input.  What is compressed is unpacked, a tar or zip file is the directory it holds, but for
+ * torch's own archives, which are files.
+ */
+int place_open(struct ckpt_place *p, const char *path, const struct ckpt_open_opts *opts,
+               struct ckpt_arena *arena, struct ckpt_err *err);
+/* From an archive that holds one file or folder to that, and say so in *entered. */
+int place_enter(struct ckpt_place *p, struct ckpt_arena *arena, bool *entered,
+                struct ckpt_err *err);
 /* A file that is open already.  Takes file, on failure too. */
 int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err *err);
 /* Close what no opener took over. */

@@ -23,9 +23,11 @@
 #define MAX_ENTRIES 1048576u
 
 struct ckpt_dir {
-    char    *path;
-    int      fd;
-    unsigned flags;
+    char                 *path;
+    int                   fd;
+    unsigned              flags;
+    const struct dir_ops *ops;      /* set when it is none on disk; fd is -1 then */
+    void                 *self;
 };
 
 bool ckpt_name_is_clean(const char *name)
@@ -148,6 +150,24 @@ static int make_dir(struct ckpt_dir **out, int fd, const char *path, unsigned fl
     return 0;
 }
 
+int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+             struct ckpt_err *err)
+{
+    struct ckpt_dir *d = ckpt_alloc(1, sizeof *d);
+    char *copy = ckpt_strdup(path);
+
+    *out = NULL;
+    if (!d || !copy) {
+        ckpt_free(d);
+        ckpt_free(copy);
+        ops->close(self);
+        return ckpt_nomem(err, sizeof *d + strlen(path));
+    }
+    *d = (struct ckpt_dir){.path = copy, .fd = -1, .ops = ops, .self = self};
+    *out = d;
+    return 0;
+}
+
 int ckpt_dir_open(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
 {
     bool follow = flags & CKPT_FOLLOW;
@@ -178,6 +198,9 @@ int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char 
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", parent->path, rel);
+    if (parent->ops)
+        return leads_out(rel) ? below_failed(err, path, rel)
+                              : parent->ops->open_dir(parent->self, out, rel, path, err);
     fd = open_below(parent, rel, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? below_failed(err, path, rel) : make_dir(out, fd, path, parent->flags, err);
 }
@@ -186,7 +209,10 @@ void ckpt_dir_close(struct ckpt_dir *dir)
 {
     if (!dir)
         return;
-    close(dir->fd);
+    if (dir->ops)
+        dir->ops->close(dir->self);
+    else
+        close(dir->fd);
     ckpt_free(dir->path);
     ckpt_free(dir);
 }
@@ -236,15 +262,14 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
     return errno ? ckpt_fail_errno(err, CKPT_EIO, errno, "%s", dir->path) : 0;
 }
 
-int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_entry **out,
-                  size_t *n, struct ckpt_err *err)
+/* The entries of a directory on disk. */
+static int read_dir(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_entry **out,
+                    size_t *n, struct ckpt_err *err)
 {
     struct ckpt_entry *list = NULL;
     int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 
-    *out = NULL;
-    *n = 0;
     if (!stream) {
         rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", dir->path);
         if (fd >= 0)
@@ -258,11 +283,23 @@ int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_en
         if (!*out)
             rc = ckpt_nomem(err, *n * sizeof **out);
     }
-    if (rc == 0 && *n > 0) {
+    if (rc == 0 && *n > 0)
         memcpy(*out, list, *n * sizeof **out);
-        qsort(*out, *n, sizeof **out, by_name);
-    }
     ckpt_free(list);
+    return rc;
+}
+
+int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_entry **out,
+                  size_t *n, struct ckpt_err *err)
+{
+    int rc;
+
+    *out = NULL;
+    *n = 0;
+    rc = dir->ops ? dir->ops->list(dir->self, dir->path, arena, out, n, err)
+                  : read_dir(dir, arena, out, n, err);
+    if (rc == 0 && *n > 0)
+        qsort(*out, *n, sizeof **out, by_name);
     return rc;
 }
 
@@ -274,15 +311,19 @@ int ckpt_file_open_at(struct ckpt_file **out, struct ckpt_dir *dir, const char *
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
+    if (dir->ops)
+        return leads_out(rel) ? below_failed(err, path, rel)
+                              : dir->ops->open_file(dir->self, out, rel, path, err);
     fd = open_below(dir, rel, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     return fd < 0 ? below_failed(err, path, rel) : file_take_fd(out, fd, path, dir->flags, err);
 }
 
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel)
 {
-    int fd = open_below(dir, rel, O_PATH | O_CLOEXEC);
+    int fd = dir->ops ? -1 : open_below(dir, rel, O_PATH | O_CLOEXEC);
     struct stat st;
-    bool yes = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    bool yes = dir->ops ? !leads_out(rel) && dir->ops->has(dir->self, rel)
+                        : fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 
     if (fd >= 0)
         close(fd);

@@ -145,6 +145,33 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
     return 0;
 }
 
+int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t offset,
+              uint64_t size, const char *name, struct ckpt_err *err)
+{
+    int fd = -1;
+
+    *out = NULL;
+    if (offset > file->size || size > file->size - offset)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%s: %llu bytes at offset %llu wanted, the file has %llu", name,
+                            (unsigned long long)size, (unsigned long long)offset,
+                            (unsigned long long)file->size);
+    if (file->fd >= 0)
+        fd = ckpt_fault(CKPT_FAULT_OPEN) ? (errno = EMFILE, -1)
+                                         : fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    if (file->fd >= 0 && fd < 0)
+        return file_open_failed(err, name, errno);
+    if (make(out, name, fd, err))
+        return err->code;
+    (*out)->base = file->base + offset;
+    (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
+    (*out)->size = size;
+    (*out)->flags = file->flags;
+    (*out)->dev = file->dev;
+    (*out)->ino = file->ino;
+    return 0;
+}
+
 void ckpt_file_close(struct ckpt_file *file)
 {
     if (!file)

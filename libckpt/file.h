@@ -41,6 +41,13 @@ const char *ckpt_dir_path(const struct ckpt_dir *dir);
 /* All entries but "." and "..", sorted by name (bytes), in arena; at most 1,048,576. */
 int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_entry **out,
                   size_t *n, struct ckpt_err *err);
+/*
+ * Several directories seen as one: the folders that the nodes of a run each wrote to their own
+ * disk.  Takes the n >= 1 directories, on failure too.  A file that more than one of them has
+ * must be the same in all, byte by byte (looked at when it is opened; CKPT_EFORMAT "ambiguous").
+ */
+int ckpt_dir_union(struct ckpt_dir **out, struct ckpt_dir **part, size_t n,
+                   struct ckpt_err *err);
 /* True when rel names a regular file below dir that could be opened by the rules above. */
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel);
 /* The last path component: non-empty, no "/", no NUL, neither "." nor "..", at most 255. */

@@ -1,5 +1,6 @@
 /*
- * file_at - what file.c, dir.c and guard.c share: a descriptor becomes a file, an errno a sentence.
+ * file_at - what file.c, guard.c, dir.c and the directories that are none on disk share: a
+ * descriptor becomes a file, an errno a sentence, a table of calls a directory.
  */
 #ifndef CKPT_FILE_AT_H
 #define CKPT_FILE_AT_H
@@ -14,5 +15,25 @@ int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset
               struct ckpt_err *err);
 /* The error of an open that failed with errnum. */
 int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
+/* A window like ckpt_file_window's that does not need the other file to stay open. */
+int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t offset,
+              uint64_t size, const char *name, struct ckpt_err *err);
+
+/* A directory that is none on disk.  rel never leads out; path is it behind the directory's. */
+struct dir_ops {
+    int (*open_file)(void *self, struct ckpt_file **out, const char *rel, const char *path,
+                     struct ckpt_err *err);
+    int (*open_dir)(void *self, struct ckpt_dir **out, const char *rel, const char *path,
+                    struct ckpt_err *err);
+    /* Entries in any order, each name once, in arena. */
+    int (*list)(void *self, const char *path, struct ckpt_arena *arena, struct ckpt_entry **out,
+                size_t *n, struct ckpt_err *err);
+    bool (*has)(void *self, const char *rel);
+    void (*close)(void *self);
+};
+
+/* Takes self, on failure too (closed). */
+int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+             struct ckpt_err *err);
 
 #endif

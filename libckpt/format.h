@@ -23,6 +23,7 @@ struct ckpt_place {
     struct ckpt_file        *file;      /* set when it is a file; see `took` */
     unsigned char            head[CKPT_HEAD_BYTES];
     size_t                   head_len;
+    bool                     packed;    /* dir is what an archive holds */
     bool                     took;      /* an opener sets it when it took dir or file over */
 };
 
@@ -32,6 +33,9 @@ struct ckpt_open_opts {
     bool        optimizer;      /* list optimizer state too */
     bool        follow;         /* follow symbolic links */
     bool        prove;          /* prove the checksums that archives have, as bytes are read */
+    const char *spool;          /* directory to unpack in, see spool.h; NULL: /var/tmp */
+    const char *const *part;    /* further folders that hold files of the same checkpoint */
+    size_t      n_part;
 };
 
 struct ckpt_create_opts {

@@ -28,7 +28,7 @@ expect 0 "the same tensors" ckpt-inspect --diff "$T/m.safetensors" "$T/c.safeten
 t "and says so" says "$T/c.safetensors: exists already"
 "$T/convert" "$G/malicious/pt/obj_system.pt" "$T/evil" >"$T/.out" 2>"$T/.err"; t "executes nothing" [ $? = 1 ]
 t "and leaves nothing" [ ! -e "$T/evil" ]
-libs="jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2"
+libs="jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2"
 san=; case $(basename "$B") in asan) san=-fsanitize=address,undefined ;; esac
 t "compiles against the archive" bash -c "gcc -std=c11 -Wall -Wextra -Werror $san -I. \
     \$(pkg-config --cflags $libs) -o $T/list-a $T/list.c $B/libckpt.a \$(pkg-config --libs $libs) -lpthread -lm"

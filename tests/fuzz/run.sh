@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 secs=${1:-60}; shift || true
 command -v clang >/dev/null || { echo "fuzz: clang is not there (packages clang, libclang-rt-dev)" >&2; exit 69; }
 mkdir -p build/fuzz
-flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I. -D_GNU_SOURCE -fopenmp=libgomp $(pkg-config --cflags jansson libgit2 libpcre2-8 libutf8proc)"
+flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I. -D_GNU_SOURCE -fopenmp=libgomp $(pkg-config --cflags jansson libarchive libgit2 libpcre2-8 libutf8proc)"
 newest=$(find libckpt formats trainer -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
 for f in $(find libckpt formats trainer -name '*.c' ! -path 'trainer/cuda/*' ! -name comm_mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
@@ -38,7 +38,7 @@ for t in ${@:-$(ls tests/fuzz/fuzz_*.c | sed 's/.*fuzz_//; s/\.c$//')}; do
     d=build/fuzz/$t; mkdir -p "$d/corpus"
     seeds "$t" | while read -r s; do cp -n "$s" "$d/corpus/$(echo "$s" | tr / _)"; done
     clang $flags -fsanitize=fuzzer,address,undefined -o "$d/run" "tests/fuzz/fuzz_$t.c" build/fuzz/all.a \
-        $(pkg-config --libs jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2) -lopenblas -lgomp -ldl -lpthread -lm || exit 1
+        $(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2) -lopenblas -lgomp -ldl -lpthread -lm || exit 1
     echo "== $t"
     limits="-timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=512"
     for old in "$d"/crash-* "$d"/leak-* "$d"/timeout-* "$d"/oom-*; do
