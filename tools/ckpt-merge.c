@@ -7,7 +7,7 @@
 
 #include "tools/merge/merge.h"
 
-#define ROWS 25
+#define ROWS 26
 
 static size_t rows(struct opt *row, struct merge_want *w, const char **output)
 {
@@ -16,7 +16,7 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          "directory or file to write (default: INPUT-merged); - is stdout", NULL, 0, 0, false},
         {0, "to", "FORMAT", OPT_CHOICE, &w->to,
          "format to write (default: by the output's name, else hf)",
-         "hf safetensors torch dcp deepspeed gguf", 0, 0, false},
+         "hf safetensors torch dcp deepspeed gguf peft", 0, 0, false},
         {0, "dtype", "[GLOB=]DTYPE", OPT_LIST, &w->dtype,
          "cast floating tensors (whose name matches GLOB); the last match wins", NULL, 0, 0,
          false},
@@ -28,6 +28,9 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          0, 0, false},
         {0, "merge", NULL, OPT_FLAG, &w->merge,
          "fold an input that is an adapter into its base (default: yes)", NULL, 0, 0, false},
+        {0, "extract-adapter", "RANK", OPT_INT, &w->extract,
+         "write what the input changed of --base, as an adapter of this rank", NULL, 1, 1024,
+         false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
         {0, "include", "GLOB", OPT_LIST, &w->include, "take only tensors that match", NULL, 0, 0,

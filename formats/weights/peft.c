@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/place.h"
+#include "formats/weights/peft_out.h"
 #include "formats/weights/safetensors.h"
 #include "formats/weights/torch.h"
 #include "libckpt/json.h"
@@ -103,4 +104,5 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 
 const struct ckpt_format ckpt_format_peft = {
     .name = "peft", .title = "LoRA adapter", .bid = bid, .open = open_source,
+    .create = peft_create,
 };

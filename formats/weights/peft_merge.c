@@ -128,19 +128,6 @@ static void set_own(struct peft_updates *m, struct ckpt_lora_update *u, size_t o
         m->vocab = s->dim[0];
 }
 
-/* Families whose blocks are made of Conv1D, which keeps its weight as [in, out]. */
-static bool base_has_conv1d(const struct peft_updates *m)
-{
-    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
-    const char *type = json_string_value(json_object_get(
-        json_object_get(ckpt_source_info(m->base), "config"), "model_type"));
-
-    for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    return false;
-}
-
 /*
  * Whether W is [in, out].  The shapes say it; of a square matrix the base's family does, or else
  * fan_in_fan_out, which peft saves as the last module it looked at had it.
@@ -158,7 +145,7 @@ static bool orient(struct peft_updates *m, const struct ckpt_lora_update *u, con
         m->turned |= turned != m->config.fan_in_fan_out && !head;
         return turned;
     }
-    if (plain && base_has_conv1d(m))
+    if (plain && peft_has_conv1d(m->base))
         return !head;
     m->square |= plain;
     return m->config.fan_in_fan_out;

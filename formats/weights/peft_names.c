@@ -124,3 +124,15 @@ size_t peft_find_embedding(const struct ckpt_source *base)
                 return i;
     return SIZE_MAX;
 }
+
+bool peft_has_conv1d(const struct ckpt_source *base)
+{
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
+    const char *type = json_string_value(json_object_get(
+        json_object_get(ckpt_source_info(base), "config"), "model_type"));
+
+    for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}

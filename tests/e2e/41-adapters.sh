@@ -46,6 +46,30 @@ t "tells what is missing" says "$T/alone: an adapter, its base model ../base is 
 t "and what to do" says "hint: --base PATH names it"
 expect 0 "an adapter as it is" ckpt-merge -q --no-merge -o "$T/alone.safetensors" "$T/alone"
 t "has its own tensors" bash -c "ckpt-inspect $T/alone.safetensors | grep -q lora_A"
+# Adapters as files: PEFT's own, byte by byte; and what a model changed of its base.
+for l in bloom-qkv llama-dora qwen3moe-experts llama-resized-tokens; do
+    t "$l as an adapter" merge --to peft -o "$T/$l-a" "$G/lora/$l/adapter"
+    t "$l has PEFT's files" same_files "$G/lora/$l/adapter" "$T/$l-a"
+done
+extract() { merge --extract-adapter "$@"; }
+for l in bloom-qkv gpt2-conv1d llama-all-linear llama-resized-tied mixtral-experts; do
+    t "$l extracted" extract 8 --base "$G/lora/$l/base" -o "$T/$l-e" "$T/$l"
+    t "$l again" extract 8 --base "$G/lora/$l/base" -o "$T/$l-e2" "$T/$l"
+    t "$l, the same bytes" same_files "$T/$l-e" "$T/$l-e2"
+    t "$l folded in" merge --adapter "$T/$l-e" -o "$T/$l-b" "$G/lora/$l/base"
+    t "$l is what it was" close_to "$T/$l" "$T/$l-b"
+done
+t "in bf16, verified" extract 4 --dtype bf16 --verify --base "$G/lora/bloom-qkv/base" -o "$T/e16" "$T/bloom-qkv"
+t "has halves" bash -c "ckpt-inspect $T/e16 | grep -q 'lora_A.weight *BF16'"
+t "only some layers" extract 4 --include '*h.0.*' --base "$G/lora/bloom-qkv/base" -o "$T/e0" "$T/bloom-qkv"
+t "are named one by one" grep -q '"transformer.h.0.self_attention.query_key_value"' "$T/e0/adapter_config.json"
+expect 64 "extracted from what" extract 4 -o "$T/w" "$T/bloom-qkv"
+expect 64 "not as a model" extract 4 --to hf --base "$G/lora/bloom-qkv/base" -o "$T/w" "$T/bloom-qkv"
+expect 65 "from another base" extract 4 --base "$G/lora/llama-embed/base" -o "$T/w" "$T/bloom-qkv"
+expect 66 "where nothing changed" extract 4 --base "$G/lora/bloom-qkv/base" -o "$T/w" "$G/lora/bloom-qkv/base"
+t "says so" says "the model is its base: nothing differs"
+expect 65 "a model is no adapter" merge --to peft -o "$T/w" "$T/bloom-qkv"
+t "none of these left anything" test ! -e "$T/w"
 expect 64 "a weight that is no number" merge --adapter "$A/second:much" -o "$T/no/w" "$A/base"
 expect 65 "lengths are not taken away" merge --adapter "$G/lora/llama-dora/adapter:-1" -o "$T/no/w" "$T/llama-dora"
 t "tells why" says "gives its outputs other lengths, which is not taken away again"

@@ -16,7 +16,7 @@ if [ ! -x "$PEERS" ]; then
     python3 -m venv build/peers
     "$PEERS" -m pip install -q torch --index-url https://download.pytorch.org/whl/cpu ||
         "$PEERS" -m pip install -q torch
-    "$PEERS" -m pip install -q deepspeed transformers safetensors numpy
+    "$PEERS" -m pip install -q deepspeed transformers peft safetensors numpy
 fi
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
@@ -36,3 +36,4 @@ DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/peers.py "$T"
 mkdir "$T/reshard"
 DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/reshard.py "$T/reshard"
 "$PEERS" -P tests/peers/dcp.py "$T"
+tests/peers/adapters.sh "$PEERS"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "formats/weights/peft.h"
+#include "formats/weights/peft_extract.h"
 #include "tools/merge/parts.h"
 
 #define MAX_ADAPTERS 32
@@ -113,4 +114,21 @@ int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struc
     }
     ckpt_arena_release(&a);
     return rc;
+}
+
+int merge_extract(struct ckpt_source **src, const struct merge_want *w, bool follow,
+                  struct provenance *p, struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.follow = follow, .prove = w->checksums};
+    struct peft_extract_opts how = {.rank = w->extract, .base_name = w->base,
+                                    .partial = w->include.n || w->exclude.n};
+    struct ckpt_source *full = *src, *base = NULL;
+
+    *src = NULL;
+    if (merge_open_one(&base, NULL, "base", w->base, &opts, p, err)) {
+        ckpt_source_close(base);
+        ckpt_source_close(full);
+        return err->code;
+    }
+    return peft_extract(src, base, full, &how, err);
 }

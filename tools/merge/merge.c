@@ -26,12 +26,12 @@ static int output_format(const char **format, const struct merge_want *w, const 
               ends_in(output, ".pth") || ends_in(output, ".bin");
     bool gguf = ends_in(output, ".gguf");
 
-    *format = w->to;
-    if (!w->to && (w->world || w->stage))
+    *format = w->to ? w->to : w->extract ? "peft" : NULL;
+    if (!*format && (w->world || w->stage))
         *format = "deepspeed";
-    else if (!w->to)
+    else if (!*format)
         *format = st || stream ? "safetensors" : pt ? "torch" : gguf ? "gguf" : "hf";
-    else if (strcmp(w->to, "safetensors") == 0 && !st && !stream && !gguf)
+    else if (strcmp(*format, "safetensors") == 0 && !st && !stream && !gguf)
         *format = "hf";                 /* a directory of safetensors */
     if ((st && strcmp(*format, "safetensors") != 0) || (pt && strcmp(*format, "torch") != 0) ||
         (gguf && strcmp(*format, "gguf") != 0))
@@ -41,6 +41,21 @@ static int output_format(const char **format, const struct merge_want *w, const 
                          "says %s", *format);
     if (stream && strcmp(*format, "safetensors") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "-o - writes safetensors only, --to says %s", *format);
+    return 0;
+}
+
+/* Options about adapters that need each other, or exclude each other. */
+static int check_adapters(const struct merge_want *w, const char *format, struct ckpt_err *err)
+{
+    bool peft = strcmp(format, "peft") == 0;
+
+    if (w->extract && !w->base)
+        return ckpt_fail(err, CKPT_EUSAGE, "--extract-adapter: --base says what was changed");
+    if (w->extract && !peft)
+        return ckpt_fail(err, CKPT_EUSAGE, "--extract-adapter writes an adapter, --to says %s",
+                         format);
+    if (peft && w->adapter.n && !w->extract)
+        return ckpt_fail(err, CKPT_EUSAGE, "--to peft writes an adapter, --adapter makes a model");
     return 0;
 }
 
@@ -117,6 +132,10 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     const char *format;
     int rc = output_format(&format, w, job->output, err);
 
+    if (rc == 0)
+        rc = check_adapters(w, format, err);
+    if (rc == 0 && strcmp(format, "peft") == 0 && !w->extract)
+        w->merge = false;               /* an adapter stays one */
     if (rc == 0 && !w->optimizer)
         w->optimizer = strcmp(format, "deepspeed") == 0 ? "keep" : "drop";
 

@@ -1,7 +1,7 @@
 /*
  * merge - one checkpoint into another: which views lie between source and sink, in what order.
  *
- * source -> adapter (LoRA) -> filter -> rename -> tied names dropped -> cast -> sink
+ * source -> adapter (LoRA) -> filter -> rename -> tied names dropped -> extracted -> cast -> sink
  */
 #ifndef CKPT_MERGE_H
 #define CKPT_MERGE_H
@@ -13,11 +13,12 @@
 /* What ckpt-merge is told. */
 struct merge_want {
     const char     *to;                 /* "hf", "safetensors", "torch", "dcp", "deepspeed",
-                                           "gguf" */
+                                           "gguf", "peft" */
     struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
     uint64_t        max_shard_size;
     struct opt_list adapter;            /* adapters to fold into the input */
-    const char     *base;               /* for an input that is an adapter */
+    const char     *base;               /* for an input that is an adapter, and for extract */
+    int64_t         extract;            /* rank of an adapter of what the input changed, or 0 */
     const char     *tag;
     struct opt_list include, exclude;
     struct opt_list rename;             /* "from=to" prefixes */

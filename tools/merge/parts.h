@@ -45,6 +45,9 @@ enum merge_pattern { MERGE_GLOB, MERGE_GLOB_DTYPE, MERGE_PREFIX };
 int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
                      const struct opt_list *l, const char *option, struct ckpt_err *err);
 
+/* *src becomes the adapter of what it changed of w's base.  Takes *src, on failure too. */
+int merge_extract(struct ckpt_source **src, const struct merge_want *w, bool follow,
+                  struct provenance *p, struct ckpt_err *err);
 /*
  * The job's source with every view the options ask for; every checkpoint that is opened is
  * entered into p.  origin is the one input below all views, NULL where there are several.

@@ -84,6 +84,8 @@ static int set_options(json_t *o, const struct merge_want *w)
              set_list(o, "exclude", &w->exclude) | set_list(o, "rename", &w->rename);
 
     rc |= set_adapter_weights(o, &w->adapter);
+    if (w->extract)
+        rc |= json_object_set_new(o, "extract_adapter", json_integer((json_int_t)w->extract));
     if (w->to)
         rc |= json_object_set_new(o, "to", json_string(w->to));
     if (w->tag)

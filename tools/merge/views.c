@@ -121,6 +121,8 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     }
     if (rc == 0 && strcmp(w->tied, "drop") == 0)
         rc = drop_tied(src, err);
+    if (rc == 0 && w->extract)
+        rc = merge_extract(src, w, follow, p, err);
     if (rc == 0)
         rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &w->dtype, "dtype", err);
     if (rc == 0 && w->dtype.n && !gguf) {
