@@ -106,3 +106,20 @@ agree() {
 t "scan and readers agree on the hostile set" agree
 mkdir "$T/away"; ln -s /etc/passwd "$T/away/model.bin"
 expect 77 "a link that leads away" ckpt-inspect --scan "$T/away"
+# Sets of files: all gaps are named, and which older checkpoint is whole.
+mkdir "$T/r"; cp -r "$DSC" "$T/r/checkpoint-4"; cp -r "$DSC" "$T/r/checkpoint-6"; cp -r "$DSC" "$T/r/checkpoint-5"
+expect 0 "a whole checkpoint" ckpt-inspect --verify "$T/r/checkpoint-6"
+rm "$T/r/checkpoint-6/global_step4/zero_pp_rank_1_mp_rank_00_model_states.pt" "$T/r/checkpoint-6/rng_state_0.pth"
+rm "$T/r/checkpoint-5/global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
+expect 65 "one without a rank" ckpt-inspect --verify "$T/r/checkpoint-6"
+t "names each file" bash -c "[ \$(grep -cE '^(global_step4/zero_pp_rank_1_mp_rank_00_model_states.pt|rng_state_0.pth) +missing +other ranks have it$' $T/.out) = 2 ]"
+t "and counts them" says "checkpoint-6: 2 files missing"
+t "and the older one that is whole" says "hint: $T/r/checkpoint-4 is whole"
+ckpt-merge -q --tied keep --max-shard-size 2K -o "$T/sharded" "$T/x.pt"
+expect 0 "shards and their index" ckpt-inspect --verify "$T/sharded"
+cp "$T/sharded/model-00001-of-00005.safetensors" "$T/sharded/model-00001-of-00009.safetensors"
+rm "$T/sharded/model-00002-of-00005.safetensors" "$T/sharded/model-00004-of-00005.safetensors"
+ckpt-inspect --json --verify "$T/sharded" > "$T/.out" 2>/dev/null; t "gaps are 65" [ $? = 65 ]
+t "both are named" bash -c "[ \$(grep -cE '\"file\": \"model-0000[24]-of-00005.safetensors\", \"finding\": \"missing\"' $T/.out) = 2 ]"
+t "and the shard of another set" row '"file": "model-00001-of-00009.safetensors", "finding": "extra"'
+t "each once" bash -c "[ \$(grep -c '00002-of-00005' $T/.out) = 1 ]"

@@ -205,7 +205,9 @@ static int refused(struct out *o, const struct cli *cli, const char *path, struc
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err)
 {
+    struct ckpt_err print = {0};
     bool data = false;
+    struct stat st;
     struct out *o;
     int rc;
 
@@ -213,10 +215,15 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
         return err->code;
     out_str(o, "path", "path", path);
     if (w->scan) {                      /* told whole, whatever the verdict */
-        struct ckpt_err print = {0};
-
         rc = inspect_scan(o, cli, path, err);
         return out_end(o, &print) ? (*err = print).code : rc;
+    }
+    if (w->verify && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        rc = inspect_whole(o, cli, path, err);
+        if (rc) {                       /* what is missing is told */
+            inspect_name_older(w, cli, path, err);
+            return out_end(o, &print) ? (*err = print).code : rc;
+        }
     }
     rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
                                        : special_file(o, w, cli, path, err);
@@ -232,6 +239,8 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
         return out_end(o, err) ? err->code : 0;
+    if (w->verify && !err->hint[0])
+        inspect_name_older(w, cli, path, err);
     out_abort(o);
     return rc;
 }

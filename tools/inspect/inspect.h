@@ -70,6 +70,12 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
 /* What a run logged: a TensorBoard or W&B file.  The file stays yours. */
 int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct ckpt_file *file,
                 struct ckpt_err *err);
+/* Files of its sets that a directory lacks, and shards that no index names: told in o.
+ * CKPT_EFORMAT "missing" when one is missing; o is whole all the same. */
+int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
+/* A hint to err: the newest older checkpoint beside path that verifies. */
+void inspect_name_older(const struct inspect_want *w, const struct cli *cli, const char *path,
+                        struct ckpt_err *err);
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 
