@@ -19,4 +19,16 @@
  */
 int torch_list(struct ckpt_tensors *list, const struct torch_archive *a, struct ckpt_err *err);
 
+/* What a walk gives: a tensor, or the record of one that is spread over ranks; name is its path. */
+struct torch_visitor {
+    void *ctx;
+    int (*tensor)(void *ctx, const char *name, size_t len, enum ckpt_kind kind,
+                  const struct value_tensor *t, struct ckpt_err *err);
+    int (*shard)(void *ctx, const char *name, size_t len, enum ckpt_kind kind,
+                 const struct value *v, struct ckpt_err *err);
+};
+/* As torch_list goes through the values. */
+int torch_walk(const struct torch_archive *a, const struct torch_visitor *visitor,
+               struct ckpt_err *err);
+
 #endif

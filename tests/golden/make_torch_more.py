@@ -6,7 +6,10 @@ Ran with: torch 2.15.0, numpy 2.4.6 (Python 3.11).
     python make_torch_more.py tests/golden/torch
 
 NAME.pt has its tensors in NAME.expected.safetensors, named by their path joined with ".".
+NAME/ has files of all ranks, and what they hold together in expected.safetensors.
 """
+import os
+import socket
 import sys
 
 import torch
@@ -27,6 +30,49 @@ def no_crc():
     torch.serialization.set_crc32_options(True)
 
 
-out = sys.argv[1]
-for make in (no_crc,):
-    make()
+def mesh_rank(rank, port, where):
+    """DTensors on a mesh of two axes, in every way to lie on it that is read."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    dist.init_process_group("gloo", rank=rank, world_size=4)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    torch.manual_seed(5)
+    whole = {"hsdp": torch.randn(7, 5), "both": torch.randn(5, 6), "twice": torch.randn(9, 2),
+             "few": torch.randn(3), "one": torch.randn(1, 4), "copies": torch.randn(2, 2),
+             "columns": torch.randn(3, 5).bfloat16(), "none": torch.zeros(0, 3),
+             "back": torch.randn(2, 3, 4)}
+    how = {"hsdp": (Replicate(), Shard(0)), "both": (Shard(0), Shard(1)),
+           "twice": (Shard(0), Shard(0)), "few": (Shard(0), Shard(0)), "one": (Shard(0), Shard(0)),
+           "copies": (Replicate(), Replicate()), "columns": (Shard(1), Replicate()),
+           "none": (Shard(0), Shard(0)), "back": (Shard(2), Shard(1))}
+    d = {k: distribute_tensor(v.clone(), mesh, how[k]) for k, v in whole.items()}
+    d["plain"] = torch.arange(3)
+    torch.save(d, f"{where}/mesh_w4/model_world_size_4_rank_{rank}.pt")
+    if rank == 0:
+        partial = DTensor.from_local(torch.ones(2), mesh, (Partial(), Replicate()), run_check=False)
+        torch.save({"sum": partial}, f"{where}/dtensor_partial.pt")
+        alone = DTensor.from_local(torch.arange(6.0).reshape(2, 3), mesh,
+                                   (Replicate(), Replicate()), run_check=False)
+        torch.save({"w": alone}, f"{where}/dtensor_alone.pt")
+        save_file({"w": torch.arange(6.0).reshape(2, 3)},
+                  f"{where}/dtensor_alone.expected.safetensors")
+        save_file(whole | {"plain": d["plain"]}, f"{where}/mesh_w4/expected.safetensors")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def mesh():
+    os.makedirs(f"{out}/mesh_w4", exist_ok=True)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    torch.multiprocessing.spawn(mesh_rank, (port, out), nprocs=4)
+
+
+out = sys.argv[1] if len(sys.argv) > 1 else None
+if __name__ == "__main__":
+    for make in (no_crc, mesh):
+        make()
