@@ -42,6 +42,10 @@ static size_t rows(struct opt *row, struct inspect_want *w)
         {0, "plot", NULL, OPT_FLAG, &w->plot,
          "draw the losses of a trainer_state.json or a directory with one, or the tags of a log",
          NULL, 0, 0, false},
+        {0, "html", "FILE", OPT_PATH, &w->html,
+         "write a page of it: curves, tables that sort and filter, histograms", NULL, 0, 0, false},
+        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a page that exists", NULL, 0, 0,
+         false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
     };
@@ -86,8 +90,10 @@ static int each(const struct inspect_want *w, struct cli *cli, struct cli_items 
     char *item = NULL;
     int rc = 0;
 
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        if (inspect_path(w, cli, item, err)) {
+    for (size_t n = 0; rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item; n++) {
+        if (n && w->html)
+            rc = ckpt_fail(err, CKPT_EUSAGE, "--html: one page, one path; %s is another", item);
+        else if (inspect_path(w, cli, item, err)) {
             int got = cli_error(cli, err);
 
             *status = *status ? *status : got;

@@ -402,7 +402,7 @@ void out_table_end(struct out *o)
     ckpt_arena_release(&o->arena);
 }
 
-int out_end(struct out *o, struct ckpt_err *err)
+int out_take(struct out *o, struct ckpt_buf *text, struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -410,12 +410,26 @@ int out_end(struct out *o, struct ckpt_err *err)
         ckpt_buf_put_str(&o->text, o->begun ? "\n}\n" : "{}\n");
     if (!ckpt_buf_ok(&o->text))
         rc = ckpt_nomem(err, o->text.len);
+    ckpt_buf_init(text, MAX_BYTES);
     if (rc == 0) {
-        fwrite(o->text.data, 1, o->text.len, stdout);
+        *text = o->text;
+        ckpt_buf_init(&o->text, MAX_BYTES);
+    }
+    out_abort(o);
+    return rc;
+}
+
+int out_end(struct out *o, struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    int rc = out_take(o, &text, err);
+
+    if (rc == 0) {
+        fwrite(text.data, 1, text.len, stdout);
         if (fflush(stdout) || ferror(stdout))
             rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard output");
     }
-    out_abort(o);
+    ckpt_buf_release(&text);
     return rc;
 }
 

@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "libckpt/buf.h"
 #include "libckpt/err.h"
 
 struct out;
@@ -53,6 +54,8 @@ void out_cell_pair(struct out *o, const char *text, const char *json);
 /* Nothing: null. */
 void out_cell_none(struct out *o);
 void out_table_end(struct out *o);
+/* The whole text instead of printing it, into text (released by the caller); takes o. */
+int out_take(struct out *o, struct ckpt_buf *text, struct ckpt_err *err);
 /* Print everything; takes o.  CKPT_EIO when stdout refuses. */
 int out_end(struct out *o, struct ckpt_err *err);
 /* Print nothing; takes o. */

@@ -123,3 +123,15 @@ ckpt-inspect --json --verify "$T/sharded" > "$T/.out" 2>/dev/null; t "gaps are 6
 t "both are named" bash -c "[ \$(grep -cE '\"file\": \"model-0000[24]-of-00005.safetensors\", \"finding\": \"missing\"' $T/.out) = 2 ]"
 t "and the shard of another set" row '"file": "model-00001-of-00009.safetensors", "finding": "extra"'
 t "each once" bash -c "[ \$(grep -c '00002-of-00005' $T/.out) = 1 ]"
+# A page: whole, with nothing from outside, and names cannot leave the element they lie in.
+expect 0 "a page" ckpt-inspect --html "$T/page.html" "$DSC"
+t "is told" [ "$(cat "$T/.out")" = "$T/page.html" ]
+t "holds tensors, histograms and the log" bash -c "grep -q '\"name\": \"model.norm.weight\".*\"histogram\": ' $T/page.html && grep -q '\"learning_rate\": 0.003' $T/page.html"
+t "fetches nothing" bash -c "grep -q \"default-src 'none'\" $T/page.html && ! grep -iE '(src|href)=|https?://[^w]|@import|url\\(' $T/page.html"
+expect 73 "a page that is there" ckpt-inspect --html "$T/page.html" "$DSC"
+expect 0 "unless told" ckpt-inspect --overwrite --html "$T/page.html" "$G/torch/shared.pt"
+expect 64 "two paths, one page" ckpt-inspect --html "$T/two.html" "$G/torch/shared.pt" "$G/torch/shared.pt"
+header='{"</script><img src=x onerror=alert(1)>":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+{ printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%sx" "$header"; } > "$T/name.safetensors"
+t "a name that would be a tag" ckpt-inspect --html "$T/name.html" "$T/name.safetensors"
+t "is text" bash -c "grep -q 'u003c/script>.u003cimg src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 2 ]"

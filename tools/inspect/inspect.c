@@ -63,6 +63,8 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
             rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
         if (rc == 0)
             inspect_run_summary(o, state, w->plot && !cli->json);
+        if (rc == 0 && w->html)
+            inspect_run_log(o, state);
         if (rc == 0)
             rc = inspect_run(o, dir, err);
     } else if (w->plot) {
@@ -77,11 +79,13 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
 static int source_path(struct out *o, const struct inspect_want *w, struct cli *cli,
                        const char *path, struct ckpt_err *err)
 {
+    struct inspect_want page = *w;
     struct ckpt_source *src;
     struct stat st;
     bool dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int rc;
 
+    page.stats |= w->html != NULL;      /* a page has histograms */
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
@@ -95,7 +99,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->plot)
-        rc = inspect_source(o, w, src, cli->jobs, err);
+        rc = inspect_source(o, &page, src, cli->jobs, err);
     if (rc == 0 && w->optimizer && !w->tensor && !w->plot)
         rc = inspect_optimizer(o, src, cli->jobs, err);
     ckpt_source_close(src);
@@ -202,27 +206,39 @@ static int refused(struct out *o, const struct cli *cli, const char *path, struc
     return 0;
 }
 
-int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
-                 struct ckpt_err *err)
+/* What was told goes to stdout, or into a page. */
+static int finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    int rc;
+
+    if (!w->html)
+        return out_end(o, err);
+    rc = out_take(o, &text, err);
+    if (rc == 0)
+        rc = inspect_html(w, &text, err);
+    ckpt_buf_release(&text);
+    return rc;
+}
+
+static int inspect_into(struct out *o, const struct inspect_want *w, struct cli *cli,
+                        const char *path, struct ckpt_err *err)
 {
     struct ckpt_err print = {0};
     bool data = false;
     struct stat st;
-    struct out *o;
     int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
     out_str(o, "path", "path", path);
     if (w->scan) {                      /* told whole, whatever the verdict */
         rc = inspect_scan(o, cli, path, err);
-        return out_end(o, &print) ? (*err = print).code : rc;
+        return finish(o, w, &print) ? (*err = print).code : rc;
     }
     if (w->verify && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* what is missing is told */
             inspect_name_older(w, cli, path, err);
-            return out_end(o, &print) ? (*err = print).code : rc;
+            return finish(o, w, &print) ? (*err = print).code : rc;
         }
     }
     rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
@@ -238,9 +254,24 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
-        return out_end(o, err) ? err->code : 0;
+        return finish(o, w, err);
     if (w->verify && !err->hint[0])
         inspect_name_older(w, cli, path, err);
     out_abort(o);
     return rc;
+}
+
+int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
+                 struct ckpt_err *err)
+{
+    bool json = cli->json;
+    struct out *o;
+    int rc;
+
+    if (out_new(&o, json || w->html, err))
+        return err->code;
+    cli->json = json || w->html;        /* a page holds what programs get */
+    rc = inspect_into(o, w, cli, path, err);
+    cli->json = json;
+    return rc == 0 && w->html ? cli_artifact(cli, w->html, NULL, err) : rc;
 }

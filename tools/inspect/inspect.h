@@ -14,6 +14,8 @@ struct inspect_want {
     struct opt_list glob;               /* tensors to show; none: all */
     const char     *tensor;             /* one tensor's values */
     const char     *tag;
+    const char     *html;               /* page to write instead of printing */
+    bool            overwrite;          /* also when it exists */
     bool            optimizer, stats, digest, verify, tree, plot;
     bool            diff, compare;      /* of several paths */
     bool            scan, rng, args, state;     /* instead of the list of tensors */
@@ -25,6 +27,10 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
 /* --diff and --compare: n paths together, printed.  CKPT_ENO when --diff finds a difference. */
 int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
                      struct ckpt_err *err);
+
+/* The page of w->html around a JSON document.  CKPT_ECREATE when it exists and w->overwrite is
+ * not told. */
+int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, struct ckpt_err *err);
 
 /* The rooms below print into o. */
 
@@ -59,6 +65,8 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct c
 int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
 /* trainer_state.json: how far, how good; plot draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
+/* Every row of its log. */
+void inspect_run_log(struct out *o, const json_t *state);
 /* The same in short, for a directory. */
 void inspect_run_summary(struct out *o, const json_t *state, bool plot);
 /* A file that is looked at as something other than a list of tensors. */

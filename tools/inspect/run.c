@@ -72,6 +72,11 @@ static void put_log(struct out *o, const json_t *log, bool all)
     out_table_end(o);
 }
 
+void inspect_run_log(struct out *o, const json_t *state)
+{
+    put_log(o, json_object_get(state, "log_history"), true);
+}
+
 void inspect_run_summary(struct out *o, const json_t *state, bool plot)
 {
     const json_t *log = json_object_get(state, "log_history");
