@@ -20,7 +20,7 @@
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
-    &ckpt_format_peft, &ckpt_format_gguf, &ckpt_format_dcp,
+    &ckpt_format_universal, &ckpt_format_peft, &ckpt_format_gguf, &ckpt_format_dcp,
     &ckpt_format_torch_ranks, NULL,
 };
 

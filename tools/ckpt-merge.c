@@ -16,7 +16,7 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          "directory or file to write (default: INPUT-merged); - is stdout", NULL, 0, 0, false},
         {0, "to", "FORMAT", OPT_CHOICE, &w->to,
          "format to write (default: by the output's name, else hf)",
-         "hf safetensors torch dcp deepspeed gguf peft", 0, 0, false},
+         "hf safetensors torch dcp deepspeed universal gguf peft", 0, 0, false},
         {0, "dtype", "[GLOB=]DTYPE", OPT_LIST, &w->dtype,
          "cast floating tensors (whose name matches GLOB); the last match wins", NULL, 0, 0,
          false},

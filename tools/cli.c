@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
@@ -46,6 +47,17 @@ static void fill_descriptors(void)
             _exit(ckpt_exit_status(CKPT_ENOMEM));
 }
 
+/* As many files as the system allows: a sharded checkpoint has one or two for every rank. */
+static void allow_files(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 void cli_begin(struct cli *cli, const char *tool)
 {
     static const int orderly[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
@@ -53,6 +65,7 @@ void cli_begin(struct cli *cli, const char *tool)
     struct sigaction standard = {.sa_handler = SIG_DFL};
 
     fill_descriptors();
+    allow_files();
     sigaction(SIGPIPE, &standard, NULL);        /* quiet, though the parent ignored it */
     cli->tool = tool;
     ckpt_log_hook(tell, cli);

@@ -15,6 +15,8 @@
 #include "formats/weights/deepspeed_stage0.h"
 #include "formats/weights/deepspeed_whole.h"
 #include "formats/weights/side_files.h"
+#include "formats/weights/universal.h"
+#include "formats/weights/universal_out.h"
 
 struct ds {
     struct ckpt_dir  *dir;
@@ -44,7 +46,8 @@ const struct ds_files *ds_source_files(const struct ckpt_source *src)
 /* Trained, frozen, the rest of the model, tied names. */
 static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
-    int rc = f->stage == 0 ? ds_master_list(list, f, err) : ds_flat_list(list, f, NULL, err);
+    int rc = f->universal ? universal_list(list, f, NULL, err)
+             : f->stage == 0 ? ds_master_list(list, f, err) : ds_flat_list(list, f, NULL, err);
 
     if (rc == 0 && f->stage == 3)
         rc = ds_frozen_list(list, f, err);
@@ -58,6 +61,11 @@ static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, str
 {
     const struct value *state = ds_state(f, 0, 0);
 
+    for (size_t i = 0; f->universal && i < f->universal->n_state; i++)
+        if (universal_list(list, f, f->universal->state[i], err))
+            return err->code;
+    if (f->universal)
+        return 0;
     for (size_t i = 0; value_is(state, VALUE_DICT) && i < state->u.dict.n; i++) {
         const char *name = value_as_str(state->u.dict.key[i]);
         const struct value *v = state->u.dict.val[i];
@@ -73,6 +81,7 @@ static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, str
 static bool is_tag_folder(const struct ckpt_place *p)
 {
     return place_has(p, "mp_rank_00_model_states.pt") ||
+           place_has_like(p, "zero_pp_rank_0_mp_rank_00_model_states.pt") ||
            place_has_like(p, "*zero_pp_rank_*_mp_rank_00*optim_states.pt");
 }
 
@@ -86,7 +95,7 @@ static int bid(const struct ckpt_place *p)
         return 90;
     for (size_t i = 0; i < p->n_entry; i++)
         folder = folder || p->entry[i].is_dir;
-    return folder && place_has(p, "latest") ? 80 : 0;
+    return folder && (place_has(p, "latest") || place_has(p, "latest_universal")) ? 80 : 0;
 }
 
 /* Which tag; "" when place is a tag's folder itself. */
@@ -141,4 +150,15 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 const struct ckpt_format ckpt_format_deepspeed = {
     .name = "deepspeed", .title = "DeepSpeed checkpoint", .bid = bid, .open = open_source,
     .create = ds_create,
+};
+
+static int never_bid(const struct ckpt_place *p)
+{
+    (void)p;
+    return 0;
+}
+
+const struct ckpt_format ckpt_format_universal = {
+    .name = "universal", .title = "DeepSpeed universal checkpoint", .bid = never_bid,
+    .open = open_source, .create = universal_create,
 };

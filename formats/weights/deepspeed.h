@@ -14,6 +14,8 @@
 #include "libckpt/format.h"
 
 extern const struct ckpt_format ckpt_format_deepspeed;
+/* Universal checkpoints: the row above reads them, this one writes them. */
+extern const struct ckpt_format ckpt_format_universal;
 
 /* The files behind a source that this format opened, as long as it is open; else NULL. */
 const struct ds_files *ds_source_files(const struct ckpt_source *src);

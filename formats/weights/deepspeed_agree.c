@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/weights/universal.h"
 #include "libckpt/convert.h"
 
 static int differ(struct ckpt_err *err, size_t rank, const char *what, long long found,
@@ -92,8 +93,8 @@ static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *e
     /* With MiCS the world is larger than the group that partitions, and only that one writes. */
     zero = value_get(value_get(m, "ds_config"), "zero_optimization");
     value_as_int(value_get(zero, "mics_shard_size"), &mics);
-    if (f->stage > 0 && mics <= 0 && value_as_int(value_get(m, "dp_world_size"), &a) &&
-        a != (int64_t)f->n)
+    if (f->stage > 0 && mics <= 0 && !f->universal &&
+        value_as_int(value_get(m, "dp_world_size"), &a) && a != (int64_t)f->n)
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                             "rank %zu: its model file is of %lld ranks, its optim file of %zu", r,
                             (long long)a, f->n);
@@ -162,8 +163,42 @@ static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err
                        "frozen_param_shapes", err);
 }
 
+/* Whether the model computes in bf16: its first trained parameter tells. */
+static bool computes_in_bf16(const struct ds_files *f)
+{
+    const struct value *shapes = ds_shapes(f, 0, 0), *v;
+    const char *name =
+        value_is(shapes, VALUE_DICT) && shapes->u.dict.n > 0
+            ? value_as_str(shapes->u.dict.key[0]) : NULL;
+
+    v = name ? value_get(value_get(f->rank[0].model_root, "module"), name) : NULL;
+    return value_is(v, VALUE_TENSOR) && v->u.tensor->dtype == CKPT_BF16;
+}
+
+/* A universal checkpoint: its model files agree; they tell of the stage that it was made of. */
+static int agree_universal(struct ds_files *f, struct ckpt_err *err)
+{
+    int64_t world;
+    int stage = ds_stage(f, 0);
+
+    f->bf16 = stage < 0 && !f->sharded;
+    f->bf16_names = computes_in_bf16(f);
+    f->stage = f->sharded ? 3 : stage < 1 ? 1 : stage > 2 ? 2 : stage;
+    if (value_as_int(value_get(f->rank[0].model_root, "dp_world_size"), &world) && world >= 1 &&
+        world <= DS_MAX_RANKS)
+        f->world = (size_t)world;
+    for (size_t r = 0; r < f->n; r++)
+        if (check_counters(f, r, err) || check_version(f, r, err) ||
+            (r > 0 && check_shapes(f, r, err)))
+            return err->code;
+    return number(&f->step, f->universal->step_file, f->universal->step, err);
+}
+
 int ds_agree(struct ds_files *f, struct ckpt_err *err)
 {
+    f->world = f->n;
+    if (f->universal)
+        return agree_universal(f, err);
     f->stage = 0;
     f->step = -1;
     for (size_t r = 0; r < f->n; r++) {

@@ -78,7 +78,7 @@ json_t *ds_facts(const struct ds_files *f)
                                        "skipped_steps", "dp_world_size", "lr_scheduler"};
     const struct value *root = f->rank[0].model_root, *v;
     json_t *info = json_pack("{s:s,s:s,s:i,s:I}", "format", "deepspeed", "tag", f->tag,
-                             "zero_stage", f->stage, "world_size", (json_int_t)f->n), *names;
+                             "zero_stage", f->stage, "world_size", (json_int_t)f->world), *names;
 
     if (!info)
         return NULL;

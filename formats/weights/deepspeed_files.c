@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/weights/deepspeed_agree.h"
+#include "formats/weights/universal.h"
 
 int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
                 struct ckpt_err *err)
@@ -18,7 +19,8 @@ int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
     int rc = 0;
 
     if (!wanted) {
-        rc = ckpt_file_open_at(&f, dir, "latest", err);
+        rc = ckpt_file_open_at(&f, dir, ckpt_dir_has(dir, "latest") ? "latest"
+                                                                    : "latest_universal", err);
         if (rc == 0)
             rc = ckpt_file_slurp(f, &a, DS_MAX_TAG, &text, &n, err);
         ckpt_file_close(f);
@@ -42,6 +44,7 @@ int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
 struct names {
     const char **model, **optim;        /* [DS_MAX_RANKS] */
     const char  *single;                /* mp_rank_00_model_states.pt */
+    bool         universal;             /* zero/ is there */
     size_t       end;                   /* one more than the highest rank seen */
 };
 
@@ -93,9 +96,7 @@ static int collect(struct names *names, const struct ckpt_entry *entry, size_t n
         const char *name = entry[i].name;
         long m = rank_of(name, "model"), o = rank_of(name, "optim"), r = m > o ? m : o;
 
-        if (entry[i].is_dir && strcmp(name, "zero") == 0)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "zero/: a universal checkpoint, which is "
-                             "not read: name the folder it was made of with --tag");
+        names->universal |= entry[i].is_dir && strcmp(name, "zero") == 0;
         if (!entry[i].is_file)
             continue;
         for (size_t k = 0; k < sizeof foreign / sizeof foreign[0]; k++)
@@ -112,7 +113,7 @@ static int collect(struct names *names, const struct ckpt_entry *entry, size_t n
     }
     if (!names->single && names->end == 0)
         return ckpt_fail(err, CKPT_ENOTFOUND, "no DeepSpeed files in it");
-    if (names->single && names->model[0])
+    if (names->single && names->model[0] && !names->universal)
         return ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
                             "%s and %s: model files of two saves of different stages",
                             names->single, names->model[0]);
@@ -166,11 +167,36 @@ static int check_complete(const struct names *names, size_t world, bool sharded,
     return 0;
 }
 
+/* The model files of a universal checkpoint: the one for all stages where there is one. */
+static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
+                          struct ckpt_err *err)
+{
+    f->sharded = names->single == NULL;
+    f->n = f->sharded ? names->end : 1;
+    f->rank = ckpt_alloc(f->n, sizeof *f->rank);
+    if (!f->rank)
+        return ckpt_nomem(err, f->n * sizeof *f->rank);
+    for (size_t r = 0; r < f->n; r++) {
+        const char *model = f->sharded ? names->model[r] : names->single;
+
+        if (!model)
+            return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "rank %zu of %zu: its "
+                                "zero_pp_rank_%zu_mp_rank_00_model_states.pt is absent", r, f->n,
+                                r);
+        if (open_one(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
+            return err->code;
+    }
+    return universal_open(f, dir, err);
+}
+
 /* Rank 0 says how many there must be. */
 static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
                       struct ckpt_err *err)
 {
+    if (names->universal)
+        return open_universal(f, dir, names, err);
     f->n = names->end > 0 ? names->end : 1;
+    f->bf16_names = names->optim[0] && strncmp(names->optim[0], "bf16_", 5) == 0;
     f->sharded = names->single == NULL;
     f->rank = ckpt_alloc(f->n, sizeof *f->rank);
     if (!f->rank)
@@ -241,6 +267,7 @@ void ds_files_close(struct ds_files *f)
         torch_archive_close(f->rank[r].model);
         torch_archive_close(f->rank[r].optim);
     }
+    universal_close(f->universal);
     ckpt_free(f->rank);
     memset(f, 0, sizeof *f);
 }

@@ -2,12 +2,14 @@
  * deepspeed_files - which files a DeepSpeed tag consists of, opened and agreed with each other.
  *
  *   latest                                          text: the tag
+ *   latest_universal                                text: that of a universal checkpoint
  *   <tag>/mp_rank_00_model_states.pt                stages 0 to 2: one for all ranks
  *   <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt stage 3: one a rank
  *   <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt   stages 1 to 3: one a rank
+ *   <tag>/zero/                                     universal checkpoints: see universal.h
  *
- * Only the pickles are read.  Tensor parallelism, pipelines, experts and universal checkpoints
- * are refused by name.  Source: DeepSpeed 0.19.8 runtime/engine.py, and 0.14.5.
+ * Only the pickles are read.  Tensor parallelism, pipelines and experts are refused by name.
+ * Source: DeepSpeed 0.19.8 runtime/engine.py, and 0.14.5.
  */
 #ifndef CKPT_DEEPSPEED_FILES_H
 #define CKPT_DEEPSPEED_FILES_H
@@ -15,8 +17,8 @@
 #include "formats/weights/deepspeed_parts.h"
 
 /*
- * The tag to read: what was asked for, or what `latest` says (one clean name, at most 256 bytes
- * with the line end some put behind it).
+ * The tag to read: what was asked for, or what `latest` or else `latest_universal` says (one
+ * clean name, at most 256 bytes with the line end some put behind it).
  */
 int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
                 struct ckpt_err *err);

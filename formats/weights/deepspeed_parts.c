@@ -71,7 +71,9 @@ const struct value *ds_state(const struct ds_files *f, size_t rank, size_t g)
 
 const struct value *ds_param_groups(const struct ds_files *f, size_t rank)
 {
-    return value_get(optimizer(f, rank), "param_groups");
+    const struct value *v = value_get(optimizer(f, rank), "param_groups");
+
+    return v ? v : value_get(f->rank[rank].optim_root, "param_groups");
 }
 
 /* In the model file since 0.6, in the optim file before; a list since 0.5.4, before one dict. */

@@ -12,7 +12,10 @@
 #define DS_MAX_RANKS 65536
 #define DS_MAX_TAG   256        /* bytes of a tag */
 
-/* One rank's files.  Stage 0 has no optim file; stages 0 to 2 have rank 0's model file alone. */
+/*
+ * One rank's files.  Stage 0 has no optim file; stages 0 to 2 have rank 0's model file alone; a
+ * universal checkpoint has zero/optimizer_state.pt as rank 0's optim file.
+ */
 struct ds_rank {
     struct torch_archive *model, *optim;
     const struct value   *model_root;   /* dict */
@@ -27,6 +30,9 @@ struct ds_files {
     bool            sharded;            /* every rank has a model file of its own */
     int             stage;              /* 0..3 */
     bool            bf16;               /* BF16_Optimizer: no zero_stage, padding kept */
+    bool            bf16_names;         /* optim files are called bf16_zero_...: bf16 is enabled */
+    size_t          world;              /* ranks that saved it: n but for universal ones */
+    struct ds_universal *universal;     /* where its states lie; NULL: in the optim files */
     double          step;               /* the optimizer's own count, -1 where it keeps none */
 };
 

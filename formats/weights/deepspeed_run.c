@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "formats/weights/universal.h"
+
 /* A number of ds_config.zero_optimization, which may be a path instead of a dictionary. */
 static bool zero_option(const struct ds_run *run, const char *key, double *out)
 {
@@ -99,13 +101,37 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
     for (size_t i = 0; i < keys->u.seq.n; i++) {
         if (!value_as_int(keys->u.seq.item[i], &key) || key < 0)
             return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names no number", g);
-        if (i == 0)
+        if (i == 0 && !run->f->universal)
             run->state[g] = ds_state(run->f, 0, (size_t)key);
         if (add_saved(run, g, (size_t)key, err))
             return err->code;
     }
     return round_robin(run, run->f->stage)
-               ? undeal(run->param + before, run->n_param - before, run->f->n, err) : 0;
+               ? undeal(run->param + before, run->n_param - before, run->f->world, err) : 0;
+}
+
+/* The same out of a universal checkpoint, as a state that every group has. */
+static int take_universal(struct ds_run *run, struct ckpt_err *err)
+{
+    const struct ds_universal *u = run->f->universal;
+    struct value *state = value_dict(&run->arena, false);
+
+    run->state_file = u->step_file;
+    run->n_moment = u->n_state;
+    run->moment = u->state;
+    run->moment_dtype = ckpt_arena_alloc(&run->arena, u->n_state, sizeof *run->moment_dtype);
+    if (!state || !run->moment_dtype ||
+        (u->step && value_set_str(&run->arena, state, "step", (struct value *)u->step)))
+        return ckpt_nomem(err, sizeof *state);
+    for (size_t i = 0; i < u->n_state; i++) {
+        if (value_set_str(&run->arena, state, u->state[i], value_none(&run->arena)))
+            return ckpt_nomem(err, sizeof *state);
+        if (universal_dtype(&run->moment_dtype[i], run->f, u->state[i], err))
+            return err->code;
+    }
+    for (size_t g = 0; g < run->n_group; g++)
+        run->state[g] = state;
+    return universal_dtype(&run->dtype, run->f, NULL, err);
 }
 
 /* Names of the tensors that the optimizer keeps of every element. */
@@ -114,6 +140,7 @@ static int take_moments(struct ds_run *run, struct ckpt_err *err)
     const struct value *state = run->n_group > 0 ? run->state[0] : NULL;
     size_t n = value_is(state, VALUE_DICT) ? state->u.dict.n : 0;
 
+    run->state_file = run->f->rank[0].optim;
     run->moment = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment);
     run->moment_dtype = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment_dtype);
     if (!run->moment || !run->moment_dtype)
@@ -251,7 +278,10 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
     for (size_t g = 0; g < run->n_group; g++)
         if (take_group(run, g, err))
             return err->code;
-    if (take_dtype(run, err) || take_moments(run, err) || cut(run, err))
+    if (f->universal ? take_universal(run, err)
+                     : take_dtype(run, err) || take_moments(run, err))
+        return err->code;
+    if (cut(run, err))
         return err->code;
     if (ckpt_map_new(&run->by_name, run->n_param, err))
         return err->code;

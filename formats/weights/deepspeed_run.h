@@ -43,7 +43,8 @@ struct ds_run {
     size_t                *first;       /* [n_group] parameter that the group begins with */
     const struct value   **options;     /* [n_group] what the optimizer is told of the group */
     const struct value   **state;       /* [n_group] the optimizer's state, of the first flat
-                                           tensor that was saved of the group */
+                                           tensor that was saved of the group; NULL */
+    const struct torch_archive *state_file;     /* whose tensors the state has */
     enum ckpt_dtype        dtype;       /* of the optimizer's own weights */
     const char           **moment;      /* [n_moment] tensors that the optimizer keeps */
     enum ckpt_dtype       *moment_dtype;

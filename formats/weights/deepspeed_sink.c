@@ -4,10 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/weights/deepspeed.h"
 #include "formats/weights/deepspeed_out.h"
 #include "formats/weights/deepspeed_states.h"
-#include "formats/weights/deepspeed_whole.h"
 #include "formats/weights/side_files.h"
 #include "libckpt/convert.h"
 
@@ -16,7 +14,6 @@
 struct sink {
     struct ckpt_outdir *dir;
     struct ds_cut       cut;
-    struct ds_module    module;         /* of the saved run */
     char                tag[DS_MAX_TAG];
     const char         *record;         /* see create's opts */
     struct ds_file     *model, *optim;  /* [n_model], [world] */
@@ -136,106 +133,11 @@ static int pad_model(const struct sink *s, int rank, struct ckpt_err *err)
     return 0;
 }
 
-/* -- which tensor is what -------------------------------------------------------------------- */
-
-/* The dtype of a parameter in the model: of its tensor or placeholder in `module`. */
-static enum ckpt_dtype model_dtype(const struct sink *s, const char *name,
-                                   enum ckpt_dtype otherwise)
-{
-    size_t i = ckpt_map_get(s->module.names, name, strlen(name));
-    const struct value *v = i == CKPT_MAP_NONE ? NULL : s->module.dict->u.dict.val[i];
-
-    return value_is(v, VALUE_TENSOR) ? v->u.tensor->dtype : otherwise;
-}
-
-static int check_form(const struct ckpt_tensor *t, enum ckpt_dtype dtype,
-                      const struct ckpt_shape *shape, struct ckpt_err *err)
-{
-    char a[96], b[96];
-
-    if (t->dtype == dtype && ckpt_shape_equal(&t->shape, shape))
-        return 0;
-    return ckpt_fail(err, CKPT_EMISMATCH, "%s is %s %s, the saved run has it as %s %s", t->name,
-                     ckpt_dtype_name(t->dtype), ckpt_shape_text(a, sizeof a, &t->shape),
-                     ckpt_dtype_name(dtype), ckpt_shape_text(b, sizeof b, shape));
-}
-
-/* "<parameter>|<moment>" */
-static bool find_moment(const struct ds_run *run, const char *name, size_t *param, size_t *moment)
-{
-    const char *bar = strrchr(name, '|');
-
-    *param = bar ? ckpt_map_get(run->by_name, name, (size_t)(bar - name)) : CKPT_MAP_NONE;
-    for (*moment = 0; bar && *moment < run->n_moment; ++*moment)
-        if (strcmp(run->moment[*moment], bar + 1) == 0)
-            return *param != CKPT_MAP_NONE;
-    return false;
-}
-
-static int find_target(struct sink *s, size_t i, struct ckpt_err *err)
-{
-    struct ds_cut *cut = &s->cut;
-    const struct ckpt_tensor *t = &cut->list->item[i];
-    struct ds_target *to = &cut->target[i];
-    size_t saved = ckpt_tensors_find(cut->saved, t->name);
-    const struct ckpt_tensor *was = saved == SIZE_MAX ? NULL : &cut->saved->item[saved];
-
-    *to = (struct ds_target){.storage = SIZE_MAX, .model_dtype = t->dtype};
-    to->param = ckpt_map_get(cut->run.by_name, t->name, strlen(t->name));
-    if (to->param != CKPT_MAP_NONE) {
-        to->kind = DS_TRAINED;
-        to->model_dtype = model_dtype(s, t->name, t->dtype);
-        if (!ckpt_convert_can(to->model_dtype, t->dtype))
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the model has it as %s, which %s does "
-                             "not become", t->name, ckpt_dtype_name(to->model_dtype),
-                             ckpt_dtype_name(t->dtype));
-        return check_form(t, cut->run.dtype, &cut->run.param[to->param].shape, err);
-    }
-    if (find_moment(&cut->run, t->name, &to->param, &to->moment)) {
-        to->kind = DS_MOMENT;
-        return check_form(t, cut->run.moment_dtype[to->moment],
-                          &cut->run.param[to->param].shape, err);
-    }
-    if (!was || was->kind == CKPT_OPTIM)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: is no tensor of the saved run", t->name);
-    to->kind = was->alias_of != saved ? DS_ALIAS
-               : was->kind == CKPT_BUFFER ? DS_BUFFER : DS_FROZEN;
-    if (to->kind == DS_ALIAS && t->alias_of == i)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: is tied to %s, which is left out", t->name,
-                         cut->saved->item[was->alias_of].name);
-    return check_form(t, was->dtype, &was->shape, err);
-}
-
-/* Nothing that was saved may be left out but second names of tied tensors. */
-static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
-{
-    const struct ds_run *run = &cut->run;
-
-    for (size_t i = 0; i < cut->saved->n; i++)
-        if (cut->saved->item[i].alias_of == i &&
-            ckpt_tensors_find(cut->list, cut->saved->item[i].name) == SIZE_MAX)
-            return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "%s: is left out, a run is "
-                                "written whole", cut->saved->item[i].name);
-    for (size_t i = 0; i < run->n_param; i++)
-        for (size_t k = 0; k < run->n_moment; k++) {
-            char name[CKPT_MAX_NAME + 64];
-
-            snprintf(name, sizeof name, "%s|%s", run->param[i].name, run->moment[k]);
-            if (ckpt_tensors_find(cut->list, name) == SIZE_MAX)
-                return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "%s: is left out, a run is "
-                                    "written with its optimizer", name);
-        }
-    return 0;
-}
-
 /* -- beginning and end ----------------------------------------------------------------------- */
 
 static int begin_file(struct sink *s, struct ds_file *file, bool model, int rank,
                       struct ckpt_err *err)
 {
-    const struct ds_rank *first = &s->cut.run.f->rank[0];
-    const char *saved = ckpt_file_name(torch_archive_file(first->optim));
-    const char *slash = strrchr(saved, '/');
     char path[2 * DS_MAX_TAG + 64];
     struct value *root;
     int rc;
@@ -245,7 +147,7 @@ static int begin_file(struct sink *s, struct ds_file *file, bool model, int rank
         snprintf(path, sizeof path, "%s/mp_rank_00_model_states.pt", s->tag);
     else
         snprintf(path, sizeof path, "%s/%szero_pp_rank_%d_mp_rank_00_%s_states.pt", s->tag,
-                 !model && strncmp(slash ? slash + 1 : saved, "bf16_", 5) == 0 ? "bf16_" : "", rank,
+                 !model && s->cut.run.f->bf16_names ? "bf16_" : "", rank,
                  model ? "model" : "optim");
     rc = model ? ds_model_states(&root, file, &s->cut, rank, err)
                : ds_optim_states(&root, file, &s->cut, rank, err);
@@ -264,9 +166,7 @@ static void free_sink(struct sink *s)
         ds_file_close(&s->optim[r]);
     ckpt_free(s->model);
     ckpt_free(s->optim);
-    ckpt_free(s->cut.target);
-    ds_run_release(&s->cut.run);
-    ds_module_close(&s->module);
+    ds_cut_release(&s->cut);
     ckpt_free(s);
 }
 
@@ -305,44 +205,6 @@ static const struct ckpt_sink_ops sink_ops = {
     .format = "deepspeed", .write = sink_write, .commit = sink_commit, .abort = sink_abort,
 };
 
-/* The folder's name: the saved one's, or by the step when that was opened itself. */
-static void name_tag(struct sink *s, const struct ds_files *f)
-{
-    int64_t step = 0;
-
-    value_as_int(value_get(f->rank[0].model_root, "global_steps"), &step);
-    if (*f->tag)
-        snprintf(s->tag, sizeof s->tag, "%s", f->tag);
-    else
-        snprintf(s->tag, sizeof s->tag, "global_step%lld", (long long)step);
-}
-
-/* Plan the cut and hold the list against it. */
-static int plan(struct sink *s, const struct ckpt_tensors *tensors,
-                const struct ckpt_create_opts *opts, struct ckpt_err *err)
-{
-    const struct ds_files *f = ds_source_files(opts->origin);
-
-    if (!f)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a DeepSpeed checkpoint is written from one "
-                         "alone: the input tells nothing of optimizer and schedule");
-    s->record = opts->record;
-    s->cut.list = tensors;
-    s->cut.saved = ckpt_source_tensors(opts->origin);
-    name_tag(s, f);
-    if (ds_module_open(&s->module, f, err) ||
-        ds_run_plan(&s->cut.run, f, opts->zero_stage ? opts->zero_stage : f->stage,
-                    opts->world_size ? opts->world_size : (int)f->n, err))
-        return err->code;
-    s->cut.target = ckpt_alloc(tensors->n, sizeof *s->cut.target);
-    if (!s->cut.target)
-        return ckpt_nomem(err, tensors->n * sizeof *s->cut.target);
-    for (size_t i = 0; i < tensors->n; i++)
-        if (find_target(s, i, err))
-            return err->code;
-    return check_all_there(&s->cut, err);
-}
-
 int ds_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
               const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
@@ -355,7 +217,11 @@ int ds_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensor
     if (opts->stream_fd >= 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "a DeepSpeed directory is not written to a stream");
     if (rc == 0)
-        rc = plan(s, tensors, opts, err);
+        rc = ds_cut_plan(&s->cut, tensors, opts->origin, opts->zero_stage, opts->world_size, err);
+    if (rc == 0) {
+        s->record = opts->record;
+        ds_cut_tag(s->tag, &s->cut);
+    }
     if (rc == 0) {
         int n_model = s->cut.run.stage == 3 ? s->cut.run.world : 1;
 

@@ -303,7 +303,8 @@ static struct value *state_of(struct maker *m, size_t k)
             which++;
         if (value_set(m->a, d, saved->u.dict.key[i],
                       key && which < run->n_moment ? flat_tensor(m, k, which + 1)
-                                                   : take_optim(m, saved->u.dict.val[i])))
+                                                   : ds_file_take(m->file, run->state_file,
+                                                                  saved->u.dict.val[i], m->err)))
             return NULL;
     }
     return d;

@@ -8,33 +8,8 @@
 #ifndef CKPT_DEEPSPEED_STATES_H
 #define CKPT_DEEPSPEED_STATES_H
 
+#include "formats/weights/deepspeed_cut.h"
 #include "formats/weights/deepspeed_file.h"
-#include "formats/weights/deepspeed_run.h"
-#include "libckpt/source.h"
-
-/* What a tensor that is written is in the run. */
-enum ds_kind {
-    DS_TRAINED,         /* the optimizer's own weight of a parameter */
-    DS_MOMENT,
-    DS_FROZEN,          /* a weight that is not trained */
-    DS_BUFFER,
-    DS_ALIAS            /* tied to another: written with it */
-};
-
-struct ds_target {
-    enum ds_kind kind;
-    size_t       param, moment;         /* numbers in the run */
-    size_t       storage;               /* in the model file; stage 3: of FROZEN and BUFFER alone,
-                                           the same in every rank's file */
-    enum ckpt_dtype model_dtype;        /* that the model computes in: of TRAINED and FROZEN */
-};
-
-struct ds_cut {
-    struct ds_run              run;
-    const struct ckpt_tensors *list;    /* what is written */
-    const struct ckpt_tensors *saved;   /* what the saved run lists */
-    struct ds_target          *target;  /* [list->n] */
-};
 
 /* Storages of an optim file: the weights of flat tensor k, then its moments. */
 static inline size_t ds_optim_storage(const struct ds_run *run, size_t k, size_t which)

@@ -39,7 +39,7 @@ expect 64 "a rate that is no number" ckpt-train --learning-rate nan
 expect 64 "a size that is none" ckpt-merge --max-shard-size 5QB
 expect 64 "a dtype that is none" ckpt-merge --dtype f99 x
 expect 64 "a choice that is none" ckpt-merge --to nosuch x
-t "tells the choices" says "none of: hf safetensors torch dcp deepspeed gguf"
+t "tells the choices" says "none of: hf safetensors torch dcp deepspeed universal gguf"
 expect 64 "an option without its value" ckpt-merge -o
 printf 'max_stepz: 3\n' > "$T/run.yaml"
 expect 78 "a run file with an unknown name" ckpt-train --config "$T/run.yaml"

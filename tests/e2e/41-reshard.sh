@@ -12,6 +12,16 @@ for d in "$DS" "$T/five" "$T/two"; do ckpt-merge -q --provenance none --optimize
 t "weights and moments are the same throughout" bash -c "cmp $T/flat-ckpt.safetensors $T/flat-five.safetensors && cmp $T/flat-ckpt.safetensors $T/flat-two.safetensors"
 t "one folder of a run is cut too" ckpt-merge -q --world 3 -o "$T/three" "$DS/global_step4"
 t "and named by its step" [ "$(cat "$T/three/latest")" = global_step4 ]
+# By way of a universal checkpoint, ours and the one of ds_to_universal.
+expect 0 "a universal checkpoint" ckpt-merge -q --verify --to universal -o "$T/uni" "$DS"
+t "is named" [ "$(cat "$T/uni/latest_universal")" = global_step4_universal ]
+expect 0 "is cut" ckpt-merge -q --world 3 --stage 1 -o "$T/from-uni" "$T/uni"
+ckpt-merge -q --provenance none --optimizer keep -o "$T/flat-uni.safetensors" "$T/from-uni" >/dev/null
+t "and holds what the run held" cmp "$T/flat-ckpt.safetensors" "$T/flat-uni.safetensors"
+U=$G/deepspeed/0.19-s1_w2_universal
+t "that of ds_to_universal, by its tag" ckpt-merge -q --tied keep --tag global_step4_universal -o "$T/theirs.safetensors" "$U/ckpt"
+t "holds what zero_to_fp32 gives" ckpt-inspect --compare "$U/expected.safetensors" "$T/theirs.safetensors"
+expect 64 "ranks for a universal checkpoint" ckpt-merge --to universal --world 3 -o "$T/no/w" "$DS"
 expect 64 "ranks for another format" ckpt-merge --to hf --world 3 -o "$T/no/w" "$DS"
 t "tells what they are for" says "cut a DeepSpeed checkpoint"
 expect 64 "no ranks" ckpt-merge --world 0 -o "$T/no/w" "$DS"

@@ -137,7 +137,8 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     if (rc == 0 && strcmp(format, "peft") == 0 && !w->extract)
         w->merge = false;               /* an adapter stays one */
     if (rc == 0 && !w->optimizer)
-        w->optimizer = strcmp(format, "deepspeed") == 0 ? "keep" : "drop";
+        w->optimizer = strcmp(format, "deepspeed") == 0 || strcmp(format, "universal") == 0
+                           ? "keep" : "drop";
 
     if (rc == 0)
         rc = refuse_overlap(job, err);

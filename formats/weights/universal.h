@@ -1,0 +1,43 @@
+/*
+ * universal - the tensors of a universal checkpoint: one small torch file for each parameter
+ * and state, whole, independent of stage and ranks.
+ *
+ *   <tag>/zero/<parameter>/fp32.pt, exp_avg.pt, ..., step.pt
+ *   <tag>/zero/optimizer_state.pt        what the optimizer keeps besides
+ *   <tag>/[zero_pp_rank_R_]mp_rank_00_model_states.pt
+ *
+ * A state's file is {"param": tensor, "cat_dim": 0} or, made of stage 3, a tensor without its
+ * shape, which param_shapes of the model file has.  Source: DeepSpeed 0.19.8 and 0.14.5
+ * checkpoint/ds_to_universal.py, universal_checkpoint.py.
+ */
+#ifndef CKPT_UNIVERSAL_H
+#define CKPT_UNIVERSAL_H
+
+#include "formats/weights/deepspeed_parts.h"
+#include "libckpt/tensor.h"
+
+struct ds_universal {
+    struct ckpt_arena      arena;
+    struct ckpt_dir       *dir;         /* zero/ */
+    struct torch_archive **open;        /* [n] files of states, as far as they were asked for */
+    size_t                 n, cap;
+    const char           **state;       /* [n_state] what is kept of a parameter: exp_avg, ... */
+    size_t                 n_state;
+    struct torch_archive  *step_file;   /* of the first parameter, or NULL */
+    const struct value    *step;        /* a number, or a tensor of step_file; NULL */
+};
+
+/*
+ * Open zero/ of a tag's folder, its optimizer_state.pt as rank 0's optim file, and the step.
+ * f's model files are open.
+ */
+int universal_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *err);
+void universal_close(struct ds_universal *u);
+/* Trained parameters, state NULL for weights; as ds_flat_list. */
+int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                   struct ckpt_err *err);
+/* Dtype of the first parameter's state, NULL for weights. */
+int universal_dtype(enum ckpt_dtype *dtype, const struct ds_files *f, const char *state,
+                    struct ckpt_err *err);
+
+#endif
