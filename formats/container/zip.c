@@ -141,6 +141,14 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
     return 0;
 }
 
+/* What TorchScript archives deflate, and nobody reads here: <folder>/code/... */
+static bool is_code(const char *full)
+{
+    const char *slash = strchr(full, '/');
+
+    return slash && strncmp(slash, "/code/", 6) == 0;
+}
+
 static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struct ckpt_err *err)
 {
     const unsigned char *name;
@@ -156,7 +164,7 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     ckpt_skip(c, 4);
     m->e.crc = ckpt_get_u32le(c);
     packed = ckpt_get_u32le(c);
-    m->e.size = ckpt_get_u32le(c);
+    m->e.plain = ckpt_get_u32le(c);
     n_name = ckpt_get_u16le(c);
     n_extra = ckpt_get_u16le(c);
     n_comment = ckpt_get_u16le(c);
@@ -173,15 +181,16 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     m->full = ckpt_arena_strndup(&z->arena, (const char *)name, n_name);
     if (!m->full)
         return ckpt_nomem(err, n_name);
-    if (read_extra(m->full, &m->e.size, &packed, &m->header, extra, err))
+    if (read_extra(m->full, &m->e.plain, &packed, &m->header, extra, err))
         return err->code;
     if (m->flags & 0x2041)             /* encrypted, strongly encrypted, masked headers */
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: encrypted", m->full);
-    if (method != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "zip: %s: compressed (method %u), as TorchScript archives have it",
-                         m->full, method);
-    if (packed != m->e.size)
+    m->e.size = packed;
+    m->e.deflated = method == 8 && is_code(m->full);
+    if (method != 0 && !m->e.deflated)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: compressed (method %u)", m->full,
+                         method);
+    if (!m->e.deflated && packed != m->e.plain)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: stored, but its two sizes differ", m->full);
     return 0;
 }
@@ -258,7 +267,7 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     crc = ckpt_get_u32le(&c);
     packed = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
     size = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
-    if (packed != m->e.size || size != m->e.size)
+    if (packed != m->e.size || size != m->e.plain)
         return fault(err, m->full, "its data descriptor says another size");
     return crc == m->e.crc ? 0 : fault(err, m->full, "its data descriptor says another checksum");
 }
@@ -301,7 +310,7 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
     size = ckpt_get_u32le(&c);
     n = ckpt_get_u16le(&c);
     n_extra = ckpt_get_u16le(&c);
-    if (flags != m->flags || method != 0)
+    if (flags != m->flags || method != (m->e.deflated ? 8 : 0))
         return fault(err, m->full, "local header and directory differ");
     if (n != n_name || memcmp(p + LOCAL_BYTES, m->full, n_name) != 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
@@ -315,7 +324,7 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
         return 0;                       /* the descriptor has them */
     if (read_local_extra(z, m, n_extra, &size, &packed, err))
         return err->code;
-    return size == m->e.size && packed == m->e.size && crc == m->e.crc
+    return size == m->e.plain && packed == m->e.size && crc == m->e.crc
                ? 0 : fault(err, m->full, "local header and directory differ in size or checksum");
 }
 
@@ -451,6 +460,8 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
               uint64_t limit, char **out, struct ckpt_err *err)
 {
     *out = NULL;
+    if (e->deflated)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: compressed", e->name);
     if (e->size > limit)
         return ckpt_fail(err, CKPT_ELIMIT, "zip: %s: %llu bytes, %llu at most", e->name,
                          (unsigned long long)e->size, (unsigned long long)limit);
@@ -463,12 +474,47 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
                ? 0 : misfit(e, err);
 }
 
+/* The checksum of what a deflated member unfolds to, which must be as long as it says. */
+static int unfold_crc(const struct zip *z, const struct zip_entry *e, unsigned char *buf, size_t n,
+                      uLong *crc, struct ckpt_err *err)
+{
+    unsigned char out[4096];
+    uint64_t left = e->size, got = 0;
+    z_stream s = {0};
+    int rc = Z_OK, io = 0;
+
+    if (inflateInit2(&s, -15) != Z_OK)
+        return ckpt_nomem(err, sizeof s);
+    while (rc == Z_OK && io == 0) {
+        if (s.avail_in == 0 && left > 0) {
+            s.avail_in = left < n ? (uInt)left : (uInt)n;
+            s.next_in = buf;
+            io = ckpt_file_read_at(z->file, buf, s.avail_in, e->offset + e->size - left, err);
+            left -= s.avail_in;
+        }
+        s.next_out = out;
+        s.avail_out = sizeof out;
+        rc = io ? Z_ERRNO : inflate(&s, Z_NO_FLUSH);
+        got += sizeof out - s.avail_out;
+        *crc = crc32_z(*crc, out, sizeof out - s.avail_out);
+        if (got > e->plain)
+            rc = Z_DATA_ERROR;
+    }
+    inflateEnd(&s);
+    if (io)
+        return io;
+    return rc == Z_STREAM_END && got == e->plain && left == 0 && s.avail_in == 0
+               ? 0 : fault(err, e->name, "does not unfold to what the directory says");
+}
+
 int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t buf_bytes,
                struct ckpt_err *err)
 {
     uLong crc = 0;
 
-    for (uint64_t at = 0; !z->no_sums && at < e->size;) {
+    if (e->deflated && unfold_crc(z, e, buf, buf_bytes < 1 << 20 ? buf_bytes : 1 << 20, &crc, err))
+        return err->code;
+    for (uint64_t at = 0; !z->no_sums && !e->deflated && at < e->size;) {
         size_t n = e->size - at < buf_bytes ? (size_t)(e->size - at) : buf_bytes;
 
         if (ckpt_file_read_at(z->file, buf, n, e->offset + at, err))

@@ -2,11 +2,11 @@
  * zip - stored members of a zip archive, found through its central directory.
  *
  * Strict, because readers in the world disagree: exactly one end record with nothing behind it,
- * no encryption, no compression, no name twice (nor by case), clean relative names in one top
- * folder, local headers that agree with the directory, members that follow each other from byte
- * 0 to the directory without overlap or gap (a reader of local headers finds the same ones).
- * Opening reads headers, not payloads: their checksums are proved by zip_slurp and zip_verify,
- * if there are any.
+ * no encryption, no compression (but of TorchScript's code), no name twice (nor by case), clean
+ * relative names in one top folder, local headers that agree with the directory, members that
+ * follow each other from byte 0 to the directory without overlap or gap (a reader of local
+ * headers finds the same ones).  Opening reads headers, not payloads: their checksums, if there
+ * are any, are proved by zip_slurp and zip_verify.
  * Source: PKWARE APPNOTE 6.3.10; as torch writes them, see zip_out.h.
  */
 #ifndef CKPT_ZIP_H
@@ -20,7 +20,9 @@
 struct zip_entry {
     const char *name;           /* without the top folder and its slash */
     uint64_t    offset, size;   /* of the payload in the file */
-    uint32_t    crc;            /* as the directory says */
+    uint64_t    plain;          /* bytes it unfolds to: size, unless deflated */
+    uint32_t    crc;            /* of those, as the directory says */
+    bool        deflated;       /* below code/ only; not to be slurped */
 };
 
 struct zip {

@@ -30,6 +30,7 @@ struct torch_archive {
     struct torch_storages  storages;
     struct ckpt_sum       *sum;         /* that guard the file, or NULL */
     bool                   big_endian;
+    const char            *container;
 };
 
 void torch_archive_close(struct torch_archive *a)
@@ -47,6 +48,7 @@ void torch_archive_close(struct torch_archive *a)
 const struct value *torch_archive_root(const struct torch_archive *a) { return a->root; }
 struct ckpt_file *torch_archive_file(const struct torch_archive *a) { return a->file; }
 bool torch_archive_big_endian(const struct torch_archive *a) { return a->big_endian; }
+const char *torch_archive_container(const struct torch_archive *a) { return a->container; }
 size_t torch_archive_values(const struct torch_archive *a) { return a->storages.values; }
 
 size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out)
@@ -70,8 +72,7 @@ static int read_facts(struct torch_archive *a, struct ckpt_err *err)
     char *version, *order, *end;
     long n;
 
-    if (zip_find(&a->zip, "constants.pkl"))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a TorchScript archive, which holds code");
+    a->container = zip_find(&a->zip, "constants.pkl") ? "TorchScript" : "zip";
     if (small(a, zip_find(&a->zip, "version") ? "version" : ".data/version", &version, err) ||
         small(a, "byteorder", &order, err))
         return err->code;
@@ -130,7 +131,7 @@ static int guard(struct torch_archive *a, struct ckpt_err *err)
     for (size_t i = 0; i < a->zip.n; i++) {
         const struct zip_entry *e = &a->zip.entry[i];
 
-        if (e->size > 0)
+        if (e->size > 0 && !e->deflated)
             a->sum[n++] = (struct ckpt_sum){e->name, e->offset, e->size, e->crc};
     }
     qsort(a->sum, n, sizeof *a->sum, by_offset);
@@ -181,6 +182,7 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
 
     if (ckpt_file_read_at(a->file, head, n, 0, err))
         return err->code;
+    a->container = "legacy stream";
     if (torch_legacy_is(head, n))
         return torch_legacy_read(&a->root, &a->storages, &a->big_endian, a->file, &a->arena,
                                  strict, err);
@@ -314,7 +316,8 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
         torch_archive_close(a);
         return err->code;
     }
-    return ckpt_source_new(out, &ops, a, &list, NULL, 0, json_pack("{s:s}", "format", "torch"),
+    return ckpt_source_new(out, &ops, a, &list, NULL, 0,
+                           json_pack("{s:s,s:s}", "format", "torch", "container", a->container),
                            err);
 }
 

@@ -38,6 +38,8 @@ static const struct torch_name rows[] = {
     {"torch.nn.parameter", "Parameter", NAME_INERT},
     {"torch.nn.parameter", "Buffer", NAME_INERT},
     {"torch.serialization", "_get_layout", NAME_INERT},
+    /* TorchScript's attributes, see also names_script */
+    {"torch.jit._pickle", NULL, NAME_INERT},
     /* Python */
     {"collections", "OrderedDict", NAME_DICT},
     {"collections", "defaultdict", NAME_INERT},
@@ -156,9 +158,10 @@ static const struct torch_name rows[] = {
     {"typing", "Any", NAME_INERT},
 };
 
-/* torch.float32, torch.FloatStorage and their kin are names of dtypes. */
-static const struct torch_name dtype_row = {"torch", NULL, NAME_INERT};
+/* What is known by more than a row. */
+static const struct torch_name inert_row = {"torch", NULL, NAME_INERT};
 
+/* torch.float32, torch.FloatStorage and their kin are names of dtypes. */
 static bool names_dtype(const char *module, const char *name)
 {
     if (strcmp(module, "torch.storage") == 0)
@@ -169,13 +172,19 @@ static bool names_dtype(const char *module, const char *name)
     return strcmp(name, "UntypedStorage") == 0 || ckpt_dtype_parse(name) != CKPT_DTYPE_NONE;
 }
 
+/* Classes of TorchScript modules, whose code lies in the archive and stays there. */
+static bool names_script(const char *module)
+{
+    return strncmp(module, "__torch__", 9) == 0 && (!module[9] || module[9] == '.');
+}
+
 const struct torch_name *torch_name_find(const char *module, const char *name)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].module, module) == 0 &&
             (!rows[i].name || strcmp(rows[i].name, name) == 0))
             return &rows[i];
-    return names_dtype(module, name) ? &dtype_row : NULL;
+    return names_dtype(module, name) || names_script(module) ? &inert_row : NULL;
 }
 
 bool torch_name_alarms(const char *module, const char *name)

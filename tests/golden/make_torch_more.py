@@ -30,6 +30,42 @@ def no_crc():
     torch.serialization.set_crc32_options(True)
 
 
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 4))
+        self.register_buffer("scale", torch.tensor([2.0, 3.0], dtype=torch.float64))
+        self.sizes = [1, 2, 3]
+
+    def forward(self, x):
+        return x @ self.weight * float(self.scale[0]) + len(self.sizes)
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Inner(), Inner()])
+        self.norm = torch.nn.LayerNorm(4)
+        self.emb = torch.nn.Embedding(5, 3)
+        self.head = torch.nn.Linear(3, 5, bias=False)
+        self.head.weight = self.emb.weight
+
+    def forward(self, i):
+        x = self.emb(i)
+        for b in self.blocks:
+            x = self.norm(b(x))[:, :3]
+        return self.head(x)
+
+
+def script():
+    """A module with its code, which is compressed; a tied weight, a buffer, a list."""
+    torch.manual_seed(3)
+    m = torch.jit.script(Outer().half())
+    m.save(f"{out}/script.pt")
+    save_file({k: v.detach().contiguous().clone() for k, v in m.state_dict().items()},
+              f"{out}/script.expected.safetensors")
+
+
 def mesh_rank(rank, port, where):
     """DTensors on a mesh of two axes, in every way to lie on it that is read."""
     import torch.distributed as dist
@@ -74,5 +110,5 @@ def mesh():
 
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, mesh):
+    for make in (no_crc, script, mesh):
         make()

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "formats/container/zip.h"
 #include "formats/place.h"
 #include "formats/weights/torch.h"
 #include "libckpt/json.h"
@@ -16,6 +17,7 @@ static void test_tensors_equal_what_torch_reads(void **state)
         "shared", "noncontig", "zero_d", "dtypes", "state_dict", "proto2", "proto3",
         "proto5", "big_endian", "no_byteorder_addrkeys", "shared_t24", "state_dict_t24",
         "zero_d_t24", "proto4_t24", "legacy", "legacy_t24", "legacy_proto4", "no_crc",
+        "script",
     };
 
     (void)state;
@@ -63,7 +65,6 @@ static void test_trees_without_tensors_are_shown(void **state)
 static void test_what_is_not_read_is_named(void **state)
 {
     static const struct { const char *path, *word; int code; bool shown; } rows[] = {
-        {"torchscript", "TorchScript", CKPT_EUNSUPPORTED, false},
         {"ty_sparse", "_rebuild_sparse_tensor", CKPT_EUNSUPPORTED, true},
         {"ty_q", "_rebuild_qtensor", CKPT_EUNSUPPORTED, true},
         {"ty_meta", "_rebuild_meta_tensor", CKPT_EUNSUPPORTED, true},
@@ -339,6 +340,43 @@ static void test_damaged_payloads_are_found(void **state)
     torch_archive_close(a);
 }
 
+/* Code is deflated, and proved by unfolding it; the module's tensors are as they were. */
+static void test_damaged_code_is_found(void **state)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    unsigned char *p;
+    size_t n, found = 0;
+    struct zip z;
+
+    (void)state;
+    p = load(GOLDEN "script.pt", &n);
+    assert_int_equal(ckpt_file_memory(&f, p, n, "script", &err), 0);
+    assert_int_equal(zip_open(&z, f, &err), 0);
+    for (size_t i = 0; i < z.n; i++) {
+        char buf[512], *text;
+        struct ckpt_arena a = {0};
+
+        assert_int_equal(zip_verify(&z, &z.entry[i], buf, sizeof buf, &err), 0);
+        if (!z.entry[i].deflated)
+            continue;
+        assert_int_equal(zip_slurp(&z, &z.entry[i], &a, 1 << 20, &text, &err), CKPT_EUNSUPPORTED);
+        for (size_t k = 0; k < 8 * z.entry[i].size; k++) {
+            p[z.entry[i].offset + k / 8] ^= (unsigned char)(1u << (k % 8));
+            memset(&err, 0, sizeof err);
+            /* Bits of the last byte may be beyond the end. */
+            if (zip_verify(&z, &z.entry[i], buf, sizeof buf, &err) == 0)
+                assert_int_equal(k / 8, z.entry[i].size - 1);
+            p[z.entry[i].offset + k / 8] ^= (unsigned char)(1u << (k % 8));
+        }
+        found++;
+    }
+    assert_true(found >= 3);
+    zip_release(&z);
+    ckpt_file_close(f);
+    free(p);
+}
+
 /* Every bit: nothing crashes, hangs or reads beside the file; most flips are found. */
 static void test_no_bit_flip_is_fatal(void **state)
 {
@@ -387,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_hostile_safetensors_meet_their_verdict),
         cmocka_unit_test(test_every_truncation_is_refused),
         cmocka_unit_test(test_damaged_payloads_are_found),
+        cmocka_unit_test(test_damaged_code_is_found),
         cmocka_unit_test(test_no_bit_flip_is_fatal),
     };
 

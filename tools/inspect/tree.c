@@ -64,7 +64,8 @@ bool inspect_is_values(struct ckpt_file *file)
     if (torch_archive_open(&a, again, &ignored))        /* takes it */
         return false;
     root = torch_archive_root(a);
-    values = inspect_is_rng(a) || value_is(root, VALUE_OBJECT) || !holds_tensors(root);
+    values = strcmp(torch_archive_container(a), "TorchScript") != 0 &&
+             (inspect_is_rng(a) || value_is(root, VALUE_OBJECT) || !holds_tensors(root));
     torch_archive_close(a);
     return values;
 }
