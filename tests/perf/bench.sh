@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 B=$1 DIR=${DIR:-build/bench} GIB=${GIB:-4} PEERS=${PEERS:-build/peers/bin/python}
 export PATH=$PWD/$B:$PATH
 mkdir -p "$DIR"
-libs() { pkg-config --libs jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2; }
+libs() { pkg-config --libs jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 libarchive; }
 prog() { gcc -O2 -I. -D_GNU_SOURCE $(pkg-config --cflags jansson) -o "$DIR/$1" "tests/perf/$1.c" "$B/libckpt.a" $(libs) -lpthread -lm; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'; }
@@ -62,6 +62,22 @@ rm -f "$DIR/peer.safetensors" "$DIR/out.pt"
 timed ckpt-merge -q --dtype bf16 -o "$DIR/half.safetensors" "$DIR/out.safetensors"
 echo "merge: f32 to bf16, $GIB GiB read in $ours s, durable; peak $peak MiB resident"
 rm -f "$DIR/out.safetensors" "$DIR/half.safetensors"
+
+# A LoRA of rank 32 on all linear layers of a bf16 model.
+prog make_lora && "$DIR/make_lora" "$DIR/lora" "$GIB"
+timed ckpt-merge -q --provenance none --adapter "$DIR/lora/adapter" -o "$DIR/lora/merged" "$DIR/lora/base"
+echo "merge: LoRA into $GIB GiB of bf16 in $ours s, durable; peak $peak MiB resident"
+against_disk "LoRA"
+against_peer "LoRA" "
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM as M
+m = M.from_pretrained('$DIR/lora/base', dtype=torch.bfloat16)
+PeftModel.from_pretrained(m, '$DIR/lora/adapter').merge_and_unload().save_pretrained('$DIR/peer')"
+timed ckpt-merge -q --provenance none --extract-adapter 32 --include '*layers.0.*' --base "$DIR/lora/base" \
+    -o "$DIR/lora/extracted" "$DIR/lora/merged"
+echo "merge: adapter of rank 32 extracted from one of its layers (67 M parameters) in $ours s; peak $peak MiB resident"
+rm -rf "$DIR/lora" "$DIR/peer"
 
 # 100 GB that take no room on the disk.
 mkdir -p "$DIR/sparse"; prog make_sparse && "$DIR/make_sparse" "$DIR/sparse"
