@@ -22,6 +22,7 @@ for l in bloom-qkv gpt2-conv1d llama-all-linear llama-dora llama-embed llama-pat
 done
 t "side files come along" test -e "$T/bloom-qkv/config.json"
 t "more tokens: config.json counts them" grep -q '"vocab_size": 64' "$T/llama-resized-tokens/config.json"
+mkdir "$T/no"
 # Several, with weights: the sum of their changes, whatever the order; taken away again.
 A=$G/lora/two-adapters
 t "two with weights" merge --adapter "$A/adapter:0.7" --adapter "$A/second:-0.3" -o "$T/two-adapters" "$A/base"
@@ -34,7 +35,7 @@ close_to() { ckpt-inspect --diff "$1" "$2" | awk '/ values / && $NF > 2.4e-7 { e
 t "leaves half of it" close_to "$T/half" "$T/half2"
 t "all of it taken away" merge --adapter "$A/second:-1" -o "$T/none" "$T/whole"
 t "leaves the base" close_to "$A/base" "$T/none"
-mkdir "$T/no"; cp -r "$A/second" "$T/second:2"
+cp -r "$A/second" "$T/second:2"
 t "a directory may be called like that" merge --adapter "$T/second:2" -o "$T/named" "$A/base"
 t "and has no weight then" same_files "$T/whole" "$T/named"
 # Without --base: what the adapter's config names, from here or beside the adapter, or a refusal.
@@ -46,6 +47,16 @@ t "tells what is missing" says "$T/alone: an adapter, its base model ../base is 
 t "and what to do" says "hint: --base PATH names it"
 expect 0 "an adapter as it is" ckpt-merge -q --no-merge -o "$T/alone.safetensors" "$T/alone"
 t "has its own tensors" bash -c "ckpt-inspect $T/alone.safetensors | grep -q lora_A"
+# What the base has no place for is an error, unless it is named.
+t "a base without layer 1" merge --exclude 'model.layers.1.*' -o "$T/short" "$G/lora/llama-patterns/base"
+expect 65 "its adapter has more" merge --adapter "$G/lora/llama-patterns/adapter" -o "$T/no/w" "$T/short"
+t "tells what" says "the base has no model.layers.1."
+named() { merge --exclude 'base_model.model.model.layers.1.*' --adapter "$G/lora/llama-patterns/adapter" "$@"; }
+t "named, it is left out" named -o "$T/named1" "$T/short"
+t "of a whole base too" named -o "$T/named2" "$G/lora/llama-patterns/base"
+t "the other layer is merged" bash -c "ckpt-inspect --compare '$T/llama-patterns' '$T/named2' | grep -q 'layers.1' && ! ckpt-inspect --compare '$T/llama-patterns' '$T/named2' | grep 'layers.0'"
+expect 66 "a name that no adapter has" merge --exclude 'base_model.nothing' --adapter "$A/second" -o "$T/no/w" "$A/base"
+expect 66 "a name without an adapter" merge --exclude 'base_model.nothing' -o "$T/no/w" "$A/base"
 # Adapters as files: PEFT's own, byte by byte; and what a model changed of its base.
 for l in bloom-qkv llama-dora qwen3moe-experts llama-resized-tokens; do
     t "$l as an adapter" merge --to peft -o "$T/$l-a" "$G/lora/$l/adapter"

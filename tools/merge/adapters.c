@@ -1,4 +1,5 @@
 /* adapters - which adapters are folded into what, and with what weight; see parts.h. */
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,52 @@ static int parse_item(struct peft_adapter *to, struct ckpt_arena *a, const char 
     if (!name)
         return ckpt_nomem(err, strlen(item));
     to->name = name;
+    return 0;
+}
+
+int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt_err *err)
+{
+    static const char prefix[] = "base_model.";
+    const char **item = ckpt_arena_alloc(a, 2 * w->exclude.n, sizeof *item);
+    struct opt_list all = w->exclude;
+
+    if (!item)
+        return ckpt_nomem(err, 2 * all.n * sizeof *item);
+    w->exclude = (struct opt_list){item, 0};
+    w->exclude_adapter = (struct opt_list){item + all.n, 0};
+    for (size_t i = 0; i < all.n; i++) {
+        struct opt_list *to = strncmp(all.item[i], prefix, sizeof prefix - 1) == 0
+                                  ? &w->exclude_adapter : &w->exclude;
+
+        to->item[to->n++] = all.item[i];
+    }
+    return 0;
+}
+
+/* Leaves out what was named of the adapters; each glob matches something of one of them. */
+static int exclude_named(struct peft_adapter *adapter, size_t n, const struct merge_want *w,
+                         struct ckpt_err *err)
+{
+    const struct opt_list *l = &w->exclude_adapter;
+
+    for (size_t k = 0; k < l->n; k++) {
+        size_t found = 0;
+
+        for (size_t i = 0; i < n; i++)
+            for (size_t t = 0; t < ckpt_source_count(adapter[i].source); t++)
+                found += fnmatch(l->item[k], ckpt_source_tensor(adapter[i].source, t)->name, 0) ==
+                         0;
+        if (!found)
+            return ckpt_fail(err, CKPT_ENOTFOUND, "--exclude %s: no adapter's tensor matches",
+                             l->item[k]);
+    }
+    for (size_t i = 0; l->n && i < n; i++) {
+        struct ckpt_source *below = adapter[i].source;
+
+        adapter[i].source = NULL;
+        if (ckpt_view_filter(&adapter[i].source, below, NULL, 0, l->item, l->n, err))
+            return err->code;
+    }
     return 0;
 }
 
@@ -93,7 +140,9 @@ int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struc
     int rc = 0;
 
     if (!from_adapter && w->adapter.n == 0)
-        return 0;
+        return w->exclude_adapter.n
+                   ? ckpt_fail(err, CKPT_ENOTFOUND, "--exclude %s: there is no adapter",
+                               w->exclude_adapter.item[0]) : 0;
     if (from_adapter) {
         adapter[n++] = (struct peft_adapter){*src, job->input[0], 1};
         rc = find_base(&path, &a, w, job->input[0], *src, err);
@@ -103,6 +152,8 @@ int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struc
     *src = NULL;
     if (rc == 0)
         rc = open_list(adapter, &n, &a, &w->adapter, &opts, p, err);
+    if (rc == 0)
+        rc = exclude_named(adapter, n, w, err);
     if (rc == 0) {
         rc = peft_merge(src, base, adapter, n, err);
         if (rc && n == 1 && !from_adapter)

@@ -129,6 +129,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     const struct ckpt_source *origin = NULL;
     struct provenance *record = NULL;
     struct ckpt_source *src = NULL;
+    struct ckpt_arena a = {0};
     const char *format;
     int rc = output_format(&format, w, job->output, err);
 
@@ -136,6 +137,8 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = check_adapters(w, format, err);
     if (rc == 0 && strcmp(format, "peft") == 0 && !w->extract)
         w->merge = false;               /* an adapter stays one */
+    else if (rc == 0)
+        rc = merge_split_excludes(w, &a, err);
     if (rc == 0 && !w->optimizer)
         w->optimizer = strcmp(format, "deepspeed") == 0 || strcmp(format, "universal") == 0
                            ? "keep" : "drop";
@@ -157,5 +160,6 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
                                             strcmp(format, "dcp") == 0, err);
     provenance_free(record);
     ckpt_source_close(src);
+    ckpt_arena_release(&a);
     return rc;
 }

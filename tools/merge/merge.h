@@ -21,6 +21,7 @@ struct merge_want {
     int64_t         extract;            /* rank of an adapter of what the input changed, or 0 */
     const char     *tag;
     struct opt_list include, exclude;
+    struct opt_list exclude_adapter;    /* those of exclude that name an adapter's tensors */
     struct opt_list rename;             /* "from=to" prefixes */
     const char     *optimizer;          /* "keep", "drop"; NULL: as the output needs it */
     const char     *tied;               /* "keep", "drop" */

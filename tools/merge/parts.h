@@ -28,6 +28,8 @@ int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *e
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
                    struct ckpt_err *err);
+/* Of w's excludes, those that begin with "base_model." go to exclude_adapter.  Lists lie in a. */
+int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt_err *err);
 /* The WEIGHT of "DIR:WEIGHT", or NULL for "DIR" alone. */
 const char *merge_adapter_weight(const char *item);
 /*

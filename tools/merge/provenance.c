@@ -81,7 +81,8 @@ static int set_adapter_weights(json_t *options, const struct opt_list *l)
 static int set_options(json_t *o, const struct merge_want *w)
 {
     int rc = set_list(o, "dtype", &w->dtype) | set_list(o, "include", &w->include) |
-             set_list(o, "exclude", &w->exclude) | set_list(o, "rename", &w->rename);
+             set_list(o, "exclude", &w->exclude) | set_list(o, "rename", &w->rename) |
+             set_list(o, "exclude_adapter", &w->exclude_adapter);
 
     rc |= set_adapter_weights(o, &w->adapter);
     if (w->extract)
