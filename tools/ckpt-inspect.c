@@ -38,7 +38,7 @@ static size_t rows(struct opt *row, struct inspect_want *w)
         {0, "verify", NULL, OPT_FLAG, &w->verify,
          "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
         {0, "tree", NULL, OPT_FLAG, &w->tree,
-         "show a torch file as the values it holds, whatever they are", NULL, 0, 0, false},
+         "a torch file as the values it holds, a checkpoint as its modules", NULL, 0, 0, false},
         {0, "plot", NULL, OPT_FLAG, &w->plot,
          "draw the losses of a trainer_state.json or a directory with one, or the tags of a log",
          NULL, 0, 0, false},

@@ -135,3 +135,13 @@ header='{"</script><img src=x onerror=alert(1)>":{"dtype":"U8","shape":[1],"data
 { printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%sx" "$header"; } > "$T/name.safetensors"
 t "a name that would be a tag" ckpt-inspect --html "$T/name.html" "$T/name.safetensors"
 t "is text" bash -c "grep -q 'u003c/script>.u003cimg src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 2 ]"
+# The modules that names spell: layers once, with how many there are.
+expect 0 "a tree of modules" ckpt-inspect --tree "$DSC"
+t "layers once, counted" row '^  layers +1 +18 '
+t "what is in them" row '^    \* +2 +18 '
+t "a leaf with its shape" row '^        q_proj +2 +2 +512 +'
+expect 0 "as JSON, of some tensors" ckpt-inspect --tree --json --glob '*.mlp.*' "$DSC"
+t "with whole paths" row '"path": "model.layers.\*.mlp.gate_proj.weight", .*"instances": 2, .*"shape": "F32 \[28, 16\]"'
+t "a torch file is shown as values all the same" bash -c "ckpt-inspect --tree $G/torch/shared.pt | grep -q '^value: '"
+expect 0 "what a format is known by" ckpt-inspect "$DSC"
+t "is told" prints "known by: mp_rank files of a tag"

@@ -89,14 +89,14 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
-    if (w->tree)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
     rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;
-    if (dir)
+    if (dir && !w->tree)
         rc = run_directory(o, w, cli, path, err);
-    if (rc == 0 && w->tensor)
+    if (rc == 0 && w->tree)
+        rc = inspect_modules(o, w, src, !cli->json, err);
+    else if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->plot)
         rc = inspect_source(o, &page, src, cli->jobs, err);
@@ -123,11 +123,11 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
 
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return false;
-    if (w->tree || ends_in(path, ".json"))
+    if (ends_in(path, ".json"))
         return true;
     if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &ignored))
         return false;
-    yes = inspect_is_values(file);
+    yes = w->tree ? inspect_is_torch(file) : inspect_is_values(file);
     ckpt_file_close(file);
     return yes;
 }
@@ -143,7 +143,8 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (!inspect_shown_as_values(w, cli, path))
         return 1;
     if (w->tree && json)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file, this is none", path);
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --tree shows a torch file or a checkpoint, it is "
+                         "none", path);
     if (w->plot && !json)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);

@@ -50,6 +50,11 @@ int inspect_diff(struct out *o, const struct inspect_want *w, struct ckpt_source
 int inspect_tree(struct out *o, struct ckpt_file *file, bool arguments, struct ckpt_err *err);
 /* A torch file without weights, which loading would not refuse: shown as values. */
 bool inspect_is_values(struct ckpt_file *file);
+/* Any torch file that can be looked at. */
+bool inspect_is_torch(struct ckpt_file *file);
+/* A checkpoint as the modules that its tensors' names spell, indented for people. */
+int inspect_modules(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
+                    bool indent, struct ckpt_err *err);
 /* Random states: lines for people, file (NULL: none) in front; *out gets them for programs. */
 struct torch_archive;
 bool inspect_is_rng(const struct torch_archive *a);

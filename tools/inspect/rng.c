@@ -37,6 +37,12 @@ static double next_of(enum stream s, struct mt19937 *g)
     return s == TORCH ? (double)(mt19937_u32(g) & 0xffffff) / 16777216.0 : next_double(g);
 }
 
+/* Words that are used up; a fresh generator of torch stands one behind the last. */
+static uint32_t position(const struct mt19937 *g)
+{
+    return g->next < MT19937_N ? g->next : MT19937_N;
+}
+
 /* Whether g is what seed gives after some draws; then how many words were drawn. */
 static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int twists,
                      int64_t *drawn)
@@ -50,7 +56,7 @@ static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int 
            sizeof t.state);
     for (int twist = 0; !found && twist <= twists; twist++) {
         found = memcmp(t.state, g->state, sizeof t.state) == 0;
-        *drawn = (int64_t)(twist - 1) * MT19937_N + g->next;
+        *drawn = (int64_t)(twist - 1) * MT19937_N + position(g);
         t.next = MT19937_N;
         mt19937_u32(&t);
     }
@@ -79,13 +85,14 @@ static void put_twister(struct out *o, const char *file, json_t *all, enum strea
                         const struct mt19937 *g, const uint64_t *torch_seed)
 {
     const uint64_t likely[] = {torch_seed ? *torch_seed : 42, 42, 0, 1, 1234, 1337};
-    json_t *j = json_pack("{s:s,s:I}", "algorithm", "MT19937", "position", (json_int_t)g->next);
+    json_t *j = json_pack("{s:s,s:I}", "algorithm", "MT19937", "position",
+                          (json_int_t)position(g));
     json_t *words = json_array(), *next = json_array();
     struct mt19937 copy = *g;
     char text[300];
     int64_t drawn = 0;
     size_t n = (size_t)snprintf(text, sizeof text, "%s: MT19937 at %u of %d", stream_name[s],
-                                g->next, MT19937_N);
+                                position(g), MT19937_N);
     bool known = s == TORCH;
     uint64_t seed = g->seed;
 

@@ -63,8 +63,8 @@ static void put_name(struct scan *s, const char *file, const char *member, const
 static int put_names(struct scan *s, const char *file, const char *member,
                      const struct value_seq *names, struct ckpt_err *err)
 {
+    struct ckpt_arena a = {0};          /* of the keys */
     struct ckpt_map *seen;
-    char key[2100];
     size_t *first = ckpt_alloc(names->n + 1, sizeof *first), n = 0;
     int rc = ckpt_map_new(&seen, names->n, err);
 
@@ -72,19 +72,20 @@ static int put_names(struct scan *s, const char *file, const char *member,
         rc = ckpt_nomem(err, names->n * sizeof *first);
     for (size_t i = 0; rc == 0 && i < names->n; i++) {
         struct value *v = names->item[i];
-        int len = snprintf(key, sizeof key, "%s\n%s", v->u.obj.module, v->u.obj.name);
-        size_t k = ckpt_map_get(seen, key, (size_t)len);
+        char *key = ckpt_arena_printf(&a, "%s\n%s", v->u.obj.module, v->u.obj.name);
+        size_t k = key ? ckpt_map_get(seen, key, strlen(key)) : CKPT_MAP_NONE;
 
         if (k != CKPT_MAP_NONE) {
             names->item[k]->u.obj.called |= v->u.obj.called;
             continue;
         }
-        rc = ckpt_map_add(seen, key, (size_t)len, i, err);
+        rc = key ? ckpt_map_add(seen, key, strlen(key), i, err) : ckpt_nomem(err, 64);
         first[n++] = i;
     }
     for (size_t i = 0; rc == 0 && i < n; i++)
         put_name(s, file, member, names->item[first[i]]);
     ckpt_map_free(seen);
+    ckpt_arena_release(&a);
     ckpt_free(first);
     return rc;
 }

@@ -16,6 +16,26 @@ bool inspect_wants(const struct inspect_want *w, const char *name)
     return w->glob.n == 0;
 }
 
+/* By what a format is known. */
+static const char *evidence(const struct ckpt_source *src)
+{
+    static const struct { const char *format, *what; } rows[] = {
+        {"safetensors", "a JSON header of tensors, its length in front"},
+        {"hf", "weights under the names transformers gives them"},
+        {"torch", "a torch archive or stream, its pickle in it"},
+        {"deepspeed", "mp_rank files of a tag"},
+        {"peft", "adapter_config.json beside adapter weights"},
+        {"dcp", ".metadata beside .distcp files"},
+        {"gguf", "the letters GGUF in front"},
+    };
+    const char *format = json_string_value(json_object_get(ckpt_source_info(src), "format"));
+
+    for (size_t i = 0; format && i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].format, format) == 0)
+            return rows[i].what;
+    return NULL;
+}
+
 /* Facts that are short; trees are for --tree. */
 static void put_facts(struct out *o, const struct ckpt_source *src)
 {
@@ -196,6 +216,8 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
         rc = tensors_measure(m, src, index, n, what, jobs, err);
     if (rc == 0) {
         out_str(o, "format", "format", ckpt_source_format(src));
+        if (evidence(src))
+            out_str(o, "evidence", "known by", evidence(src));
         put_facts(o, src);
         put_totals(o, src);
         put_tensors(o, w, src, index, n, m);

@@ -70,6 +70,16 @@ bool inspect_is_values(struct ckpt_file *file)
     return values;
 }
 
+bool inspect_is_torch(struct ckpt_file *file)
+{
+    unsigned char magic[4];
+    struct ckpt_err ignored = {0};
+
+    return ckpt_file_size(file) >= sizeof magic &&
+           ckpt_file_read_at(file, magic, sizeof magic, 0, &ignored) == 0 &&
+           (memcmp(magic, "PK\003\004", sizeof magic) == 0 || magic[0] == 0x80);
+}
+
 /* An enumeration's member by its value, a record by its fields: what people call it. */
 static json_t *plain(json_t *v)
 {
