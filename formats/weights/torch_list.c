@@ -256,7 +256,8 @@ static int add_tensor(void *ctx, const char *name, size_t len, enum ckpt_kind ki
 
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(err, CKPT_EFORMAT, "a tensor's size overflows");
-    if (numel > 0 && torch_archive_fragment(&f, &o->list->arena, o->a, t, err))
+    if (numel > 0 && ckpt_dtype_size(t->dtype) > 0 &&
+        torch_archive_fragment(&f, &o->list->arena, o->a, t, err))
         return err->code;
     if (ckpt_tensors_add(o->list, &added, name, len, t->dtype, &t->shape, f, f != NULL, false,
                          err))

@@ -22,7 +22,7 @@ static const struct torch_name rows[] = {
     {"torch._tensor", "_rebuild_from_type", NAME_FROM_TYPE},
     {"torch._utils", "_rebuild_meta_tensor_no_storage", NAME_UNREAD},
     {"torch._utils", "_rebuild_sparse_tensor", NAME_UNREAD},
-    {"torch._utils", "_rebuild_qtensor", NAME_UNREAD},
+    {"torch._utils", "_rebuild_qtensor", NAME_QTENSOR},
     {"torch._utils", "_rebuild_nested_tensor", NAME_UNREAD},
     {"torch._utils", "_rebuild_wrapper_subclass", NAME_UNREAD},
     {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", NAME_UNREAD},

@@ -102,7 +102,8 @@ static int fill(struct ckpt_arena *a, struct value *root, struct torch_storage *
         s->storage[i] = own == i ? *n : s->storage[own];
         if (own == i)
             storage[(*n)++] = (struct torch_storage){.dtype = t->dtype, .numel = t->numel};
-        if (!ckpt_dtype_torch_name(t->dtype) || !ckpt_dtype_size(t->dtype))
+        if (!ckpt_dtype_torch_name(t->dtype) || !ckpt_dtype_size(t->dtype) ||
+            (t->dtype >= CKPT_QI8 && t->dtype <= CKPT_QI32))    /* their scales are not known */
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s is not written to torch "
                              "archives", t->name, ckpt_dtype_name(t->dtype));
         if (value_set_str(a, root, t->name, tensor_value(a, t, s->storage[i])))

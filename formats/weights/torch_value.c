@@ -189,13 +189,37 @@ static int check_extent(struct walk *w, const struct value_tensor *t, const stru
     return 0;
 }
 
-/* _rebuild_tensor, _v2 and _v3: storage, offset, size, stride, ... */
+/*
+ * Two values of 4 bits to an element: listed with twice as many along the last axis, as safetensors
+ * does, and never read.  Its place was checked as that of bytes.
+ */
+static int make_pairs(struct walk *w, struct value_tensor *t)
+{
+    int64_t want = 1, *last = t->shape.rank ? &t->shape.dim[t->shape.rank - 1] : NULL;
+
+    for (int i = t->shape.rank; i-- > 0; want *= t->shape.dim[i])
+        if (t->shape.dim[i] != 1 && t->stride[i] != want)
+            last = NULL;
+    if (!last || __builtin_mul_overflow(*last, 2, last))
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "a tensor of dtype torch.float4_e2m1fn_x2 without axes, or with strides, "
+                         "is not read");
+    for (int i = 0; i + 1 < t->shape.rank; i++)
+        t->stride[i] *= 2;
+    t->dtype = CKPT_F4;
+    return 0;
+}
+
+/* _rebuild_tensor, _v2, _v3 and _rebuild_qtensor: storage, offset, size, stride, ... */
 static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row)
 {
     struct value_tensor t = {0};
+    const struct value *grad = arg(v, row->what == NAME_QTENSOR ? 5 : 4);
     const struct value *dtype = row->what == NAME_TENSOR_V3 ? arg(v, 6) : NULL;
-    const struct value *metadata = arg(v, row->what == NAME_TENSOR_V3 ? 7 : 6);
+    const struct value *metadata = row->what == NAME_TENSOR_V3 ? arg(v, 7)
+                                   : row->what == NAME_QTENSOR ? NULL : arg(v, 6);
     struct base base;
+    bool pairs = false;
     int n_stride;
 
     if (find_storage(w, arg(v, 0), &base))
@@ -211,7 +235,8 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if (row->what == NAME_TENSOR_V3) {
         if (!value_is(dtype, VALUE_GLOBAL))
             return bad(w, "a tensor's dtype is none");
-        t.dtype = ckpt_dtype_parse(dtype->u.obj.name);
+        pairs = strcmp(dtype->u.obj.name, "float4_e2m1fn_x2") == 0;
+        t.dtype = pairs ? CKPT_U8 : ckpt_dtype_parse(dtype->u.obj.name);
         if (t.dtype == CKPT_DTYPE_NONE || ckpt_dtype_size(t.dtype) == 0)
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "a tensor of dtype torch.%s is not read",
                              dtype->u.obj.name);
@@ -219,8 +244,10 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if (value_is(metadata, VALUE_DICT) && metadata->u.dict.n)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "a tensor with conjugate or negative bit is not read");
-    t.requires_grad = value_is(arg(v, 4), VALUE_BOOL) && arg(v, 4)->u.b;
-    if (check_extent(w, &t, &base))
+    if (row->what == NAME_QTENSOR && (t.dtype < CKPT_QI8 || t.dtype > CKPT_QI32))
+        return bad(w, "a quantised tensor lies in a storage of another class");
+    t.requires_grad = value_is(grad, VALUE_BOOL) && grad->u.b;
+    if (check_extent(w, &t, &base) || (pairs && make_pairs(w, &t)))
         return w->err->code;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
@@ -430,6 +457,7 @@ static int resolve_by(struct walk *w, struct value *v, const struct torch_name *
 {
     switch (row->what) {
     case NAME_TENSOR_V2:
+    case NAME_QTENSOR:
     case NAME_TENSOR_V3: return make_tensor(w, v, row);
     case NAME_PARAMETER: return become_arg(w, v, 0, nest, true);
     case NAME_FROM_TYPE: return from_type(w, v, nest);
