@@ -43,6 +43,13 @@ const struct ds_files *ds_source_files(const struct ckpt_source *src)
     return d ? &d->files : NULL;
 }
 
+struct ckpt_dir *ds_source_dir(const struct ckpt_source *src)
+{
+    const struct ds *d = src ? ckpt_source_self(src, &ops) : NULL;
+
+    return d && *d->files.tag ? d->dir : NULL;
+}
+
 /* Trained, frozen, the rest of the model, tied names. */
 static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {

@@ -19,5 +19,7 @@ extern const struct ckpt_format ckpt_format_universal;
 
 /* The files behind a source that this format opened, as long as it is open; else NULL. */
 const struct ds_files *ds_source_files(const struct ckpt_source *src);
+/* The directory that holds the tag's folder; NULL when that folder itself was opened. */
+struct ckpt_dir *ds_source_dir(const struct ckpt_source *src);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/weights/deepspeed.h"
 #include "formats/weights/deepspeed_out.h"
 #include "formats/weights/deepspeed_states.h"
 #include "formats/weights/side_files.h"
@@ -237,6 +238,8 @@ int ds_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensor
         rc = begin_file(s, &s->optim[r], false, r, err);
     for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
         rc = side_file_put(s->dir, &opts->extra[i], err);
+    if (rc == 0 && ds_source_dir(opts->origin))
+        rc = side_files_put_run(s->dir, ds_source_dir(opts->origin), s->cut.run.world, err);
     if (rc) {
         sink_abort(s);
         return rc;

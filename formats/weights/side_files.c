@@ -2,6 +2,7 @@
 #include "formats/weights/side_files.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_BYTES ((uint64_t)256 << 20)
@@ -126,5 +127,46 @@ int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ck
     else
         ckpt_out_abort(out);
     ckpt_free(bounce);
+    return rc;
+}
+
+/* Whether a file of a checkpoint goes along with the run when it goes on on `world` ranks. */
+static bool goes_along(const char *name, int world)
+{
+    static const char *const run[] = {"trainer_state.json", "scheduler.pt", "training_args.bin",
+                                      "adapter_config.json", "adapter_model.safetensors",
+                                      "adapter_model.bin"};
+    char *end;
+    long rank;
+
+    if (any(run, sizeof run / sizeof run[0], name))
+        return true;
+    if (strcmp(name, "rng_state.pth") == 0)
+        return world == 1;
+    if (strncmp(name, "rng_state_", 10) != 0 || name[10] < '0' || name[10] > '9')
+        return false;
+    rank = strtol(name + 10, &end, 10);
+    return strcmp(end, ".pth") == 0 && world > 1 && rank < world;
+}
+
+int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world,
+                       struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    int rc = ckpt_dir_list(from, &a, &entry, &n, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_extra e = {.name = entry[i].name};
+
+        if (!entry[i].is_file || !goes_along(entry[i].name, world))
+            continue;
+        rc = ckpt_file_open_at(&e.file, from, entry[i].name, err);
+        if (rc == 0)
+            rc = side_file_put(out, &e, err);
+        ckpt_file_close(e.file);
+    }
+    ckpt_arena_release(&a);
     return rc;
 }

@@ -23,5 +23,11 @@ int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_aren
 void side_files_close(struct side_files *s);
 /* Copy one into a directory that is being written. */
 int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ckpt_err *err);
+/*
+ * Copy what goes with a run and not with a model: trainer_state.json, scheduler.pt,
+ * training_args.bin, random states of the ranks below world, an adapter's own files.
+ */
+int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world,
+                       struct ckpt_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/weights/deepspeed.h"
 #include "formats/weights/deepspeed_states.h"
 #include "formats/weights/deepspeed_values.h"
 #include "formats/weights/side_files.h"
@@ -380,6 +381,8 @@ int universal_create(struct ckpt_sink **out, const char *path,
         rc = write_steps(s, err);
     for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
         rc = side_file_put(s->dir, &opts->extra[i], err);
+    if (rc == 0 && ds_source_dir(opts->origin))
+        rc = side_files_put_run(s->dir, ds_source_dir(opts->origin), (int)s->whole.run.f->world, err);
     if (rc) {
         sink_abort(s);
         return rc;

@@ -23,6 +23,13 @@ t "the same: stage 3 on two ranks" resume r2z3 3 2
 elastic() { cp -r "$T/r2z3" "$T/el" && rm -r "$T/el/checkpoint-6" && train el 3 3 --resume-from-checkpoint latest && agree_tail; }
 agree_tail() { paste <(losses r1 | tail -3) <(losses el | tail -3) | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1 } END { exit bad }'; }
 t "two ranks' checkpoint goes on with three" elastic
+cut() {     # both ways from step 3 to 6 on one rank: the shards of two, or those cut for one
+    ckpt-merge -q --stage 2 --world 1 -o "$T/cut1" "$T/r2z3/checkpoint-3" >/dev/null || return
+    cp -r "$T/r2z3" "$T/way1"; rm -r "$T/way1/checkpoint-6"; cp -r "$T/way1" "$T/way2"
+    train way1 3 1 --resume-from-checkpoint latest && train way2 3 1 --resume-from-checkpoint "$T/cut1" &&
+        diff <(state way1) <(state way2)
+}
+t "shards that were cut anew go on to the same bits" cut
 t "every file of a checkpoint has its manifest's digest" ckpt-inspect --verify "$T/r2z3/checkpoint-6"
 t "packing, held-out loss, a limit of checkpoints" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --eval-file "$T/eval.jsonl" \
     --packing --max-seq-length 64 --max-steps 6 --save-steps 2 --save-total-limit 1 --eval-steps 3 -o "$T/lim"

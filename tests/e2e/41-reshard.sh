@@ -12,6 +12,12 @@ for d in "$DS" "$T/five" "$T/two"; do ckpt-merge -q --provenance none --optimize
 t "weights and moments are the same throughout" bash -c "cmp $T/flat-ckpt.safetensors $T/flat-five.safetensors && cmp $T/flat-ckpt.safetensors $T/flat-two.safetensors"
 t "one folder of a run is cut too" ckpt-merge -q --world 3 -o "$T/three" "$DS/global_step4"
 t "and named by its step" [ "$(cat "$T/three/latest")" = global_step4 ]
+# A run of HF Trainer goes on with what it needs beside the weights.
+H=$G/hf-trainer/ds3_w2_bf16; [ -d "$H/run" ] && H=$(ls -d "$H"/run/checkpoint-*)
+t "a run of HF Trainer is cut" ckpt-merge -q --world 3 -o "$T/trainer" "$H"
+for f in config.json trainer_state.json scheduler.pt training_args.bin rng_state_1.pth; do t "with its $f" cmp "$H/$f" "$T/trainer/$f"; done
+t "on one rank" ckpt-merge -q --world 1 -o "$T/trainer1" "$H"
+t "without random states of ranks that are none" bash -c "! ls $T/trainer1 | grep -q rng_state_"
 # By way of a universal checkpoint, ours and the one of ds_to_universal.
 expect 0 "a universal checkpoint" ckpt-merge -q --verify --to universal -o "$T/uni" "$DS"
 t "is named" [ "$(cat "$T/uni/latest_universal")" = global_step4_universal ]

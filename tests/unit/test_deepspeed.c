@@ -21,6 +21,7 @@ static const char *const exact[] = {
     "0.19-s2_w2_fp32", "0.19-s2_w2_offload", "0.19-s3_w1_bf16", "0.19-s3_w2_bf16",
     "0.19-s3_w2_fp16", "0.19-s3_w2_offload", "0.19-s3_w2_subgroup", "0.19-s3_w2_universal",
     "0.19-s3_w4_hpz2", "0.19-s1_w1_fp32", "0.19-s1_w2_bf16", "0.19-s1_w2_fp16",
+    "0.19-s2_w2_rr", "0.19-s3_w3_bf16",
     "0.19-s1_w2_legacy", "0.14-s1_w2_fp16", "0.14-s1_w2_universal", "0.14-s3_w2_fp16",
     /* Those that it refuses; the live engine told what they hold: stage 0 and BF16_Optimizer. */
     "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.14-s0_w2_fp16", "0.14-s0_w2_bf16",
@@ -103,6 +104,19 @@ static void test_masters_round_to_the_models_weights(void **state)
         ckpt_source_close(s);
         ckpt_source_close(live);
     }
+}
+
+/* Saved with exclude_frozen_parameters: what is there is read, what is not is not invented. */
+static void test_weights_that_were_left_out_are_absent(void **state)
+{
+    struct ckpt_source *s = open_run("0.19-s2_w2_nofrozen", true);
+
+    (void)state;
+    assert_int_equal(assert_holds(s, GOLDEN "0.19-s2_w2_nofrozen/expected.safetensors"), 13);
+    assert_int_equal(assert_holds(s, GOLDEN "0.19-s2_w2_nofrozen/expected_moments.safetensors"),
+                     20);
+    assert_int_equal(ckpt_source_find(s, "frozen_vec"), SIZE_MAX);
+    ckpt_source_close(s);
 }
 
 static void test_buffers_keep_their_dtype(void **state)
@@ -300,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_moments_equal_the_live_engine),
         cmocka_unit_test(test_frozen_weights_of_stage_1_are_read),
         cmocka_unit_test(test_masters_round_to_the_models_weights),
+        cmocka_unit_test(test_weights_that_were_left_out_are_absent),
         cmocka_unit_test(test_buffers_keep_their_dtype),
         cmocka_unit_test(test_tied_names_share_their_tensor),
         cmocka_unit_test(test_facts_are_told),

@@ -100,7 +100,7 @@ static void test_every_cut_holds_what_was_saved(void **state)
 {
     static const char *const runs[] = {
         "0.19-s1_w2_bf16", "0.19-s1_w2_fp16", "0.19-s1_w2_bf16grad", "0.19-s1_w2_legacy",
-        "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
+        "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
         "0.19-s3_w4_hpz2", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
 
     (void)state;
