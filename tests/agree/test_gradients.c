@@ -288,7 +288,7 @@ static void embed_case(int64_t n, int64_t vocab, int64_t dim, const int32_t *ids
     struct op_embed op = {
         .out = out.f, .stats = stats, .dout = c.norm.weight.f, .dtable = table.f,
         .table = c.norm.x.f, .ids = ids, .norm = bare ? NULL : &norm, .n = n, .dim = dim,
-        .vocab = vocab,
+        .vocab = vocab, .no_grad = -1,
     };
 
     c.norm.out = out.d;

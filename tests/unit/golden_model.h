@@ -76,8 +76,8 @@ static inline void golden_load(struct golden *g, const char *dir)
     const struct params *p = model_params(g->model);
     char path[320];
 
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    OK(ckpt_open_as(&src, "safetensors", path, NULL, &err), err);
+    snprintf(path, sizeof path, "%s", dir);
+    OK(ckpt_open_as(&src, "hf", path, NULL, &err), err);
     assert_int_equal(ckpt_source_count(src), p->n);
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
         int64_t n;
@@ -129,21 +129,25 @@ static inline void golden_close(struct golden *g)
 }
 
 /*
- * The batch of a side ("right", "left") without its padding: masked tokens are left out, and
- * positions follow the mask.  place[i] is where row i lay in the padded [rows, cols].
+ * The batch of a side ("right", "left", "leftpos", "long") without its padding: masked tokens are
+ * left out.  Positions follow the mask, but for "left" they are places in the padded row, unless
+ * the family always takes them from the mask.  place[i] is where row i lay in the padded
+ * [rows, cols].
  */
 static inline void golden_batch(struct golden *g, const char *side, struct batch *b,
                                 int32_t **place)
 {
+    const char *kind = strcmp(side, "leftpos") ? side : "left";
+    bool by_place = strcmp(side, "left") == 0 && !g->arch->pos_from_mask;
     char name[64];
     int64_t R, C, *ids, *mask, *labels;
     int32_t *out_ids, *pos, *start, *rows, *targets;
 
-    snprintf(name, sizeof name, "%s.input_ids", side);
+    snprintf(name, sizeof name, "%s.input_ids", kind);
     ids = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.attention_mask", side);
+    snprintf(name, sizeof name, "%s.attention_mask", kind);
     mask = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.labels", side);
+    snprintf(name, sizeof name, "%s.labels", kind);
     labels = golden_ints(g, name, &R, &C);
     out_ids = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *out_ids);
     pos = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *pos);
@@ -158,7 +162,7 @@ static inline void golden_batch(struct golden *g, const char *side, struct batch
             if (!mask[r * C + c])
                 continue;
             out_ids[b->n_tokens] = (int32_t)ids[r * C + c];
-            pos[b->n_tokens] = (int32_t)(b->n_tokens - start[r]);
+            pos[b->n_tokens] = (int32_t)(by_place ? c : b->n_tokens - start[r]);
             (*place)[b->n_tokens] = (int32_t)(r * C + c);
             if (c + 1 < C && mask[r * C + c + 1] && labels[r * C + c + 1] >= 0) {
                 rows[b->n_rows] = (int32_t)b->n_tokens;

@@ -51,6 +51,7 @@ bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 
 /* Workspace of each room, bytes. */
 uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_rope_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 
@@ -67,6 +68,10 @@ void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a);
 void cpu_norm_bwd(struct device *dev, const struct op_rownorm *a);
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a);
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a);
+void cpu_rope_fwd(struct device *dev, const struct op_rope *a);
+void cpu_rope_bwd(struct device *dev, const struct op_rope *a);
+void cpu_gate_fwd(struct device *dev, const struct op_gate *a);
+void cpu_gate_bwd(struct device *dev, const struct op_gate *a);
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a);
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a);
 void cpu_attention_cached(struct device *dev, const struct op_cached *a);

@@ -11,30 +11,10 @@
 #include <cblas.h>
 #include <string.h>
 
-#include "trainer/cpu/vmath.h"
+#include "trainer/cpu/act.h"
 
 /* Rows a thread should have at least before work is split by rows. */
 #define MIN_ROWS 16
-
-CPU_HOT static void gelu_rows(float *out, const float *pre, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        out[i] = cpu_gelu(pre[i]);
-}
-
-/* x = gelu(pre) again, dx *= gelu'(pre). */
-CPU_HOT static void gelu_back(float *restrict x, float *restrict dx, const float *restrict pre,
-                              int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float value;
-
-        dx[i] *= cpu_gelu_both(pre[i], &value);
-        x[i] = value;
-    }
-}
 
 CPU_HOT static void add_columns(float *restrict sum, const float *restrict x, int64_t rows,
                                 int64_t stride, int64_t begin, int64_t end)
@@ -53,11 +33,13 @@ CPU_HOT static void add_bias(float *restrict out, const float *restrict residual
         out[j] = residual[j] + b[j];
 }
 
+static int64_t out_ld(const struct op_linear *a) { return a->out_ld ? a->out_ld : a->n_out; }
+
 /* out[row][c0, c1) <- what the product is added to. */
 static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t c0, int64_t c1)
 {
     const float *b = a->b, *res = a->residual;
-    float *to = out + row * a->n_out + c0;
+    float *to = out + row * out_ld(a) + c0;
     size_t bytes = (size_t)(c1 - c0) * sizeof(float);
 
     if (res && b)
@@ -66,34 +48,39 @@ static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t 
         memmove(to, res ? res + row * a->n_out + c0 : b + c0, bytes);
 }
 
-/* out[m, n] (row stride ld) = x W^T + beta out, W [n, k]. */
-static void product(float *out, int64_t ld, const float *x, const float *w, int64_t m,
-                    int64_t n, int64_t k, float beta)
+/* to[m, n] (row stride ld) = columns [c0, c0 + n) of x W^T, + beta to. */
+static void product(const struct op_linear *a, float *to, int64_t ld, const float *x, int64_t c0,
+                    int64_t m, int64_t n, float beta)
 {
-    if (m == 1)
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)k, x, 1, beta,
-                    out, 1);
+    int64_t k = a->n_in, w_ld = a->in_out ? a->n_out : k;
+    const float *w = (const float *)a->w + (a->in_out ? c0 : c0 * k);
+
+    if (m == 1 && n > 0 && a->in_out)
+        cblas_sgemv(CblasRowMajor, CblasTrans, (int)k, (int)n, 1.0f, w, (int)w_ld, x, 1, beta, to,
+                    1);
+    else if (m == 1 && n > 0)
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)w_ld, x, 1, beta,
+                    to, 1);
     else if (m > 1 && n > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, 1.0f, x,
-                    (int)k, w, (int)k, beta, out, (int)ld);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasNoTrans : CblasTrans, (int)m,
+                    (int)n, (int)k, 1.0f, x, (int)k, w, (int)w_ld, beta, to, (int)ld);
 }
 
 /* Rows [r0, r1), columns [c0, c1) of the output. */
 static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
 {
-    const float *x = a->x, *w = a->w;
+    const float *x = a->x;
     float *out = a->out, *to = a->pre ? a->pre : a->out;
     float beta = a->b || a->residual ? 1.0f : 0.0f;
 
     for (int64_t i = r0; i < r1; i++)
         prefill(a, to, i, c0, c1);
-    product(to + r0 * a->n_out + c0, a->n_out, x + r0 * a->n_in, w + c0 * a->n_in, r1 - r0,
-            c1 - c0, a->n_in, beta);
+    product(a, to + r0 * out_ld(a) + c0, out_ld(a), x + r0 * a->n_in, c0, r1 - r0, c1 - c0, beta);
     for (int64_t i = r0; i < r1 && (a->act != OP_ACT_NONE || a->pre); i++) {
         int64_t at = i * a->n_out + c0;
 
-        if (a->act == OP_ACT_GELU_TANH)
-            gelu_rows(out + at, to + at, c1 - c0);
+        if (a->act != OP_ACT_NONE)
+            cpu_act_rows(a->act, out + at, to + at, c1 - c0);
         else
             memcpy(out + at, to + at, (size_t)(c1 - c0) * sizeof(float));
     }
@@ -127,14 +114,15 @@ static void backward_rows(const struct op_linear *a, int64_t r0, int64_t r1)
 
     if (n == 0 || !dx)
         return;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(r1 - r0), (int)a->n_in,
-                (int)a->n_out, 1.0f, dout + r0 * a->n_out, (int)a->n_out, a->w, (int)a->n_in,
-                0.0f, dx + at, (int)a->n_in);
-    if (a->x_act == OP_ACT_GELU_TANH)
-        gelu_back(x + at, dx + at, pre + at, n);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasTrans : CblasNoTrans,
+                (int)(r1 - r0), (int)a->n_in, (int)a->n_out, 1.0f, dout + r0 * out_ld(a),
+                (int)out_ld(a), a->w, (int)(a->in_out ? a->n_out : a->n_in),
+                a->dx_add ? 1.0f : 0.0f, dx + at, (int)a->n_in);
+    if (a->x_act != OP_ACT_NONE)
+        cpu_act_back(a->x_act, x + at, dx + at, pre + at, n);
 }
 
-/* Output columns [c0, c1): rows of dw and db. */
+/* Output columns [c0, c1) of dw and db. */
 static void backward_columns(const struct op_linear *a, int64_t c0, int64_t c1)
 {
     const float *dout = a->dout;
@@ -142,12 +130,16 @@ static void backward_columns(const struct op_linear *a, int64_t c0, int64_t c1)
 
     if (c0 == c1)
         return;
-    if (dw)
+    if (dw && a->in_out)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->n_in, (int)(c1 - c0),
+                    (int)a->n, 1.0f, a->x, (int)a->n_in, dout + c0, (int)out_ld(a), 1.0f,
+                    dw + c0, (int)a->n_out);
+    else if (dw)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(c1 - c0), (int)a->n_in,
-                    (int)a->n, 1.0f, dout + c0, (int)a->n_out, a->x, (int)a->n_in, 1.0f,
+                    (int)a->n, 1.0f, dout + c0, (int)out_ld(a), a->x, (int)a->n_in, 1.0f,
                     dw + c0 * a->n_in, (int)a->n_in);
     if (a->db)
-        add_columns(a->db, dout, a->n, a->n_out, c0, c1);
+        add_columns(a->db, dout, a->n, out_ld(a), c0, c1);
 }
 
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a)

@@ -1,5 +1,5 @@
 /*
- * norm - LayerNorm by rows, its backward, and the embedding that is normalised as it is
+ * norm - LayerNorm and RMSNorm by rows, their backward, and the embedding that is normalised as it is
  * gathered.
  *
  * Statistics are f32 over one row in two passes (mean, then centred squares).  Gradients of
@@ -20,9 +20,11 @@ CPU_HOT static void forward(float *out, float *stats, const float *x, const int3
         const float *row = x + (rows ? rows[i] : i) * dim;
         float *o = out + i * dim, sum = 0, sq = 0, mean, rstd;
 
+        if (norm->kind == OP_NORM_LAYER) {
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < dim; j++)
-            sum += row[j];
+            for (int64_t j = 0; j < dim; j++)
+                sum += row[j];
+        }
         mean = sum * inv;
 #pragma omp simd reduction(+ : sq)
         for (int64_t j = 0; j < dim; j++)
@@ -96,6 +98,8 @@ static void backward(const struct op_rownorm *a, bool gathered, float *dw, float
         float mean = a->stats[2 * i], rstd = a->stats[2 * i + 1];
 
         row_sums(dw, db, sums, gi, ai, x + r * dim, a->norm.w, mean, rstd, dim);
+        if (a->norm.kind == OP_NORM_RMS)        /* no mean was taken away */
+            sums[0] = 0;
         row_dx(dx + to * dim, gi, ai, dx_add ? dx_add + to * dim : NULL, x + r * dim, a->norm.w,
                sums, mean, rstd, dim);
     }

@@ -27,7 +27,22 @@ enum arch_qkv     { ARCH_QKV_SEPARATE, ARCH_QKV_BLOCKS, ARCH_QKV_HEAD_INTERLEAVE
 enum arch_qk_norm { ARCH_QK_NORM_NONE, ARCH_QK_NORM_HEAD };
 enum arch_mlp     { ARCH_MLP_PLAIN, ARCH_MLP_GATED, ARCH_MLP_EXPERTS };
 enum arch_act     { ARCH_RELU, ARCH_GELU_ERF, ARCH_GELU_TANH, ARCH_SILU, ARCH_QUICK_GELU };
-enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a matrix is stored */
+enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a block's matrix is stored */
+enum arch_rope    { ARCH_ROPE_DEFAULT, ARCH_ROPE_LINEAR, ARCH_ROPE_DYNAMIC, ARCH_ROPE_LLAMA3,
+                    ARCH_ROPE_YARN, ARCH_ROPE_LONG };
+
+/* Rotary positions, by the names of config.json's rope_parameters (rope.h fills and uses it). */
+struct rope {
+    enum arch_rope kind;
+    int64_t turned;                             /* R: leading elements of a head that turn */
+    int64_t original_max_position_embeddings;   /* 0: not said */
+    double  theta, factor;
+    double  low_freq_factor, high_freq_factor;
+    double  beta_fast, beta_slow;
+    double  attention_factor;                   /* of cosines and sines */
+    bool    truncate;
+    double *short_factor, *long_factor;         /* [R / 2], for ARCH_ROPE_LONG */
+};
 
 struct arch {
     const struct family *family;
@@ -38,6 +53,10 @@ struct arch {
     int64_t num_attention_heads, num_key_value_heads, head_dim;
     int64_t intermediate_size;
     int64_t sliding_window;                     /* 0: none */
+    int64_t max_position_embeddings;
+    int64_t word_embed_proj_dim;                /* width of embedding and head */
+    int64_t pos_offset;                         /* rows of the position table before the first */
+    int64_t pad_token_id;                       /* whose lookup gives no gradient; -1: none */
 
     /* -- choices -------------------------------------------------------------------------- */
     enum arch_stack   stack;
@@ -52,6 +71,10 @@ struct arch {
     bool pos_from_mask;                         /* positions count visible tokens only */
     bool emb_norm, final_norm;                  /* norm behind the embedding, before the head */
     bool resid_from_norm;                       /* the residual is the norm's output */
+    bool scale_by_layer;                        /* attn_scale is divided by the block's number,
+                                                   counted from 1 */
+    bool init_by_depth;                         /* a sublayer's last matrix starts smaller by
+                                                   sqrt(2 L) */
     bool qkv_bias, out_bias, mlp_bias;
     bool tie_word_embeddings;
 
@@ -61,7 +84,13 @@ struct arch {
     double emb_mul, head_mul;
     double initializer_range;
     double hidden_dropout, attention_dropout;
+    struct rope rope;
+    bool       *windowed;                       /* [L] which blocks have the window; NULL: all */
 };
+
+/* The window of a block's attention (0: none), and its factor of q.k. */
+int64_t arch_window(const struct arch *arch, int64_t layer);
+double arch_scale(const struct arch *arch, int64_t layer);
 
 /* 0, or CKPT_EUNSUPPORTED naming the choice the passes do not have. */
 int arch_supported(const struct arch *arch, struct ckpt_err *err);

@@ -39,7 +39,8 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
     };
 }
 
-static struct op_attention packed(const struct pass *p, const struct block_bufs *b)
+static struct op_attention packed(const struct pass *p, const struct unit *u,
+                                  const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
 
@@ -48,20 +49,77 @@ static struct op_attention packed(const struct pass *p, const struct block_bufs 
         .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->m->doc_start,
         .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
-        .window = a->sliding_window, .scale = (float)a->attn_scale,
+        .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
     };
 }
 
-static struct op_linear qkv_linear(const struct pass *p, const struct unit *u,
-                                   const struct block_bufs *b)
+/* Where the projections go: rope makes qkv of it. */
+static void *raw_heads(const struct pass *p, const struct block_bufs *b)
+{
+    return b->at[p->m->arch->qk_norm == ARCH_QK_NORM_NONE ? BUF_QKV : BUF_RAW];
+}
+
+static bool has_rope(const struct arch *a)
+{
+    return a->pos == ARCH_POS_ROPE || a->qk_norm != ARCH_QK_NORM_NONE;
+}
+
+static struct op_rope rope(const struct pass *p, const struct unit *u,
+                           const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
 
-    return (struct op_linear){
-        .out = b->at[BUF_QKV], .x = b->at[BUF_Y1], .w = unit_weight(u, ROLE_QKV_W),
-        .b = unit_weight(u, ROLE_QKV_B), .n = p->n, .n_in = a->hidden_size,
-        .n_out = (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim,
+    return (struct op_rope){
+        .in = heads(p->dev, a, raw_heads(p, b)), .out = heads(p->dev, a, b->at[BUF_QKV]),
+        .stats = a->qk_norm == ARCH_QK_NORM_NONE ? NULL : b->at[BUF_QK_STATS],
+        .table = p->m->turns, .positions = p->m->positions,
+        .q_norm = unit_weight(u, ROLE_Q_NORM), .k_norm = unit_weight(u, ROLE_K_NORM),
+        .dq_norm = unit_grad(u, ROLE_Q_NORM), .dk_norm = unit_grad(u, ROLE_K_NORM),
+        .n = p->n, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
+        .dim = a->head_dim, .turned = a->rope.turned, .eps = (float)a->norm_eps,
     };
+}
+
+/* What the projections read. */
+static void *attention_in(const struct pass *p, const struct block_bufs *b)
+{
+    return b->at[p->m->arch->place == ARCH_POST_NORM ? BUF_H : BUF_Y1];
+}
+
+/*
+ * The products that make queries, keys and values: one, or three side by side in the layout of
+ * one.  buf: where they go, or the gradients they come from.  Gives how many.
+ */
+static int projections(struct op_linear op[3], const struct pass *p, const struct unit *u,
+                       const struct block_bufs *b, void *buf, bool back)
+{
+    static const enum role w[] = {ROLE_Q_W, ROLE_K_W, ROLE_V_W};
+    static const enum role bias[] = {ROLE_Q_B, ROLE_K_B, ROLE_V_B};
+    const struct arch *a = p->m->arch;
+    int64_t kv = a->num_key_value_heads * a->head_dim, at = 0;
+    int n = a->qkv == ARCH_QKV_SEPARATE ? 3 : 1;
+
+    for (int i = 0; i < n; i++) {
+        enum role role = n == 1 ? ROLE_QKV_W : w[i], role_b = n == 1 ? ROLE_QKV_B : bias[i];
+        int64_t width = n == 1 ? qkv_width(a) : i ? kv : a->num_attention_heads * a->head_dim;
+        void *part = (unsigned char *)buf + (size_t)at * ckpt_dtype_size(p->dev->act);
+
+        op[i] = (struct op_linear){
+            .x = attention_in(p, b), .w = unit_weight(u, role), .b = unit_weight(u, role_b),
+            .n = p->n, .n_in = a->hidden_size, .n_out = width, .out_ld = qkv_width(a),
+            .in_out = a->weight_order == ARCH_IN_OUT,
+        };
+        if (back) {
+            op[i].dout = part;
+            op[i].dw = unit_grad(u, role);
+            op[i].db = unit_grad(u, role_b);
+            op[i].dx_add = i > 0;
+        } else {
+            op[i].out = part;
+        }
+        at += width;
+    }
+    return n;
 }
 
 static struct op_linear out_linear(const struct pass *p, const struct unit *u,
@@ -74,6 +132,7 @@ static struct op_linear out_linear(const struct pass *p, const struct unit *u,
         .b = unit_weight(u, ROLE_OUT_B),
         .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
         .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
+        .in_out = a->weight_order == ARCH_IN_OUT,
     };
 }
 
@@ -91,16 +150,24 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
 {
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm1(p, u, b);
-    struct op_linear qkv = qkv_linear(p, u, b), out = out_linear(p, u, b);
-    struct op_attention attention = packed(p, b);
+    struct op_linear qkv[3], out = out_linear(p, u, b);
+    int n = projections(qkv, p, u, b, raw_heads(p, b), false);
+    struct op_attention attention = packed(p, u, b);
+    struct op_rope turn = rope(p, u, b);
 
-    ops->norm_fwd(p->dev, &norm);
-    ops->linear_fwd(p->dev, &qkv);
+    if (p->m->arch->place == ARCH_PRE_NORM)
+        ops->norm_fwd(p->dev, &norm);
+    for (int i = 0; i < n; i++)
+        ops->linear_fwd(p->dev, &qkv[i]);
+    if (has_rope(p->m->arch))
+        ops->rope_fwd(p->dev, &turn);
     if (p->cache) {
         struct op_cached cached = p->cache->op;
 
         cached.out = attention.out;
         cached.in = attention.in;
+        cached.window = attention.window;
+        cached.scale = attention.scale;
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);
@@ -114,8 +181,10 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
     const struct arch *arch = p->m->arch;
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm1(p, u, b);
-    struct op_linear qkv = qkv_linear(p, u, b), out = out_linear(p, u, b);
-    struct op_attention attention = packed(p, b);
+    struct op_linear qkv[3], out = out_linear(p, u, b);
+    int n = projections(qkv, p, u, b, b->at[BUF_DQKV], true);
+    struct op_attention attention = packed(p, u, b);
+    struct op_rope turn = rope(p, u, b);
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTX];
@@ -126,13 +195,19 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
     attention.dout = b->at[BUF_DCTX];
     attention.grad = heads(p->dev, arch, b->at[BUF_DQKV]);
     ops->attention_bwd(p->dev, &attention);
+    turn.grad = attention.grad;
+    if (has_rope(arch))
+        ops->rope_bwd(p->dev, &turn);
 
-    qkv.dout = b->at[BUF_DQKV];
-    qkv.dx = b->at[BUF_DY1];
-    qkv.dw = unit_grad(u, ROLE_QKV_W);
-    qkv.db = unit_grad(u, ROLE_QKV_B);
-    ops->linear_bwd(p->dev, &qkv);
+    for (int i = 0; i < n; i++) {
+        bool post = arch->place == ARCH_POST_NORM;
 
+        qkv[i].dx = post ? dh : b->at[BUF_DY1];
+        qkv[i].dx_add |= post;          /* the residual's gradient is there */
+        ops->linear_bwd(p->dev, &qkv[i]);
+    }
+    if (arch->place == ARCH_POST_NORM)
+        return;
     norm.dout = b->at[BUF_DY1];
     norm.dx = dh;
     *(arch->resid_from_norm ? &norm.dout_add : &norm.dx_add) = dh;

@@ -12,9 +12,15 @@ void unit_release(const struct pass *p, const struct unit *u)
     p->w->release(p->w->ctx, u->index);
 }
 
+/* Elements before the role in its unit; -1: no such parameter.  ROLE_COUNT is none. */
+static int64_t role_at(const struct unit *u, enum role role)
+{
+    return role == ROLE_COUNT ? -1 : u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+}
+
 const void *unit_weight(const struct unit *u, enum role role)
 {
-    int64_t at = u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+    int64_t at = role_at(u, role);
 
     if (at < 0)
         return NULL;
@@ -23,7 +29,7 @@ const void *unit_weight(const struct unit *u, enum role role)
 
 void *unit_grad(const struct unit *u, enum role role)
 {
-    int64_t at = u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+    int64_t at = role_at(u, role);
 
     if (at < 0 || !u->grads)
         return NULL;
@@ -33,9 +39,23 @@ void *unit_grad(const struct unit *u, enum role role)
 struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
 {
     return (struct op_norm){
-        .kind = OP_NORM_LAYER, .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
+        .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS, .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
         .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
     };
+}
+
+int64_t qkv_width(const struct arch *a)
+{
+    return (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim;
+}
+
+bool block_unused(const struct arch *a, enum block_buf buf)
+{
+    if (buf == BUF_RAW || buf == BUF_QK_STATS)
+        return a->qk_norm == ARCH_QK_NORM_NONE;
+    if (buf == BUF_DG)
+        return a->mlp != ARCH_MLP_GATED;
+    return buf == BUF_DY1 && a->place == ARCH_POST_NORM;
 }
 
 uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_buf buf,
@@ -44,23 +64,31 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
     int64_t d = a->head_dim, H = a->num_attention_heads, K = a->num_key_value_heads, width;
     uint64_t act = ckpt_dtype_size(dev->act);
 
+    if (block_unused(a, buf))
+        return 0;
     switch (buf) {
     case BUF_STATS1:
     case BUF_STATS2:
         return (uint64_t)n * 2 * sizeof(float);
     case BUF_LSE:
         return (uint64_t)(n * H) * sizeof(float);
+    case BUF_QK_STATS:
+        return (uint64_t)(n * (H + K)) * sizeof(float);
+    case BUF_RAW:
     case BUF_QKV:
     case BUF_DQKV:
-        width = (H + 2 * K) * d;
+        width = qkv_width(a);
         break;
     case BUF_CTX:
     case BUF_DCTX:
         width = H * d;
         break;
     case BUF_U:
-    case BUF_G:
     case BUF_DU:
+        width = a->intermediate_size * (a->mlp == ARCH_MLP_GATED ? 2 : 1);
+        break;
+    case BUF_G:
+    case BUF_DG:
         width = a->intermediate_size;
         break;
     default:

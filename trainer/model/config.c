@@ -29,7 +29,9 @@ static const char *const harmless[] = {
     "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
     "decoder_start_token_id", "use_bfloat16", "tf_legacy_loss", "auto_map",
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
-    "gradient_checkpointing", "max_position_embeddings", "_commit_hash", NULL,
+    "gradient_checkpointing", "max_position_embeddings", "_commit_hash", "summary_type",
+    "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
+    NULL,
 };
 /* Keys that choose a mechanism somewhere: absent, null, false, 0 and empty are neutral. */
 static const char *const mechanisms[] = {
@@ -76,7 +78,7 @@ static int check_keys(const struct family *f, const json_t *config, struct ckpt_
     /* jansson iterates through a non-const pointer and changes nothing. */
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
         if (key_of(f, key) || listed(harmless, key) || listed(f->ignored, key) ||
-            neutral(value))
+            (f->read && listed(f->read, key)) || neutral(value))
             continue;
         if (listed(mechanisms, key))
             return ckpt_fail_as(
@@ -87,6 +89,34 @@ static int check_keys(const struct family *f, const json_t *config, struct ckpt_
                  key);
     }
     return 0;
+}
+
+static const struct {
+    const char   *name;
+    enum arch_act act;
+} acts[] = {
+    {"relu", ARCH_RELU}, {"gelu", ARCH_GELU_ERF}, {"gelu_python", ARCH_GELU_ERF},
+    {"gelu_new", ARCH_GELU_TANH}, {"gelu_pytorch_tanh", ARCH_GELU_TANH},
+    {"gelu_fast", ARCH_GELU_TANH}, {"silu", ARCH_SILU}, {"swish", ARCH_SILU},
+    {"quick_gelu", ARCH_QUICK_GELU},
+};
+
+/* fallback is the enum's value. */
+static int read_act(enum arch_act *act, const struct family_key *k, const json_t *config,
+                    const char *name, struct ckpt_err *err)
+{
+    const char *text;
+
+    *act = (enum arch_act)k->fallback;
+    if (ckpt_json_str_or(&text, config, name, NULL, err) || !text)
+        return err->code;
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (strcmp(acts[i].name, text) == 0) {
+            *act = acts[i].act;
+            return 0;
+        }
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s: no activation %s here",
+                        name, text);
 }
 
 static int out_of_range(const struct family_key *k, double v, struct ckpt_err *err)
@@ -124,6 +154,8 @@ static int read_key(struct arch *a, const struct family_key *k, const json_t *co
             return err->code;
         memcpy(at, &b, sizeof b);
         return 0;
+    case KEY_ACT:
+        return read_act((enum arch_act *)(void *)at, k, config, name, err);
     }
     return ckpt_fail(err, CKPT_ESTATE, "key %s: kind %d", k->name, (int)k->kind);
 }
@@ -142,8 +174,13 @@ static int derive(struct arch *a, struct ckpt_err *err)
                              (long long)h, (long long)heads);
         a->head_dim = h / heads;
     }
+    if (heads % a->num_key_value_heads)
+        return ckpt_fail(err, CKPT_EFORMAT, "%lld attention heads, which %lld key/value heads do "
+                         "not divide", (long long)heads, (long long)a->num_key_value_heads);
     if (a->intermediate_size == 0)
         a->intermediate_size = a->family->ff_factor * h;
+    if (a->word_embed_proj_dim == 0)
+        a->word_embed_proj_dim = h;
     if (a->attn_scale == 0)
         a->attn_scale = 1.0 / sqrt((double)a->head_dim);
     return 0;
@@ -182,12 +219,13 @@ int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err
     if (!a)
         return ckpt_nomem(err, sizeof *a);
     *a = f->fixed;
+    a->pad_token_id = -1;
     a->family = f;
     a->config = json_incref((json_t *)(uintptr_t)config);
     for (const struct family_key *k = f->keys; k->name; k++)
         if (read_key(a, k, config, err))
             goto fail;
-    if (derive(a, err) || arch_supported(a, err))
+    if (derive(a, err) || (f->finish && f->finish(a, config, err)) || arch_supported(a, err))
         goto fail;
     *out = a;
     return 0;
@@ -216,6 +254,9 @@ void arch_free(struct arch *arch)
     if (!arch)
         return;
     json_decref(arch->config);
+    ckpt_free(arch->rope.short_factor);
+    ckpt_free(arch->rope.long_factor);
+    ckpt_free(arch->windowed);
     ckpt_free(arch);
 }
 
@@ -230,21 +271,26 @@ const char *arch_tied_name(const struct arch *arch)
     return NULL;
 }
 
+int64_t arch_window(const struct arch *arch, int64_t layer)
+{
+    return arch->windowed && !arch->windowed[layer] ? 0 : arch->sliding_window;
+}
+
+double arch_scale(const struct arch *arch, int64_t layer)
+{
+    return arch->scale_by_layer ? arch->attn_scale / (double)(layer + 1) : arch->attn_scale;
+}
+
 int arch_supported(const struct arch *a, struct ckpt_err *err)
 {
     const char *what = a->stack != ARCH_DECODER ? "an encoder beside the decoder"
-                       : a->pos != ARCH_POS_ALIBI && a->pos != ARCH_POS_NONE
-                           ? "positions other than ALiBi"
-                       : a->norm != ARCH_LAYER_NORM      ? "a norm other than LayerNorm"
-                       : a->place != ARCH_PRE_NORM       ? "norms behind the sublayers"
-                       : a->qkv == ARCH_QKV_SEPARATE     ? "separate q, k, v matrices"
-                       : a->qk_norm != ARCH_QK_NORM_NONE ? "norms of q and k"
-                       : a->mlp != ARCH_MLP_PLAIN        ? "a gated or routed feed-forward"
-                       : a->act != ARCH_GELU_TANH        ? "an activation other than tanh GELU"
-                       : a->weight_order != ARCH_OUT_IN  ? "matrices stored [in, out]"
-                       : !a->final_norm                  ? "a head without a norm before it"
-                       : a->emb_mul != 1                 ? "scaled embeddings"
-                                                         : NULL;
+                       : a->pos == ARCH_POS_BUCKETS   ? "positions by buckets of distance"
+                       : a->norm == ARCH_RMS_NORM_1P  ? "norms that add 1 to their gain"
+                       : a->place == ARCH_SANDWICH_NORM ? "norms on both sides of a sublayer"
+                       : a->mlp == ARCH_MLP_EXPERTS   ? "a routed feed-forward"
+                       : a->act == ARCH_QUICK_GELU    ? "the activation quick_gelu"
+                       : a->emb_mul != 1              ? "scaled embeddings"
+                                                      : NULL;
 
     if (!what)
         return 0;

@@ -28,7 +28,7 @@ struct decode {
     struct segments    host;        /* of the chunk in work */
     int32_t           *seg_start, *seg_seq, *seg_past;      /* on the device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
-    int32_t           *ids;         /* [chunk] host */
+    int32_t           *ids, *positions;     /* [chunk] host */
     void              *k, *v;       /* all layers */
     uint64_t           layer_bytes;
     struct block_bufs  bufs;
@@ -71,7 +71,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
 #define ADD(place, bytes)                                                                      \
     (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
     for (int i = 0; i < BUF_COUNT; i++)
-        if (i <= BUF_G && i != BUF_LSE && i != BUF_U)
+        if (i <= BUF_G && i != BUF_LSE && (i != BUF_U || a->mlp == ARCH_MLP_GATED))
             ADD(d->bufs.at[i], block_bytes(a, dev, (enum block_buf)i, d->chunk));
     ADD(d->next, block_bytes(a, dev, BUF_H, d->chunk));
     ADD(d->k, d->layer_bytes * (uint64_t)a->num_hidden_layers);
@@ -80,12 +80,19 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     ADD(d->seg_seq, seg);
     ADD(d->seg_past, seg);
     ADD(view->ids, rows * sizeof(int32_t));
+    ADD(view->positions, rows * sizeof(int32_t));
     ADD(view->rows, rows * sizeof(int32_t));
     ADD(view->emb_stats, rows * 2 * sizeof(float));
     ADD(view->final_stats, rows * 2 * sizeof(float));
     ADD(view->y_rows, rows * (uint64_t)a->hidden_size * act);
     ADD(view->logits, (uint64_t)(view->logit_rows * a->vocab_size) * sizeof(float));
     ADD(view->work, view->work_bytes);
+    if (view->turns)
+        ADD(view->turns, (uint64_t)(d->max_len * a->rope.turned) * sizeof(float));
+    if (view->emb) {
+        ADD(view->emb, rows * (uint64_t)a->word_embed_proj_dim * act);
+        ADD(view->z_rows, rows * (uint64_t)a->word_embed_proj_dim * act);
+    }
 #undef ADD
     if (plan_pack(&d->plan, err))
         return err->code;
@@ -122,7 +129,12 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->host.seq = ckpt_alloc(n, sizeof *d->host.seq);
     d->host.past = ckpt_alloc(n, sizeof *d->host.past);
     d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
-    if (!d->len || !d->done || !d->host.start || !d->host.seq || !d->host.past || !d->ids) {
+    d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
+    d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
+                                    sizeof *d->view.turns_host);
+    d->view.turn_rows = max_len;
+    d->view.turn_regime = -1;
+    if (!d->positions || !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq || !d->host.past || !d->ids) {
         ckpt_nomem(err, n * sizeof *d->len);
         goto fail;
     }
@@ -147,16 +159,19 @@ void decode_free(struct decode *d)
     ckpt_free(d->host.seq);
     ckpt_free(d->host.past);
     ckpt_free(d->ids);
+    ckpt_free(d->positions);
+    ckpt_free(d->view.turns_host);
     ckpt_free(d);
 }
 
 void decode_reset(struct decode *d) { memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len); }
 
-/* What is fed fits and is in the vocabulary. */
+/* What is fed fits, is in the vocabulary and has positions. */
 static int check_feed(const struct decode *d, const int32_t *ids, const int32_t *n_new,
                       int64_t n_docs, struct ckpt_err *err)
 {
-    int64_t at = 0, V = d->m->arch->vocab_size;
+    const struct arch *a = d->m->arch;
+    int64_t at = 0, V = a->vocab_size, places = a->max_position_embeddings;
 
     if (n_docs < 0 || n_docs > d->n_seq)
         return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences are fed, the session holds %lld",
@@ -166,6 +181,9 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
             return ckpt_fail(err, CKPT_ELIMIT,
                              "sequence %lld: %d tokens after %d, the session holds %lld",
                              (long long)i, n_new[i], d->len[i], (long long)d->max_len);
+        if (a->pos == ARCH_POS_LEARNED && n_new[i] > places - d->len[i])
+            return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld: %d tokens, the model has %lld "
+                             "positions", (long long)i, d->len[i] + n_new[i], (long long)places);
         for (int64_t end = at + n_new[i]; at < end; at++)
             if (ids[at] < 0 || ids[at] >= V)
                 return ckpt_fail(err, CKPT_ELIMIT,
@@ -194,6 +212,8 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
             s->seq[s->n] = (int32_t)*seq;
             s->past[s->n++] = (int32_t)past;
             memcpy(d->ids + s->rows, ids + *at, (size_t)take * sizeof *ids);
+            for (int64_t i = 0; i < take; i++)
+                d->positions[s->rows + i] = (int32_t)(past + i + d->m->arch->pos_offset);
             s->rows += take;
             s->max_keys = past + take > s->max_keys ? past + take : s->max_keys;
             d->done[*seq] += (int32_t)take;
@@ -218,6 +238,8 @@ static void *run_chunk(struct decode *d, struct pass *p)
 
     p->n = s->rows;
     ops->to_device(p->dev, d->view.ids, d->ids, (size_t)s->rows * sizeof *d->ids);
+    ops->to_device(p->dev, d->view.positions, d->positions,
+                   (size_t)s->rows * sizeof *d->positions);
     ops->to_device(p->dev, d->seg_start, s->start, n + sizeof(int32_t));
     ops->to_device(p->dev, d->seg_seq, s->seq, n);
     ops->to_device(p->dev, d->seg_past, s->past, n);
@@ -231,8 +253,7 @@ static void *run_chunk(struct decode *d, struct pass *p)
             .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
             .slopes = d->view.slopes, .n = s->rows, .n_seg = s->n, .capacity = d->max_len,
             .max_keys = s->max_keys, .n_head = d->m->arch->num_attention_heads,
-            .n_kv = d->m->arch->num_key_value_heads, .dim = d->m->arch->head_dim,
-            .window = d->m->arch->sliding_window, .scale = (float)d->m->arch->attn_scale}};
+            .n_kv = d->m->arch->num_key_value_heads, .dim = d->m->arch->head_dim}};
 
         p->cache = &cache;
         block_step(p, l, &b, next);
@@ -279,13 +300,16 @@ int decode_step(struct decode *d, const struct model_weights *w, const int32_t *
     struct device *dev = d->m->dev;
     uint64_t n_alloc = dev->n_alloc;
     struct pass p = {.m = &d->view, .w = w, .dev = dev};
-    int64_t seq = 0, at = 0;
+    int64_t seq = 0, at = 0, longest = 0;
 
     if (check_feed(d, ids, n_new, n_docs, err))
         return err->code;
     dev->work = d->view.work;
     dev->work_bytes = d->view.work_bytes;
     memset(d->done, 0, (size_t)d->n_seq * sizeof *d->done);
+    for (int64_t i = 0; i < n_docs; i++)
+        longest = d->len[i] + n_new[i] > longest ? d->len[i] + n_new[i] : longest;
+    turn_table(&d->view, longest);
     for (;;) {
         void *h;
 

@@ -10,13 +10,14 @@
 #include "trainer/model/arch.h"
 #include "trainer/model/names.h"
 
-enum key_kind { KEY_INT, KEY_NUM, KEY_BOOL };
+enum key_kind { KEY_INT, KEY_NUM, KEY_BOOL, KEY_ACT };
 
 /* A config.json key that fills a field of struct arch. */
 struct family_key {
     const char   *name, *alias;     /* alias: an older spelling, or NULL */
     enum key_kind kind;
-    size_t        at;               /* offset in struct arch: int64_t, double or bool */
+    size_t        at;               /* offset in struct arch: int64_t, double, bool
+                                       or enum arch_act */
     double        fallback;         /* when absent: the library's default */
     double        min, max;         /* legal values, for INT and NUM */
 };
@@ -29,6 +30,9 @@ struct family {
     int64_t                  ff_factor;         /* intermediate_size = factor * hidden_size */
     const struct family_key *keys;              /* ended by a NULL name */
     const char *const       *ignored;           /* keys that change no mathematics; NULL ends */
+    const char *const       *read;              /* keys that finish reads, or NULL */
+    /* What keys cannot say by themselves; after them, before sizes are derived. */
+    int (*finish)(struct arch *arch, const json_t *config, struct ckpt_err *err);
     const struct name       *before, *block, *after;
 };
 

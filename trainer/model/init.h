@@ -1,6 +1,7 @@
 /*
  * init - first weights of a fresh run, as the reference's _init_weights gives them in kind:
- * matrices and embeddings normal(0, initializer_range), norm gains 1, biases 0.
+ * matrices and embeddings normal(0, initializer_range), norm gains 1, biases 0, the padding id's
+ * row 0; GPT-2's last matrices of a sublayer smaller by sqrt(2 L).
  *
  * An element depends on the seed, the parameter's name and its place only, so every rank fills
  * just what it owns and any number of ranks makes the same model.  (torch's stream of normals

@@ -1,24 +1,87 @@
-/* mlp - a block's second half: norm, dense feed-forward, residual. */
+/* mlp - a block's second half: norm, dense feed-forward (plain or gated), residual. */
 #include "trainer/model/pass.h"
 
-static struct op_rownorm norm2(const struct pass *p, const struct unit *u,
-                               const struct block_bufs *b)
+static enum op_act act_of(const struct arch *a)
 {
+    static const enum op_act act[] = {
+        [ARCH_RELU] = OP_ACT_RELU, [ARCH_GELU_ERF] = OP_ACT_GELU_ERF,
+        [ARCH_GELU_TANH] = OP_ACT_GELU_TANH, [ARCH_SILU] = OP_ACT_SILU,
+    };
+
+    return act[a->act];
+}
+
+/* The norm whose output the products read. */
+static struct op_rownorm norm_in(const struct pass *p, const struct unit *u,
+                                 const struct block_bufs *b)
+{
+    bool post = p->m->arch->place == ARCH_POST_NORM;
+
     return (struct op_rownorm){
         .out = b->at[BUF_Y2], .stats = b->at[BUF_STATS2], .x = b->at[BUF_H1],
+        .norm = post ? unit_norm(u, ROLE_NORM1_W, ROLE_NORM1_B)
+                     : unit_norm(u, ROLE_NORM2_W, ROLE_NORM2_B),
+        .n = p->n, .n_x = p->n, .dim = p->m->arch->hidden_size,
+    };
+}
+
+/* Post-norm: the norm behind the sum s. */
+static struct op_rownorm norm_out(const struct pass *p, const struct unit *u,
+                                  const struct block_bufs *b)
+{
+    return (struct op_rownorm){
+        .stats = b->at[BUF_STATS1], .x = b->at[BUF_Y1],
         .norm = unit_norm(u, ROLE_NORM2_W, ROLE_NORM2_B), .n = p->n, .n_x = p->n,
         .dim = p->m->arch->hidden_size,
+    };
+}
+
+/* A product of y2 and the matrix of that role. */
+static struct op_linear from_y2(const struct pass *p, const struct unit *u,
+                                const struct block_bufs *b, enum role w, enum role bias,
+                                int64_t n_out)
+{
+    return (struct op_linear){
+        .x = b->at[BUF_Y2], .w = unit_weight(u, w), .b = unit_weight(u, bias),
+        .dw = unit_grad(u, w), .db = unit_grad(u, bias), .n = p->n,
+        .n_in = p->m->arch->hidden_size, .n_out = n_out,
+        .in_out = p->m->arch->weight_order == ARCH_IN_OUT,
     };
 }
 
 static struct op_linear up_linear(const struct pass *p, const struct unit *u,
                                   const struct block_bufs *b)
 {
-    return (struct op_linear){
-        .out = b->at[BUF_G], .pre = p->keep ? b->at[BUF_U] : NULL, .x = b->at[BUF_Y2],
-        .w = unit_weight(u, ROLE_UP_W), .b = unit_weight(u, ROLE_UP_B),
-        .act = OP_ACT_GELU_TANH, .n = p->n, .n_in = p->m->arch->hidden_size,
-        .n_out = p->m->arch->intermediate_size,
+    return from_y2(p, u, b, ROLE_UP_W, ROLE_UP_B, p->m->arch->intermediate_size);
+}
+
+/* The two halves of a gated u: one product, or two side by side.  Gives how many. */
+static int gate_linears(struct op_linear op[2], const struct pass *p, const struct unit *u,
+                        const struct block_bufs *b)
+{
+    int64_t ff = p->m->arch->intermediate_size;
+
+    if (unit_weight(u, ROLE_GATE_UP_W)) {
+        op[0] = from_y2(p, u, b, ROLE_GATE_UP_W, ROLE_COUNT, 2 * ff);
+        return 1;
+    }
+    op[0] = from_y2(p, u, b, ROLE_GATE_W, ROLE_GATE_B, ff);
+    op[1] = up_linear(p, u, b);
+    op[0].out_ld = op[1].out_ld = 2 * ff;
+    return 2;
+}
+
+static void *half_of(const struct pass *p, void *buf, int i)
+{
+    return (unsigned char *)buf +
+           (size_t)(i * p->m->arch->intermediate_size) * ckpt_dtype_size(p->dev->act);
+}
+
+static struct op_gate gate(const struct pass *p, const struct block_bufs *b)
+{
+    return (struct op_gate){
+        .out = b->at[BUF_G], .u = b->at[BUF_U], .dout = b->at[BUF_DG], .du = b->at[BUF_DU],
+        .act = act_of(p->m->arch), .n = p->n, .ff = p->m->arch->intermediate_size,
     };
 }
 
@@ -27,56 +90,129 @@ static struct op_linear down_linear(const struct pass *p, const struct unit *u,
 {
     return (struct op_linear){
         .x = b->at[BUF_G], .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
+        .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B),
         .n = p->n, .n_in = p->m->arch->intermediate_size, .n_out = p->m->arch->hidden_size,
+        .in_out = p->m->arch->weight_order == ARCH_IN_OUT,
     };
+}
+
+/* u from y2; with g also what the products down read. */
+static void up_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+                   bool g)
+{
+    const struct ops *ops = p->dev->ops;
+
+    if (p->m->arch->mlp == ARCH_MLP_GATED) {
+        struct op_linear op[2];
+        struct op_gate gated = gate(p, b);
+        int n = gate_linears(op, p, u, b);
+
+        for (int i = 0; i < n; i++) {
+            op[i].out = half_of(p, b->at[BUF_U], i);
+            ops->linear_fwd(p->dev, &op[i]);
+        }
+        if (g)
+            ops->gate_fwd(p->dev, &gated);
+    } else {
+        struct op_linear up = up_linear(p, u, b);
+
+        up.out = b->at[g ? BUF_G : BUF_U];
+        up.pre = g && p->keep ? b->at[BUF_U] : NULL;
+        up.act = g ? act_of(p->m->arch) : OP_ACT_NONE;
+        ops->linear_fwd(p->dev, &up);
+    }
+}
+
+/* The sum that leaves the half: to next, or post-norm to s. */
+static void down_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+                     void *to)
+{
+    const struct arch *a = p->m->arch;
+    struct op_linear down = down_linear(p, u, b);
+
+    down.out = to;
+    down.residual = b->at[a->resid_from_norm || a->place == ARCH_POST_NORM ? BUF_Y2 : BUF_H1];
+    p->dev->ops->linear_fwd(p->dev, &down);
 }
 
 void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next)
 {
-    struct op_rownorm norm = norm2(p, u, b);
-    struct op_linear up = up_linear(p, u, b), down = down_linear(p, u, b);
+    bool post = p->m->arch->place == ARCH_POST_NORM;
+    struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
 
     p->dev->ops->norm_fwd(p->dev, &norm);
-    p->dev->ops->linear_fwd(p->dev, &up);
-    down.out = next;
-    down.residual = b->at[p->m->arch->resid_from_norm ? BUF_Y2 : BUF_H1];
-    p->dev->ops->linear_fwd(p->dev, &down);
+    up_fwd(p, u, b, true);
+    down_fwd(p, u, b, post ? b->at[BUF_Y1] : next);
+    last.out = next;
+    if (post)
+        p->dev->ops->norm_fwd(p->dev, &last);
 }
 
 void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b)
 {
-    struct op_rownorm norm = norm2(p, u, b);
-    struct op_linear up = up_linear(p, u, b);
+    bool post = p->m->arch->place == ARCH_POST_NORM;
+    struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
 
-    up.out = b->at[BUF_U];
-    up.pre = NULL;
-    up.act = OP_ACT_NONE;
     p->dev->ops->norm_fwd(p->dev, &norm);
-    p->dev->ops->linear_fwd(p->dev, &up);
+    up_fwd(p, u, b, post);
+    if (!post)
+        return;
+    down_fwd(p, u, b, b->at[BUF_Y1]);
+    last.out = b->at[BUF_DY2];          /* for its statistics */
+    p->dev->ops->norm_fwd(p->dev, &last);
+}
+
+/* The gradient of u in du, from dh; the weights' of down. */
+static void down_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+                     const void *dh)
+{
+    const struct ops *ops = p->dev->ops;
+    struct op_linear down = down_linear(p, u, b);
+    struct op_gate gated = gate(p, b);
+    bool is_gated = p->m->arch->mlp == ARCH_MLP_GATED;
+
+    down.dout = dh;
+    if (is_gated) {
+        ops->gate_fwd(p->dev, &gated);          /* g again */
+        down.dx = b->at[BUF_DG];
+    } else {
+        down.dx = b->at[BUF_DU];
+        down.x_act = act_of(p->m->arch);
+        down.x_pre = b->at[BUF_U];
+    }
+    ops->linear_bwd(p->dev, &down);
+    if (is_gated)
+        ops->gate_bwd(p->dev, &gated);
+}
+
+/* dy2, from du; the weights' of up. */
+static void up_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+{
+    struct op_linear op[2] = {up_linear(p, u, b)};
+    int n = p->m->arch->mlp == ARCH_MLP_GATED ? gate_linears(op, p, u, b) : 1;
+
+    for (int i = 0; i < n; i++) {
+        op[i].dout = half_of(p, b->at[BUF_DU], i);
+        op[i].dx = b->at[BUF_DY2];
+        op[i].dx_add = i > 0;
+        p->dev->ops->linear_bwd(p->dev, &op[i]);
+    }
 }
 
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)
 {
-    const struct ops *ops = p->dev->ops;
-    struct op_rownorm norm = norm2(p, u, b);
-    struct op_linear up = up_linear(p, u, b), down = down_linear(p, u, b);
+    const struct arch *a = p->m->arch;
+    bool post = a->place == ARCH_POST_NORM;
+    struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
 
-    down.dout = dh;
-    down.dx = b->at[BUF_DU];
-    down.x_act = OP_ACT_GELU_TANH;
-    down.x_pre = b->at[BUF_U];
-    down.dw = unit_grad(u, ROLE_DOWN_W);
-    down.db = unit_grad(u, ROLE_DOWN_B);
-    ops->linear_bwd(p->dev, &down);
-
-    up.dout = b->at[BUF_DU];
-    up.dx = b->at[BUF_DY2];
-    up.dw = unit_grad(u, ROLE_UP_W);
-    up.db = unit_grad(u, ROLE_UP_B);
-    ops->linear_bwd(p->dev, &up);
-
+    if (post) {
+        last.dout = last.dx = dh;
+        p->dev->ops->norm_bwd(p->dev, &last);
+    }
+    down_bwd(p, u, b, dh);
+    up_bwd(p, u, b);
     norm.dout = b->at[BUF_DY2];
     norm.dx = dh;
-    *(p->m->arch->resid_from_norm ? &norm.dout_add : &norm.dx_add) = dh;
-    ops->norm_bwd(p->dev, &norm);
+    *(a->resid_from_norm || post ? &norm.dout_add : &norm.dx_add) = dh;
+    p->dev->ops->norm_bwd(p->dev, &norm);
 }

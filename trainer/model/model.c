@@ -9,6 +9,7 @@
 #include "libckpt/mem.h"
 #include "trainer/model/model_plan.h"
 #include "trainer/model/pass.h"
+#include "trainer/model/rope.h"
 
 static int check_opts(const struct arch *arch, const struct model_opts *o, struct ckpt_err *err)
 {
@@ -77,6 +78,8 @@ void model_free(struct model *m)
     ckpt_free(m->fwd);
     if (m->arena)
         m->dev->ops->free(m->dev, m->arena);
+    ckpt_free(m->turns_host);
+    ckpt_free(m->positions_host);
     ckpt_free(m->nll_host);
     ckpt_free(m->offset);
     plan_release(&m->plan);
@@ -88,7 +91,8 @@ const struct params *model_params(const struct model *m) { return &m->params; }
 
 uint64_t model_planned_bytes(const struct model *m)
 {
-    return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host;
+    return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host +
+           (uint64_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns_host;
 }
 
 static int bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit)
@@ -101,8 +105,10 @@ static int bad(struct ckpt_err *err, const char *what, int64_t found, int64_t li
 static int check_batch(const struct model *m, const struct batch *b, int64_t *max_doc,
                        struct ckpt_err *err)
 {
-    int64_t V = m->arch->vocab_size;
+    int64_t V = m->arch->vocab_size, places = m->opts.max_tokens;
 
+    if (m->arch->pos == ARCH_POS_LEARNED && m->arch->max_position_embeddings < places)
+        places = m->arch->max_position_embeddings;
     *max_doc = 0;
     if (b->n_tokens < 0 || b->n_tokens > m->opts.max_tokens)
         return bad(err, "the number of tokens", b->n_tokens, m->opts.max_tokens);
@@ -113,6 +119,9 @@ static int check_batch(const struct model *m, const struct batch *b, int64_t *ma
     for (int64_t i = 0; i < b->n_tokens; i++)
         if (b->ids[i] < 0 || b->ids[i] >= V)
             return bad(err, "a token id", b->ids[i], V - 1);
+    for (int64_t i = 0; i < b->n_tokens; i++)
+        if (b->positions[i] < 0 || b->positions[i] >= places)
+            return bad(err, "a position", b->positions[i], places - 1);
     for (int64_t i = 0; i < b->n_docs; i++) {
         int64_t len = (int64_t)b->doc_start[i + 1] - b->doc_start[i];
 
@@ -138,6 +147,28 @@ static void upload(const struct pass *p, int32_t *dst, const int32_t *src, int64
         p->dev->ops->to_device(p->dev, dst, src, (size_t)n * sizeof *src);
 }
 
+/* The table of positions starts pos_offset rows before the first. */
+static void upload_positions(const struct pass *p, const int32_t *positions, int64_t n)
+{
+    struct model *m = (struct model *)(uintptr_t)p->m;
+
+    for (int64_t i = 0; i < n; i++)
+        m->positions_host[i] = positions[i] + (int32_t)m->arch->pos_offset;
+    upload(p, m->positions, m->positions_host, n);
+}
+
+void turn_table(struct model *m, int64_t length)
+{
+    int64_t regime = m->turns ? rope_regime(m->arch, length) : m->turn_regime;
+
+    if (regime == m->turn_regime)
+        return;
+    m->turn_regime = regime;
+    rope_table(m->turns_host, m->turn_rows, m->arch, length);
+    m->dev->ops->to_device(m->dev, m->turns, m->turns_host,
+                           (size_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns);
+}
+
 static int begin(struct pass *p, struct model *m, const struct model_weights *w,
                  const struct batch *b, bool keep, struct ckpt_err *err)
 {
@@ -147,28 +178,83 @@ static int begin(struct pass *p, struct model *m, const struct model_weights *w,
         return err->code;
     m->dev->work = m->work;
     m->dev->work_bytes = m->work_bytes;
+    turn_table(m, p->max_doc);
     upload(p, m->ids, b->ids, b->n_tokens);
+    upload_positions(p, b->positions, b->n_tokens);
     upload(p, m->doc_start, b->doc_start, b->n_docs + 1);
     upload(p, m->rows, b->rows, b->n_rows);
     upload(p, m->targets, b->targets, b->n_rows);
     return 0;
 }
 
-void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back)
+/* The lookups: of tokens to out, with positions where they are added at once. */
+static struct op_embed lookup(const struct pass *p, const struct unit *u, void *out,
+                              const struct op_norm *norm)
 {
     const struct arch *a = p->m->arch;
-    struct op_norm norm = unit_norm(u, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B);
-    struct op_embed op = {
-        .out = h, .stats = p->m->emb_stats, .dout = h, .dtable = unit_grad(u, ROLE_TOKENS),
-        .table = unit_weight(u, ROLE_TOKENS), .ids = p->m->ids,
-        .norm = a->emb_norm ? &norm : NULL, .n = p->n, .dim = a->hidden_size,
-        .vocab = a->vocab_size,
-    };
+    bool places = a->pos == ARCH_POS_LEARNED && !p->m->emb;
 
-    if (back)
-        p->dev->ops->embed_bwd(p->dev, &op);
-    else
-        p->dev->ops->embed_fwd(p->dev, &op);
+    return (struct op_embed){
+        .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
+        .table = unit_weight(u, ROLE_TOKENS), .ids = p->m->ids,
+        .pos = places ? unit_weight(u, ROLE_POS) : NULL,
+        .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
+        .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
+        .vocab = a->vocab_size, .no_grad = a->pad_token_id,
+    };
+}
+
+/* Positions by themselves, where the tokens' rows are projected first. */
+static struct op_embed place_rows(const struct pass *p, const struct unit *u, void *h)
+{
+    const struct arch *a = p->m->arch;
+
+    return (struct op_embed){
+        .out = h, .dout = h, .table = unit_weight(u, ROLE_POS), .dtable = unit_grad(u, ROLE_POS),
+        .ids = p->m->positions, .n = p->n, .dim = a->hidden_size,
+        .vocab = a->max_position_embeddings + a->pos_offset, .no_grad = -1,
+    };
+}
+
+static struct op_linear project_in(const struct pass *p, const struct unit *u)
+{
+    const struct arch *a = p->m->arch;
+
+    return (struct op_linear){
+        .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = unit_grad(u, ROLE_PROJ_IN),
+        .n = p->n, .n_in = a->word_embed_proj_dim, .n_out = a->hidden_size,
+    };
+}
+
+void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back)
+{
+    const struct ops *ops = p->dev->ops;
+    const struct model *m = p->m;
+    struct op_norm norm = unit_norm(u, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B);
+    struct op_embed op = lookup(p, u, m->emb ? m->emb : h, &norm), places;
+    struct op_linear in = project_in(p, u);
+
+    if (!m->emb) {
+        if (back)
+            ops->embed_bwd(p->dev, &op);
+        else
+            ops->embed_fwd(p->dev, &op);
+        return;
+    }
+    ops->embed_fwd(p->dev, &op);        /* backward: again */
+    places = place_rows(p, u, h);
+    if (back) {
+        ops->embed_bwd(p->dev, &places);
+        in.dout = h;
+        in.dx = op.dout = m->demb;
+        ops->linear_bwd(p->dev, &in);
+        ops->embed_bwd(p->dev, &op);
+    } else {
+        ops->embed_fwd(p->dev, &places);
+        in.out = h;
+        in.residual = h;
+        ops->linear_fwd(p->dev, &in);
+    }
 }
 
 /* Embedding and blocks: h_last. */
@@ -184,16 +270,83 @@ static void forward(const struct pass *p)
         block_fwd(p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
 }
 
-static struct op_rownorm final_norm(const struct pass *p, const struct unit *u,
-                                    const int32_t *rows, int64_t n)
+static struct op_rownorm final_norm(const struct pass *p, const struct unit *u, const void *h,
+                                    int64_t n)
 {
     const struct model *m = p->m;
 
     return (struct op_rownorm){
-        .out = m->y_rows, .stats = m->final_stats, .x = m->h_last, .dout = m->dy_rows,
-        .dx = m->dh, .rows = rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B),
-        .n = n, .n_x = p->n, .dim = m->arch->hidden_size,
+        .out = m->y_rows, .stats = m->final_stats, .x = h, .dout = m->dy_rows, .dx = m->dh,
+        .rows = m->rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B), .n = n,
+        .n_x = p->n, .dim = m->arch->hidden_size,
     };
+}
+
+/* Without a final norm the rows are only picked; back, their gradients are put there. */
+static struct op_embed pick_rows(const struct pass *p, const void *h, int64_t n)
+{
+    const struct model *m = p->m;
+
+    return (struct op_embed){
+        .out = m->y_rows, .dout = m->dy_rows, .table = h, .dtable = m->dh, .ids = m->rows,
+        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1,
+    };
+}
+
+static struct op_linear project_out(const struct pass *p, const struct unit *u, int64_t n)
+{
+    const struct model *m = p->m;
+
+    return (struct op_linear){
+        .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
+        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .n = n,
+        .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
+    };
+}
+
+/* What the head's matrix multiplies, from n rows of h that m->rows names. */
+static void *head_in(const struct pass *p, const struct unit *after, const void *h, int64_t n)
+{
+    const struct model *m = p->m;
+
+    if (m->arch->final_norm) {
+        struct op_rownorm norm = final_norm(p, after, h, n);
+
+        p->dev->ops->norm_fwd(p->dev, &norm);
+    } else {
+        struct op_embed pick = pick_rows(p, h, n);
+
+        p->dev->ops->embed_fwd(p->dev, &pick);
+    }
+    if (m->z_rows) {
+        struct op_linear out = project_out(p, after, n);
+
+        p->dev->ops->linear_fwd(p->dev, &out);
+    }
+    return m->z_rows ? m->z_rows : m->y_rows;
+}
+
+/* From the gradient of what the head multiplies to dh. */
+static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t n)
+{
+    const struct model *m = p->m;
+
+    if (m->z_rows) {
+        struct op_linear out = project_out(p, after, n);
+
+        p->dev->ops->linear_bwd(p->dev, &out);
+    }
+    if (m->arch->final_norm) {
+        struct op_rownorm norm = final_norm(p, after, m->h_last, n);
+
+        p->dev->ops->norm_bwd(p->dev, &norm);
+    } else {
+        struct op_embed pick = pick_rows(p, m->h_last, n);
+
+        p->dev->ops->zero(p->dev, m->dh, (size_t)(p->n * m->arch->hidden_size) *
+                                             ckpt_dtype_size(p->dev->act));
+        p->dev->ops->embed_bwd(p->dev, &pick);
+    }
 }
 
 int head_unit(const struct model *m)
@@ -213,21 +366,20 @@ static void head(const struct pass *p, float scale, bool back)
     const struct arch *a = m->arch;
     int last = m->params.n_unit - 1;
     struct unit after = unit_acquire(p, last), head = unit_acquire(p, head_unit(m));
-    struct op_rownorm norm;
+    void *x;
 
     if (back) {
         after.grads = p->w->grad(p->w->ctx, last);
         head.grads = head.index == last ? after.grads : p->w->grad(p->w->ctx, head.index);
     }
-    norm = final_norm(p, &after, m->rows, p->n_rows);
-    p->dev->ops->norm_fwd(p->dev, &norm);
+    x = head_in(p, &after, m->h_last, p->n_rows);
     p->dev->ops->head_loss(p->dev, &(struct op_head){
-        .nll = m->nll, .dx = back ? m->dy_rows : NULL, .dw = unit_grad(&head, head_role(m)),
-        .x = m->y_rows, .w = unit_weight(&head, head_role(m)), .targets = m->targets,
-        .n = p->n_rows, .dim = a->hidden_size, .vocab = a->vocab_size,
-        .mul = (float)a->head_mul, .scale = scale});
+        .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
+        .dw = unit_grad(&head, head_role(m)), .x = x, .w = unit_weight(&head, head_role(m)),
+        .targets = m->targets, .n = p->n_rows, .dim = a->word_embed_proj_dim,
+        .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale});
     if (back)
-        p->dev->ops->norm_bwd(p->dev, &norm);
+        head_in_bwd(p, &after, p->n_rows);
     unit_release(p, &head);
     unit_release(p, &after);
     if (back)
@@ -332,11 +484,9 @@ void head_rows(const struct pass *p, const struct unit *after, const struct unit
 {
     const struct model *m = p->m;
     int64_t V = m->arch->vocab_size;
-    struct op_rownorm norm = final_norm(p, after, m->rows, n);
+    void *x = head_in(p, after, h, n);
 
-    norm.x = h;
-    p->dev->ops->norm_fwd(p->dev, &norm);
-    p->dev->ops->head_logits(p->dev, m->logits, m->y_rows, unit_weight(head, head_role(m)), n,
-                             m->arch->hidden_size, V, (float)m->arch->head_mul);
+    p->dev->ops->head_logits(p->dev, m->logits, x, unit_weight(head, head_role(m)), n,
+                             m->arch->word_embed_proj_dim, V, (float)m->arch->head_mul);
     p->dev->ops->to_host(p->dev, logits, m->logits, (size_t)(n * V) * sizeof *logits);
 }

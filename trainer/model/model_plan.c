@@ -23,25 +23,46 @@ static const struct life {
     const char *name;
     int         first, last;        /* forward phases, when nothing is kept; -1: unused */
     int         back;               /* backward phase of the last use; -1: none */
-    int         back_first;         /* backward phase of birth, for buffers of backward only */
+    int         back_first;         /* backward phase of birth, when it is made anew there */
 } life[BUF_COUNT] = {
     [BUF_H] = {"h", -1, 3, 12, -1},
     [BUF_Y1] = {"y1", 0, 3, 11, -1},
     [BUF_STATS1] = {"stats1", 0, 0, 12, -1},
+    [BUF_RAW] = {"raw", 1, 1, 11, -1},
     [BUF_QKV] = {"qkv", 1, 2, 10, -1},
+    [BUF_QK_STATS] = {"qk_stats", 1, 1, 11, -1},
     [BUF_CTX] = {"ctx", 2, 3, 10, -1},
     [BUF_LSE] = {"lse", 2, -1, 10, -1},
     [BUF_H1] = {"h1", 3, 6, 8, -1},
     [BUF_Y2] = {"y2", 4, 6, 7, -1},
     [BUF_STATS2] = {"stats2", 4, 4, 8, -1},
     [BUF_U] = {"u", 5, -1, 6, -1},
-    [BUF_G] = {"g", 5, 6, -1, 6},
+    [BUF_G] = {"g", 5, 6, 6, 6},
+    [BUF_DG] = {"dg", -1, -1, 6, 6},
     [BUF_DU] = {"du", -1, -1, 7, 6},
     [BUF_DY2] = {"dy2", -1, -1, 8, 7},
     [BUF_DCTX] = {"dctx", -1, -1, 10, 9},
     [BUF_DQKV] = {"dqkv", -1, -1, 11, 10},
     [BUF_DY1] = {"dy1", -1, -1, 12, 11},
 };
+
+/* The row of a buffer, as this description uses it. */
+static struct life life_of(const struct arch *a, int buf)
+{
+    bool post = a->place == ARCH_POST_NORM;
+    struct life l = life[buf];
+
+    if (buf == BUF_U && a->mlp == ARCH_MLP_GATED)
+        l.last = 5;                     /* the gate reads it */
+    if (post && (buf == BUF_Y1 || buf == BUF_STATS1)) {
+        l.first = l.last = l.back = 6;  /* s and its norm */
+    }
+    if (post && buf == BUF_G)
+        l.back_first = 5;               /* s is rebuilt from it */
+    if (post && buf == BUF_DY2)
+        l.back_first = 6;               /* takes the output of s's norm, which nobody reads */
+    return l;
+}
 
 #define NONE SIZE_MAX
 
@@ -79,7 +100,7 @@ static void draft_block(struct draft *d, int layer)
     bool keep = o->train && !o->recompute;
 
     for (int i = 0; i < BUF_COUNT; i++) {
-        const struct life *l = &life[i];
+        struct life one = life_of(d->m->arch, i), *l = &one;
         bool in_fwd = l->first >= 0 && (keep || l->last >= 0);
         size_t *fwd = &d->fwd[layer].at[i], *bwd = &d->bwd[layer].at[i];
 
@@ -89,7 +110,7 @@ static void draft_block(struct draft *d, int layer)
                 add(d, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
             continue;
         }
-        if (in_fwd && keep && l->back >= 0) {
+        if (in_fwd && keep && l->back >= 0 && l->back_first < 0) {
             *fwd = *bwd = add(d, (enum block_buf)i, f + l->first, b + l->back);
             continue;
         }
@@ -121,7 +142,7 @@ struct place {
     size_t item;
 };
 
-enum { N_PLACES = 16 };
+enum { N_PLACES = 24 };
 
 /* Buffers outside of blocks; gives how many. */
 static size_t draft_rest(struct draft *d, struct place *at)
@@ -132,7 +153,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
     uint64_t act = ckpt_dtype_size(m->dev->act), D = (uint64_t)a->hidden_size;
     uint64_t N = (uint64_t)o->max_tokens, R = (uint64_t)o->max_rows, i4 = sizeof(int32_t);
     int h = d->head, e = d->end;
-    uint64_t some;
+    uint64_t some, w = (uint64_t)a->word_embed_proj_dim;
     size_t n = 0;
 
     m->logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
@@ -143,6 +164,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
 #define ADD(field, bytes, first, last)                                                         \
     at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
     ADD(ids, N * i4, 0, e);
+    ADD(positions, N * i4, 0, e);
     ADD(doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
     ADD(rows, some * i4, 0, e);
     ADD(targets, R * i4, 0, e);
@@ -155,6 +177,16 @@ static size_t draft_rest(struct draft *d, struct place *at)
     ADD(logits, (uint64_t)(m->logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
+    if (a->pos == ARCH_POS_ROPE)
+        ADD(turns, N * (uint64_t)a->rope.turned * sizeof(float), 0, e);
+    if (w != D) {
+        ADD(emb, N * w * act, 0, e);
+        ADD(z_rows, some * w * act, h, h + 2);
+    }
+    if (w != D && o->train) {
+        ADD(demb, N * w * act, e, e);
+        ADD(dz_rows, R * w * act, h + 1, h + 2);
+    }
     if (o->train) {
         ADD(dy_rows, R * D * act, h + 1, h + 2);
         ADD(dh, N * D * act, h + 2, e);
@@ -211,6 +243,15 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     if (!m->arena)
         return ckpt_nomem(err, m->plan.bytes);
     hand_out(d, at, n);
+    if (m->turns) {
+        m->turn_rows = m->opts.max_tokens;
+        m->turn_regime = -1;
+        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.turned),
+                                   sizeof *m->turns_host);
+        if (!m->turns_host)
+            return ckpt_nomem(err, (size_t)m->turn_rows);
+        turn_table(m, 0);
+    }
     return upload_slopes(m, err);
 }
 
@@ -226,8 +267,9 @@ int model_plan(struct model *m, struct ckpt_err *err)
     d.bwd = ckpt_alloc(layers, sizeof *d.bwd);
     m->fwd = ckpt_alloc(layers, sizeof *m->fwd);
     m->bwd = ckpt_alloc(layers, sizeof *m->bwd);
+    m->positions_host = ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->positions_host);
     m->nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->nll_host);
-    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->nll_host
+    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->nll_host && m->positions_host
              ? allocate(&d, err)
              : ckpt_nomem(err, layers * sizeof *d.fwd);
     ckpt_free(d.fwd);

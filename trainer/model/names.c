@@ -1,4 +1,4 @@
-/* names - see names.h.  Lists follow transformers 5.17: models/bloom/modeling_bloom.py. */
+/* names - see names.h.  Lists follow transformers 5.17, models/<family>/modeling_*.py.  */
 #include "trainer/model/names.h"
 
 #include <string.h>
@@ -33,11 +33,146 @@ const struct name names_bloom_after[] = {
     {ROLE_COUNT, NULL, false},
 };
 
+const struct name names_opt_before[] = {
+    {ROLE_TOKENS, "decoder.embed_tokens.weight", false},
+    {ROLE_POS, "decoder.embed_positions.weight", false},
+    {ROLE_PROJ_IN, "decoder.project_in.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_opt_block[] = {
+    {ROLE_K_W, "decoder.layers.%d.self_attn.k_proj.weight", false},
+    {ROLE_K_B, "decoder.layers.%d.self_attn.k_proj.bias", false},
+    {ROLE_V_W, "decoder.layers.%d.self_attn.v_proj.weight", false},
+    {ROLE_V_B, "decoder.layers.%d.self_attn.v_proj.bias", false},
+    {ROLE_Q_W, "decoder.layers.%d.self_attn.q_proj.weight", false},
+    {ROLE_Q_B, "decoder.layers.%d.self_attn.q_proj.bias", false},
+    {ROLE_OUT_W, "decoder.layers.%d.self_attn.out_proj.weight", false},
+    {ROLE_OUT_B, "decoder.layers.%d.self_attn.out_proj.bias", false},
+    {ROLE_NORM1_W, "decoder.layers.%d.self_attn_layer_norm.weight", false},
+    {ROLE_NORM1_B, "decoder.layers.%d.self_attn_layer_norm.bias", false},
+    {ROLE_UP_W, "decoder.layers.%d.fc1.weight", false},
+    {ROLE_UP_B, "decoder.layers.%d.fc1.bias", false},
+    {ROLE_DOWN_W, "decoder.layers.%d.fc2.weight", false},
+    {ROLE_DOWN_B, "decoder.layers.%d.fc2.bias", false},
+    {ROLE_NORM2_W, "decoder.layers.%d.final_layer_norm.weight", false},
+    {ROLE_NORM2_B, "decoder.layers.%d.final_layer_norm.bias", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_opt_after[] = {
+    {ROLE_PROJ_OUT, "decoder.project_out.weight", false},
+    {ROLE_FINAL_NORM_W, "decoder.final_layer_norm.weight", false},
+    {ROLE_FINAL_NORM_B, "decoder.final_layer_norm.bias", false},
+    {ROLE_HEAD_W, "lm_head.weight", true},
+    {ROLE_COUNT, NULL, false},
+};
+
+const struct name names_gpt2_before[] = {
+    {ROLE_TOKENS, "wte.weight", false}, {ROLE_POS, "wpe.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_gpt2_block[] = {
+    {ROLE_NORM1_W, "h.%d.ln_1.weight", false},   {ROLE_NORM1_B, "h.%d.ln_1.bias", false},
+    {ROLE_QKV_W, "h.%d.attn.c_attn.weight", false}, {ROLE_QKV_B, "h.%d.attn.c_attn.bias", false},
+    {ROLE_OUT_W, "h.%d.attn.c_proj.weight", false}, {ROLE_OUT_B, "h.%d.attn.c_proj.bias", false},
+    {ROLE_NORM2_W, "h.%d.ln_2.weight", false},   {ROLE_NORM2_B, "h.%d.ln_2.bias", false},
+    {ROLE_UP_W, "h.%d.mlp.c_fc.weight", false},  {ROLE_UP_B, "h.%d.mlp.c_fc.bias", false},
+    {ROLE_DOWN_W, "h.%d.mlp.c_proj.weight", false}, {ROLE_DOWN_B, "h.%d.mlp.c_proj.bias", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_gpt2_after[] = {
+    {ROLE_FINAL_NORM_W, "ln_f.weight", false}, {ROLE_FINAL_NORM_B, "ln_f.bias", false},
+    {ROLE_HEAD_W, "lm_head.weight", true},     {ROLE_COUNT, NULL, false},
+};
+
+const struct name names_llama_before[] = {
+    {ROLE_TOKENS, "embed_tokens.weight", false}, {ROLE_COUNT, NULL, false},
+};
+/* Also Mistral, Qwen2 and Qwen3: role_exists leaves out what a family has not. */
+const struct name names_llama_block[] = {
+    {ROLE_Q_W, "layers.%d.self_attn.q_proj.weight", false},
+    {ROLE_Q_B, "layers.%d.self_attn.q_proj.bias", false},
+    {ROLE_K_W, "layers.%d.self_attn.k_proj.weight", false},
+    {ROLE_K_B, "layers.%d.self_attn.k_proj.bias", false},
+    {ROLE_V_W, "layers.%d.self_attn.v_proj.weight", false},
+    {ROLE_V_B, "layers.%d.self_attn.v_proj.bias", false},
+    {ROLE_OUT_W, "layers.%d.self_attn.o_proj.weight", false},
+    {ROLE_OUT_B, "layers.%d.self_attn.o_proj.bias", false},
+    {ROLE_Q_NORM, "layers.%d.self_attn.q_norm.weight", false},
+    {ROLE_K_NORM, "layers.%d.self_attn.k_norm.weight", false},
+    {ROLE_GATE_W, "layers.%d.mlp.gate_proj.weight", false},
+    {ROLE_GATE_B, "layers.%d.mlp.gate_proj.bias", false},
+    {ROLE_UP_W, "layers.%d.mlp.up_proj.weight", false},
+    {ROLE_UP_B, "layers.%d.mlp.up_proj.bias", false},
+    {ROLE_DOWN_W, "layers.%d.mlp.down_proj.weight", false},
+    {ROLE_DOWN_B, "layers.%d.mlp.down_proj.bias", false},
+    {ROLE_NORM1_W, "layers.%d.input_layernorm.weight", false},
+    {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_llama_after[] = {
+    {ROLE_FINAL_NORM_W, "norm.weight", false}, {ROLE_HEAD_W, "lm_head.weight", true},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_phi3_block[] = {
+    {ROLE_OUT_W, "layers.%d.self_attn.o_proj.weight", false},
+    {ROLE_QKV_W, "layers.%d.self_attn.qkv_proj.weight", false},
+    {ROLE_GATE_UP_W, "layers.%d.mlp.gate_up_proj.weight", false},
+    {ROLE_DOWN_W, "layers.%d.mlp.down_proj.weight", false},
+    {ROLE_NORM1_W, "layers.%d.input_layernorm.weight", false},
+    {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+
+/* What a role is: its shape in sizes of the description, and how it starts. */
+enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2 };
+
+static const struct {
+    enum extent    rows, cols;          /* cols ONE: a vector */
+    enum role_init init;
+    bool           turned;              /* a block's matrix: [cols, rows] where order is IN_OUT */
+} kinds[ROLE_COUNT] = {
+    [ROLE_TOKENS] = {VOCAB, EMBED, ROLE_NORMAL, false},
+    [ROLE_POS] = {PLACES, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_PROJ_IN] = {HIDDEN, EMBED, ROLE_NORMAL, false},
+    [ROLE_EMB_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
+    [ROLE_EMB_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_NORM1_W] = {HIDDEN, ONE, ROLE_ONES, false},
+    [ROLE_NORM1_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_QKV_W] = {HEADS_ALL, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_QKV_B] = {HEADS_ALL, ONE, ROLE_ZEROS, false},
+    [ROLE_Q_W] = {HEADS_Q, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_Q_B] = {HEADS_Q, ONE, ROLE_ZEROS, false},
+    [ROLE_K_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_K_B] = {HEADS_KV, ONE, ROLE_ZEROS, false},
+    [ROLE_V_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_V_B] = {HEADS_KV, ONE, ROLE_ZEROS, false},
+    [ROLE_Q_NORM] = {HEAD, ONE, ROLE_ONES, false},
+    [ROLE_K_NORM] = {HEAD, ONE, ROLE_ONES, false},
+    [ROLE_OUT_W] = {HIDDEN, HEADS_Q, ROLE_NORMAL, true},
+    [ROLE_OUT_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_NORM2_W] = {HIDDEN, ONE, ROLE_ONES, false},
+    [ROLE_NORM2_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_GATE_W] = {FF, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_GATE_B] = {FF, ONE, ROLE_ZEROS, false},
+    [ROLE_GATE_UP_W] = {FF2, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_UP_W] = {FF, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_UP_B] = {FF, ONE, ROLE_ZEROS, false},
+    [ROLE_DOWN_W] = {HIDDEN, FF, ROLE_NORMAL, true},
+    [ROLE_DOWN_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_FINAL_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
+    [ROLE_FINAL_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_PROJ_OUT] = {EMBED, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_HEAD_W] = {VOCAB, EMBED, ROLE_NORMAL, false},
+};
+
 bool role_exists(const struct arch *a, enum role role)
 {
-    bool shift = a->norm == ARCH_LAYER_NORM;
+    bool shift = a->norm == ARCH_LAYER_NORM, projected = a->word_embed_proj_dim != a->hidden_size;
 
     switch (role) {
+    case ROLE_PROJ_IN:
+    case ROLE_PROJ_OUT:
+        return projected;
     case ROLE_EMB_NORM_W:
         return a->emb_norm;
     case ROLE_EMB_NORM_B:
@@ -50,9 +185,16 @@ bool role_exists(const struct arch *a, enum role role)
     case ROLE_FINAL_NORM_B:
         return a->final_norm && shift;
     case ROLE_QKV_B:
+    case ROLE_Q_B:
+    case ROLE_K_B:
+    case ROLE_V_B:
         return a->qkv_bias;
+    case ROLE_Q_NORM:
+    case ROLE_K_NORM:
+        return a->qk_norm == ARCH_QK_NORM_HEAD;
     case ROLE_OUT_B:
         return a->out_bias;
+    case ROLE_GATE_B:
     case ROLE_UP_B:
     case ROLE_DOWN_B:
         return a->mlp_bias;
@@ -63,52 +205,48 @@ bool role_exists(const struct arch *a, enum role role)
     }
 }
 
+static int64_t extent(const struct arch *a, enum extent e)
+{
+    int64_t q = a->num_attention_heads * a->head_dim, kv = a->num_key_value_heads * a->head_dim;
+
+    switch (e) {
+    case ONE:
+        return 1;
+    case VOCAB:
+        return a->vocab_size;
+    case HIDDEN:
+        return a->hidden_size;
+    case EMBED:
+        return a->word_embed_proj_dim;
+    case PLACES:
+        return a->max_position_embeddings + a->pos_offset;
+    case HEADS_Q:
+        return q;
+    case HEADS_KV:
+        return kv;
+    case HEADS_ALL:
+        return q + 2 * kv;
+    case HEAD:
+        return a->head_dim;
+    case FF:
+        return a->intermediate_size;
+    case FF2:
+        return 2 * a->intermediate_size;
+    }
+    return 0;
+}
+
 struct ckpt_shape role_shape(const struct arch *a, enum role role)
 {
-    int64_t h = a->hidden_size, f = a->intermediate_size;
-    int64_t q = a->num_attention_heads * a->head_dim;
-    int64_t qkv = q + 2 * a->num_key_value_heads * a->head_dim;
+    int64_t rows = extent(a, kinds[role].rows), cols = extent(a, kinds[role].cols);
 
-    switch (role) {
-    case ROLE_TOKENS:
-    case ROLE_HEAD_W:
-        return ckpt_shape_2d(a->vocab_size, h);
-    case ROLE_QKV_W:
-        return ckpt_shape_2d(qkv, h);
-    case ROLE_QKV_B:
-        return ckpt_shape_1d(qkv);
-    case ROLE_OUT_W:
-        return ckpt_shape_2d(h, q);
-    case ROLE_UP_W:
-        return ckpt_shape_2d(f, h);
-    case ROLE_UP_B:
-        return ckpt_shape_1d(f);
-    case ROLE_DOWN_W:
-        return ckpt_shape_2d(h, f);
-    default:
-        return ckpt_shape_1d(h);
-    }
+    if (kinds[role].cols == ONE)
+        return ckpt_shape_1d(rows);
+    return kinds[role].turned && a->weight_order == ARCH_IN_OUT ? ckpt_shape_2d(cols, rows)
+                                                                : ckpt_shape_2d(rows, cols);
 }
 
-enum role_init role_init(enum role role)
-{
-    switch (role) {
-    case ROLE_EMB_NORM_W:
-    case ROLE_NORM1_W:
-    case ROLE_NORM2_W:
-    case ROLE_FINAL_NORM_W:
-        return ROLE_ONES;
-    case ROLE_TOKENS:
-    case ROLE_QKV_W:
-    case ROLE_OUT_W:
-    case ROLE_UP_W:
-    case ROLE_DOWN_W:
-    case ROLE_HEAD_W:
-        return ROLE_NORMAL;
-    default:
-        return ROLE_ZEROS;
-    }
-}
+enum role_init role_init(enum role role) { return kinds[role].init; }
 
 bool role_decays(enum role role) { return role_init(role) == ROLE_NORMAL; }
 

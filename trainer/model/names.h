@@ -14,10 +14,12 @@ struct arch;
 
 /* _W a matrix or a norm's gain, _B its bias. */
 enum role {
-    ROLE_TOKENS, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
-    ROLE_NORM1_W, ROLE_NORM1_B, ROLE_QKV_W, ROLE_QKV_B, ROLE_OUT_W, ROLE_OUT_B,
-    ROLE_NORM2_W, ROLE_NORM2_B, ROLE_UP_W, ROLE_UP_B, ROLE_DOWN_W, ROLE_DOWN_B,
-    ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B, ROLE_HEAD_W,
+    ROLE_TOKENS, ROLE_POS, ROLE_PROJ_IN, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
+    ROLE_NORM1_W, ROLE_NORM1_B, ROLE_QKV_W, ROLE_QKV_B, ROLE_Q_W, ROLE_Q_B, ROLE_K_W, ROLE_K_B,
+    ROLE_V_W, ROLE_V_B, ROLE_Q_NORM, ROLE_K_NORM, ROLE_OUT_W, ROLE_OUT_B,
+    ROLE_NORM2_W, ROLE_NORM2_B, ROLE_GATE_W, ROLE_GATE_B, ROLE_GATE_UP_W, ROLE_UP_W, ROLE_UP_B,
+    ROLE_DOWN_W, ROLE_DOWN_B,
+    ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B, ROLE_PROJ_OUT, ROLE_HEAD_W,
     ROLE_COUNT
 };
 
@@ -32,6 +34,10 @@ struct name {
 
 /* Lists in torch's order, each ended by a NULL text. */
 extern const struct name names_bloom_before[], names_bloom_block[], names_bloom_after[];
+extern const struct name names_opt_before[], names_opt_block[], names_opt_after[];
+extern const struct name names_gpt2_before[], names_gpt2_block[], names_gpt2_after[];
+extern const struct name names_llama_before[], names_llama_block[], names_llama_after[];
+extern const struct name names_phi3_block[];    /* before and after as Llama */
 
 /* False: this description has no such parameter (no bias, tied head, no embedding norm). */
 bool role_exists(const struct arch *arch, enum role role);

@@ -7,6 +7,13 @@
  *   y1 = norm1(h);  qkv = y1 Wqkv^T + b;  ctx = attention(qkv);  h1 = r1 + ctx Wo^T + b
  *   y2 = norm2(h1);  u = y2 Wup^T + b;  g = act(u);  h' = r2 + g Wdown^T + b
  * where r1 = h, r2 = h1, or with resid_from_norm r1 = y1, r2 = y2.
+ *
+ * Post-norm:
+ *   qkv = h Wqkv^T + b;  h1 = h + ctx Wo^T + b;  y2 = norm1(h1)
+ *   u, g as above;  s = y2 + g Wdown^T + b (in y1's buffer);  h' = norm2(s)
+ *
+ * With rotary positions qkv is turned in place; with norms of q and k the projections go to raw
+ * and rope writes qkv.  Gated: u = [y2 Wgate^T, y2 Wup^T], g = act(u's first half) * the second.
  */
 #ifndef CKPT_PASS_H
 #define CKPT_PASS_H
@@ -21,12 +28,14 @@
 enum block_buf {
     BUF_H,                      /* the block's input */
     BUF_Y1, BUF_STATS1,
-    BUF_QKV,                    /* (H + 2K) d */
+    BUF_RAW, BUF_QKV,           /* (H + 2K) d */
+    BUF_QK_STATS,               /* H + K */
     BUF_CTX,                    /* H d */
     BUF_LSE,
     BUF_H1, BUF_Y2, BUF_STATS2,
-    BUF_U, BUF_G,               /* F */
-    BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
+    BUF_U,                      /* F, gated 2F */
+    BUF_G,                      /* F */
+    BUF_DG, BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
     BUF_COUNT
 };
 
@@ -49,8 +58,14 @@ struct model {
     void              *y_rows, *dy_rows;/* final norm's output at chosen rows [rows, D] */
     float             *nll, *logits;    /* [rows], [logit_rows, V] */
     float             *nll_host;        /* [rows] */
-    int32_t           *ids, *doc_start, *rows, *targets;
+    int32_t           *positions_host;  /* [N] rows of the table of positions */
+    int32_t           *ids, *positions, *doc_start, *rows, *targets;
     float             *slopes;          /* [H], or NULL */
+    float             *turns;           /* [turn_rows][R]: rope_table; NULL without rope */
+    float             *turns_host;
+    int64_t            turn_rows, turn_regime;
+    void              *emb, *demb;      /* [N, w]: embeddings before their projection */
+    void              *z_rows, *dz_rows;/* [rows, w]: what the head multiplies after its */
     void              *work;
     uint64_t           work_bytes;
     int64_t            logit_rows;
@@ -81,6 +96,8 @@ struct unit {
 
 struct unit unit_acquire(const struct pass *p, int index);
 void unit_release(const struct pass *p, const struct unit *u);
+/* Width of the fused matrix of queries, keys and values. */
+int64_t qkv_width(const struct arch *a);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
 const void *unit_weight(const struct unit *u, enum role role);
 void *unit_grad(const struct unit *u, enum role role);
@@ -94,7 +111,7 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
 /* mlp.c: y2 ... h' (written to next), and back: dh becomes the gradient of h1. */
 void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
              void *next);
-/* Only what mlp_bwd needs again: y2 and u. */
+/* Only what mlp_bwd needs again: y2 and u; post-norm also s and its statistics. */
 void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b);
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
 
@@ -114,6 +131,11 @@ int head_unit(const struct model *m);
 /* logits (host) [n, V] of the rows of h that m->rows names. */
 void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
                const void *h, int64_t n, float *logits);
+
+/* Make the table of turns for sequences of that length, where it is another one. */
+void turn_table(struct model *m, int64_t length);
+/* True when a pass of this description never touches the buffer. */
+bool block_unused(const struct arch *a, enum block_buf buf);
 
 /* slopes[H] of ALiBi, as transformers' build_alibi_tensor computes them. */
 void alibi_slopes(float *slopes, int64_t n_head);

@@ -41,11 +41,15 @@ struct adamw {
 };
 
 /* Activation functions; formulas in model-families' words:
- * GELU_TANH  0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))) = x * sigmoid(2 sqrt(2/pi)(...)) */
-enum op_act { OP_ACT_NONE, OP_ACT_GELU_TANH };
+ * GELU_TANH  0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))) = x * sigmoid(2 sqrt(2/pi)(...))
+ * GELU_ERF   0.5x(1 + erf(x / sqrt(2)))
+ * RELU       max(0, x), its derivative at 0 is 0
+ * SILU       x * sigmoid(x) */
+enum op_act { OP_ACT_NONE, OP_ACT_GELU_TANH, OP_ACT_GELU_ERF, OP_ACT_RELU, OP_ACT_SILU };
 
-/* LAYER: (x - mean) / sqrt(var + eps) * w + b, biased variance. */
-enum op_norm_kind { OP_NORM_LAYER };
+/* LAYER: (x - mean) / sqrt(var + eps) * w + b, biased variance.
+ * RMS:   x / sqrt(mean(x^2) + eps) * w; b, db are NULL, and the statistics' mean is 0. */
+enum op_norm_kind { OP_NORM_LAYER, OP_NORM_RMS };
 
 /* Weights and constants of one normalisation over the last dim D. */
 struct op_norm {
@@ -56,7 +60,8 @@ struct op_norm {
 };
 
 /*
- * embed: e = table[ids] (row gather), out = norm(e); without norm (norm NULL) out = e.
+ * embed: e = table[ids] (row gather), out = norm(e); without norm (norm NULL) out = e, or with
+ * a table of positions out = e + pos[positions] (a norm and positions are not used together).
  * Backward gathers e again, so that it is not kept between the passes.
  */
 struct op_embed {
@@ -65,9 +70,13 @@ struct op_embed {
     void                 *dout;     /* bwd: activation [N, D], its contents are destroyed */
     void                 *dtable;   /* bwd: gradient [V, D], added to by row; NULL: frozen */
     const void           *table;    /* weight [V, D] */
+    void                 *dpos;     /* bwd: gradient [P, D], added to by row; NULL: frozen */
+    const void           *pos;      /* weight [P, D], or NULL */
     const int32_t        *ids;      /* [N], each in [0, V) */
+    const int32_t        *positions;/* [N], each in [0, P); with pos */
     const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
+    int64_t               no_grad;  /* bwd: the id whose lookup gives no gradient; -1: none */
 };
 
 /*
@@ -79,7 +88,8 @@ struct op_embed {
 struct op_rownorm {
     void           *out;            /* fwd: activation [n, D] */
     float          *stats;          /* fwd writes, bwd reads: [n, 2] mean and 1/std */
-    void           *dx;             /* bwd: activation [n_x, D]; may be dx_add or dout_add */
+    void           *dx;             /* bwd: activation [n_x, D]; may be dx_add, dout_add or,
+                                       without rows, dout */
     const void     *x;              /* activation [n_x, D] */
     const void     *dout;           /* bwd: activation [n, D] */
     const void     *dout_add;       /* bwd: activation [n, D] or NULL */
@@ -91,12 +101,13 @@ struct op_rownorm {
 
 /*
  * linear, forward:  p = x W^T + b;  pre = p (when asked for);  out = act(p) + residual.
- * (act and residual are not used together.)
+ * (act and residual are not used together.)  With in_out W is stored [n_in, n_out]: p = x W.
  *
  * Backward, with x = x_act(x_pre) when x_act is not NONE:
  *   dW += dout^T x;  db += column sums of dout;  dx = dout W,
  *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need
- *   not be kept between the passes, is written again from x_pre.
+ *   not be kept between the passes, is written again from x_pre.  With dx_add (and no x_act)
+ *   dx += dout W.
  */
 struct op_linear {
     void       *out;                /* fwd: activation [n, n_out] */
@@ -105,13 +116,17 @@ struct op_linear {
     void       *dx;                 /* bwd: activation [n, n_in]; NULL: not wanted */
     void       *dw;                 /* bwd: gradient [n_out, n_in]; NULL: frozen */
     void       *db;                 /* bwd: gradient [n_out]; NULL: frozen or no bias */
-    const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear) */
+    const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear), or see in_out */
     const void *b;                  /* weight [n_out]; NULL: none */
     const void *residual;           /* fwd: activation [n, n_out], may be out; NULL: none */
     const void *dout;               /* bwd: activation [n, n_out] */
     const void *x_pre;              /* bwd: activation [n, n_in], with x_act */
     enum op_act act, x_act;
     int64_t     n, n_in, n_out;
+    int64_t     out_ld;             /* elements from row to row of out and dout; 0: n_out.  Not
+                                       with pre, residual or act */
+    bool        in_out;             /* dw likewise */
+    bool        dx_add;
 };
 
 /*
@@ -123,6 +138,40 @@ struct op_heads {
     void   *q, *k, *v;              /* activations; gradients have the same layout */
     int64_t row_stride;
     int64_t q_head, kv_head;        /* strides from head to head */
+};
+
+/*
+ * rope: queries and keys turned by their positions, normalised by heads first where norms are.
+ *   y[j]         = x[j] c - x[j + R/2] s
+ *   y[j + R/2]   = x[j + R/2] c + x[j] s        c, s = table[position][j], j < R/2
+ * Elements from R on pass.  With norms x = RMS(in) * w over the d elements of each head, in and
+ * out lie apart and v is copied; without, out is `in`.
+ * Backward turns the gradients in place, from those of out to those of in.
+ * Source: Su et al. 2021; transformers 5.17, rotate_half of modeling_llama.py.
+ */
+struct op_rope {
+    struct op_heads in, out;        /* bwd reads in, with norms */
+    struct op_heads grad;           /* bwd: in place; row_stride as in `in` */
+    float          *stats;          /* fwd writes, bwd reads: [N, H + K] 1/rms; NULL: no norms */
+    const float    *table;          /* [P, 2, R/2]: cosines, then sines; NULL: no turning */
+    const int32_t  *positions;      /* [N], each in [0, P) */
+    const void     *q_norm, *k_norm;/* weight [d] each, or NULL both */
+    void           *dq_norm, *dk_norm;      /* bwd: gradients [d]; NULL: frozen */
+    int64_t         n, n_head, n_kv, dim, turned;   /* H, K, d, R */
+    float           eps;
+};
+
+/*
+ * gate: out[i, j] = act(u[i, j]) * u[i, F + j].
+ * Backward: du from dout; out need not be kept.
+ */
+struct op_gate {
+    void       *out;                /* fwd: activation [n, F] */
+    void       *du;                 /* bwd: activation [n, 2F] */
+    const void *u;                  /* activation [n, 2F] */
+    const void *dout;               /* bwd: activation [n, F] */
+    enum op_act act;
+    int64_t     n, ff;
 };
 
 /*
@@ -224,6 +273,10 @@ struct ops {
     void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
     void (*linear_fwd)(struct device *dev, const struct op_linear *a);
     void (*linear_bwd)(struct device *dev, const struct op_linear *a);
+    void (*rope_fwd)(struct device *dev, const struct op_rope *a);
+    void (*rope_bwd)(struct device *dev, const struct op_rope *a);
+    void (*gate_fwd)(struct device *dev, const struct op_gate *a);
+    void (*gate_bwd)(struct device *dev, const struct op_gate *a);
     void (*attention_fwd)(struct device *dev, const struct op_attention *a);
     void (*attention_bwd)(struct device *dev, const struct op_attention *a);
     void (*attention_cached)(struct device *dev, const struct op_cached *a);

@@ -1,10 +1,10 @@
 /*
- * BLOOM against transformers: logits, losses, every gradient, five AdamW steps, with and
+ * Every family against transformers: logits, losses, every gradient, five AdamW steps, with and
  * without recomputing, on one and on several threads.
  */
 #include "tests/unit/golden_model.h"
 
-static const struct model_opts train = {.max_tokens = 39, .max_docs = 3, .max_rows = 36,
+static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
                                         .train = true};
 
 static double num(const json_t *j, const char *key)
@@ -27,7 +27,7 @@ static void check_logits(struct golden *g, const char *side)
 {
     struct ckpt_err err = {0};
     struct batch b;
-    int32_t *place, rows[64];
+    int32_t *place, rows[128];
     int64_t V = g->arch->vocab_size, n;
     char name[64];
     float *found, *wanted;
@@ -57,7 +57,7 @@ static void check_loss(struct golden *g, const char *side)
     struct ckpt_err err = {0};
     struct batch b;
     int32_t *place;
-    float nll[64], *logits;
+    float nll[128], *logits;
     double sum, again = 0;
     char name[64];
     int64_t V = g->arch->vocab_size, n;
@@ -126,9 +126,12 @@ static void check_gradients(struct golden *g)
 static void each_model(void (*check)(struct golden *g, const void *arg), const void *arg,
                        const struct model_opts *opts, int threads)
 {
-    static const char *const models[] = {"bloom-a", "bloom-b"};
+    static const char *const models[] = {
+        "bloom-a", "bloom-b", "opt-a", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31",
+        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long",
+    };
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct golden g;
 
         golden_open(&g, models[i], opts, threads);
@@ -145,15 +148,19 @@ static void passes(struct golden *g, const void *arg)
     check_gradients(g);
     check_loss(g, "left");
     check_logits(g, "left");
+    if (ckpt_source_find(g->expect, "leftpos.logits") != SIZE_MAX)
+        check_logits(g, "leftpos");
+    if (ckpt_source_find(g->expect, "long.logits") != SIZE_MAX)
+        check_logits(g, "long");
 }
 
-static void test_bloom_agrees_with_transformers(void **state)
+static void test_model_agrees_with_transformers(void **state)
 {
     (void)state;
     each_model(passes, NULL, &train, 1);
 }
 
-static void test_bloom_agrees_when_blocks_are_recomputed(void **state)
+static void test_model_agrees_when_blocks_are_recomputed(void **state)
 {
     struct model_opts opts = train;
 
@@ -162,7 +169,7 @@ static void test_bloom_agrees_when_blocks_are_recomputed(void **state)
     each_model(passes, NULL, &opts, 1);
 }
 
-static void test_bloom_agrees_on_any_number_of_threads(void **state)
+static void test_model_agrees_on_any_number_of_threads(void **state)
 {
     (void)state;
     for (int threads = 2; threads <= 7; threads += 5)
@@ -184,7 +191,7 @@ static void evaluation(struct golden *g, const void *arg)
                      CKPT_ESTATE);
 }
 
-static void test_bloom_agrees_without_a_backward_plan(void **state)
+static void test_model_agrees_without_a_backward_plan(void **state)
 {
     struct model_opts opts = train, kept = train;
     uint64_t bytes[2];
@@ -294,7 +301,7 @@ static void five_steps(struct golden *g, const void *arg)
                run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
 }
 
-static void test_bloom_trains_as_torch_does(void **state)
+static void test_model_trains_as_torch_does(void **state)
 {
     static const struct adamw_run runs[] = {{"adamw_all_decay_eps1e-8", false, 0, 1e-8},
                                             {"adamw_hf_groups_clip1_eps1e-6", true, 1.0, 1e-6}};
@@ -329,14 +336,14 @@ static void repeatable(struct golden *g, const void *arg)
             fail_msg("gradient %zu: %g twice is %g", i, (double)first[i], (double)grads[i]);
 }
 
-static void test_bloom_repeats_bit_for_bit(void **state)
+static void test_model_repeats_bit_for_bit(void **state)
 {
     (void)state;
     each_model(repeatable, NULL, &train, 2);
 }
 
 /* An empty batch, and one without supervised rows, still touch every unit in order. */
-static void test_bloom_passes_when_nothing_is_supervised(void **state)
+static void test_model_passes_when_nothing_is_supervised(void **state)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -359,12 +366,12 @@ static void test_bloom_passes_when_nothing_is_supervised(void **state)
     golden_close(&g);
 }
 
-static void test_bloom_refuses_a_batch_that_does_not_fit(void **state)
+static void test_model_refuses_a_batch_that_does_not_fit(void **state)
 {
     struct ckpt_err err = {0};
     struct golden g;
     struct batch b, bad;
-    int32_t *place, wrong[64];
+    int32_t *place, wrong[128];
     double sum;
 
     (void)state;
@@ -377,9 +384,9 @@ static void test_bloom_refuses_a_batch_that_does_not_fit(void **state)
         assert_int_equal(model_loss(g.model, resident_door(g.weights), &bad, &sum, NULL, &err),\
                          CKPT_ELIMIT);                                                         \
     } while (0)
-    REFUSED(bad.n_tokens = 40);
+    REFUSED(bad.n_tokens = 88);
     REFUSED(bad.n_docs = 4);
-    REFUSED(bad.n_rows = 37);
+    REFUSED(bad.n_rows = 85);
     REFUSED(bad.n_tokens--);
     memcpy(wrong, b.ids, (size_t)b.n_tokens * sizeof *wrong);
     wrong[3] = 261;
@@ -440,7 +447,7 @@ static void watch_done(void *ctx, int unit)
     w->done[unit]++;
 }
 
-static void test_bloom_brackets_every_unit_when_training(void **state)
+static void test_model_brackets_every_unit_when_training(void **state)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -466,15 +473,15 @@ static void test_bloom_brackets_every_unit_when_training(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bloom_agrees_with_transformers),
-        cmocka_unit_test(test_bloom_agrees_when_blocks_are_recomputed),
-        cmocka_unit_test(test_bloom_agrees_on_any_number_of_threads),
-        cmocka_unit_test(test_bloom_agrees_without_a_backward_plan),
-        cmocka_unit_test(test_bloom_trains_as_torch_does),
-        cmocka_unit_test(test_bloom_repeats_bit_for_bit),
-        cmocka_unit_test(test_bloom_passes_when_nothing_is_supervised),
-        cmocka_unit_test(test_bloom_refuses_a_batch_that_does_not_fit),
-        cmocka_unit_test(test_bloom_brackets_every_unit_when_training),
+        cmocka_unit_test(test_model_agrees_with_transformers),
+        cmocka_unit_test(test_model_agrees_when_blocks_are_recomputed),
+        cmocka_unit_test(test_model_agrees_on_any_number_of_threads),
+        cmocka_unit_test(test_model_agrees_without_a_backward_plan),
+        cmocka_unit_test(test_model_trains_as_torch_does),
+        cmocka_unit_test(test_model_repeats_bit_for_bit),
+        cmocka_unit_test(test_model_passes_when_nothing_is_supervised),
+        cmocka_unit_test(test_model_refuses_a_batch_that_does_not_fit),
+        cmocka_unit_test(test_model_brackets_every_unit_when_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
