@@ -54,7 +54,8 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
                 return err->code;
             index[i] = t;
         } else if (exact && tensor->kind == CKPT_WEIGHT && tensor->alias_of == t &&
-                   !(tied && strcmp(tensor->name, tied) == 0)) {
+                   !(tied && strcmp(tensor->name, tied) == 0) &&
+                   !params_spare(params, tensor->name)) {
             odd = n_odd++ ? odd : tensor->name;
         }
     }

@@ -11,7 +11,8 @@
 /*
  * Which tensor of a source holds each parameter: index[n_params].  suffix is put behind the
  * parameter's name ("" for weights, "|exp_avg" for a moment).  With exact set, tensors of kind
- * WEIGHT that belong to no parameter are errors, except names tied to one (`tied`, may be NULL).
+ * WEIGHT that belong to no parameter are errors, except names tied to one (`tied`, may be NULL)
+ * and those the family calls spare.
  * CKPT_EMISMATCH names the first missing or unexpected tensor, or both shapes, and counts the
  * rest.
  */

@@ -7,137 +7,14 @@
  * own error is below 1e-8, so tolerances are f32's own: TOL times the array's largest entry
  * (sums of up to some hundred terms of order one, 6e-8 each).
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "trainer/ops/ops.h"
-
-#define TOL  5e-6
-#define STEP 1e-5
-
-static uint32_t seed = 1;
-
-/* Uniform in [-1, 1), exact in f32. */
-static double random_value(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (double)(int32_t)(seed >> 9) / (1 << 22) - 1.0;
-}
-
-/* An array in both types: f the operation's, d the formula's. */
-struct array {
-    int64_t n;
-    float  *f;
-    double *d;
-};
-
-static struct array array_new(int64_t n)
-{
-    struct array a = {n, calloc((size_t)n + 1, sizeof(float)),
-                      calloc((size_t)n + 1, sizeof(double))};
-
-    assert_non_null(a.f);
-    assert_non_null(a.d);
-    return a;
-}
-
-static struct array array_random(int64_t n)
-{
-    struct array a = array_new(n);
-
-    for (int64_t i = 0; i < n; i++) {
-        a.d[i] = random_value();
-        a.f[i] = (float)a.d[i];
-    }
-    return a;
-}
-
-static void array_free(struct array *a)
-{
-    free(a->f);
-    free(a->d);
-}
-
-/* f must agree with d. */
-static void agree(const float *f, const double *d, int64_t n, const char *what)
-{
-    double max = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        max = fmax(max, fabs(d[i]));
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)f[i] - d[i]) <= TOL * fmax(max, 1e-3)))
-            fail_msg("%s[%d of %d] is %.8g, wanted %.8g (largest %.3g)", what, (int)i, (int)n,
-                     (double)f[i], d[i], max);
-}
-
-/* The formula: fills its outputs from the d side of its inputs; gives the loss. */
-typedef double formula_fn(void *ctx);
-
-/* Central differences of the loss by every element of x; plus gives what was there before. */
-static void differences(struct array *out, struct array *x, formula_fn *formula, void *ctx)
-{
-    *out = array_new(x->n);
-    for (int64_t i = 0; i < x->n; i++) {
-        double held = x->d[i], up, down;
-
-        x->d[i] = held + STEP;
-        up = formula(ctx);
-        x->d[i] = held - STEP;
-        down = formula(ctx);
-        x->d[i] = held;
-        out->d[i] = (up - down) / (2 * STEP);
-    }
-}
-
-/* found (f32, which held `before` or was to be overwritten) against differences by x. */
-static void check_gradient(const float *found, const double *before, struct array *x,
-                           formula_fn *formula, void *ctx, const char *what)
-{
-    struct array want;
-
-    differences(&want, x, formula, ctx);
-    for (int64_t i = 0; before && i < x->n; i++)
-        want.d[i] += before[i];
-    agree(found, want.d, x->n, what);
-    array_free(&want);
-}
-
-static struct device *device(int threads)
-{
-    struct ckpt_err err = {0};
-    struct device *dev;
-
-    assert_int_equal(device_open_cpu(&dev, threads, &err), 0);
-    dev->grain = 0;                     /* all threads, however little there is to do */
-    dev->work_bytes = 32 << 20;
-    dev->work = dev->ops->alloc(dev, dev->work_bytes);
-    assert_non_null(dev->work);
-    return dev;
-}
-
-static void device_done(struct device *dev)
-{
-    struct ckpt_err err = {0};
-
-    if (device_sync(dev, &err))
-        fail_msg("%s", err.text);
-    dev->ops->free(dev, dev->work);
-    device_close(dev);
-}
+#include "tests/agree/gradients.h"
 
 /* -- norms ---------------------------------------------------------------------------- */
 
 struct norm_case {
     int64_t        n, n_x, dim;
     const int32_t *rows;
+    bool           rms;
     struct array x, w, b, weight, add; /* weight: of the loss, by output; add: of x itself */
     double        *out;
 };
@@ -151,12 +28,12 @@ static double norm_formula(void *ctx)
         const double *x = c->x.d + (c->rows ? c->rows[i] : i) * c->dim;
         double mean = 0, var = 0;
 
-        for (int64_t j = 0; j < c->dim; j++)
+        for (int64_t j = 0; !c->rms && j < c->dim; j++)
             mean += x[j] / (double)c->dim;
         for (int64_t j = 0; j < c->dim; j++)
             var += (x[j] - mean) * (x[j] - mean) / (double)c->dim;
         for (int64_t j = 0; j < c->dim; j++) {
-            double y = (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j] + c->b.d[j];
+            double y = (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j] + (c->rms ? 0 : c->b.d[j]);
 
             if (c->out)
                 c->out[i * c->dim + j] = y;
@@ -168,13 +45,15 @@ static double norm_formula(void *ctx)
     return loss;
 }
 
-static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, int threads)
+static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, bool rms,
+                      int threads)
 {
     struct device *dev = device(threads);
     struct norm_case c = {.n = n,
                           .n_x = n_x,
                           .dim = dim,
                           .rows = rows,
+                          .rms = rms,
                           .x = array_random(n_x * dim),
                           .w = array_random(dim),
                           .b = array_random(dim),
@@ -185,8 +64,8 @@ static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, 
     float *dx = calloc((size_t)(n_x * dim + 1), sizeof *dx);
     struct op_rownorm op = {
         .out = out.f, .stats = stats, .dx = dx, .x = c.x.f, .dout = half, .rows = rows,
-        .norm = {.kind = OP_NORM_LAYER, .eps = 1e-5f, .w = c.w.f, .b = c.b.f, .dw = dw.f,
-                 .db = db.f},
+        .norm = {.kind = rms ? OP_NORM_RMS : OP_NORM_LAYER, .eps = 1e-5f, .w = c.w.f,
+                 .b = rms ? NULL : c.b.f, .dw = dw.f, .db = rms ? NULL : db.f},
         .n = n, .n_x = n_x, .dim = dim,
     };
 
@@ -202,7 +81,8 @@ static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, 
     dev->ops->norm_bwd(dev, &op);
     check_gradient(dx, NULL, &c.x, norm_formula, &c, "norm dx");
     check_gradient(dw.f, dw.d, &c.w, norm_formula, &c, "norm dw");
-    check_gradient(db.f, db.d, &c.b, norm_formula, &c, "norm db");
+    if (!rms)
+        check_gradient(db.f, db.d, &c.b, norm_formula, &c, "norm db");
 
     /* The same gradient given in two halves through dout_add. */
     if (!rows) {
@@ -234,13 +114,16 @@ static void test_norm_agrees_on_awkward_shapes(void **state)
     static const int32_t some[] = {1, 2, 6}, none[1];
 
     (void)state;
-    for (int threads = 1; threads <= 3; threads++) {
+    for (int k = 0; k < 6; k++) {
+        int threads = 1 + k / 2;
+        bool rms = k % 2;
+
         /* With fewer than three columns dx is zero but for rounding. */
-        norm_case(1, 1, 3, NULL, threads);
-        norm_case(5, 5, 7, NULL, threads);
-        norm_case(3, 3, 37, NULL, threads);
-        norm_case(3, 7, 17, some, threads);
-        norm_case(0, 4, 5, none, threads);
+        norm_case(1, 1, 3, NULL, rms, threads);
+        norm_case(5, 5, 7, NULL, rms, threads);
+        norm_case(3, 3, 37, NULL, rms, threads);
+        norm_case(3, 7, 17, some, rms, threads);
+        norm_case(0, 4, 5, none, rms, threads);
     }
 }
 
@@ -331,14 +214,15 @@ static void test_embed_agrees_when_ids_repeat(void **state)
 struct linear_case {
     int64_t      n, n_in, n_out;
     struct array x, w, b, weight, res;  /* x: x_pre when x_act */
-    bool         bias, residual;
+    bool         bias, residual, in_out;
     enum op_act  act, x_act;
     double      *out, *pre, *in;
 };
 
-static double gelu(double x)
+/* Where W's element for output o and input k lies. */
+static int64_t w_at(const struct linear_case *c, int64_t o, int64_t k)
 {
-    return 0.5 * x * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x)));
+    return c->in_out ? k * c->n_out + o : o * c->n_in + k;
 }
 
 static double linear_formula(void *ctx)
@@ -353,12 +237,12 @@ static double linear_formula(void *ctx)
             for (int64_t k = 0; k < c->n_in; k++) {
                 double x = c->x.d[i * c->n_in + k];
 
-                x = c->x_act == OP_ACT_GELU_TANH ? gelu(x) : x;
+                x = act_formula(c->x_act, x);
                 if (c->in)
                     c->in[i * c->n_in + k] = x;
-                p += x * c->w.d[o * c->n_in + k];
+                p += x * c->w.d[w_at(c, o, k)];
             }
-            y = (c->act == OP_ACT_GELU_TANH ? gelu(p) : p) +
+            y = act_formula(c->act, p) +
                 (c->residual ? c->res.d[i * c->n_out + o] : 0);
             if (c->out) {
                 c->out[i * c->n_out + o] = y;
@@ -392,7 +276,7 @@ static void linear_case(struct linear_case c, int threads)
     op = (struct op_linear){
         .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .w = c.w.f,
         .b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
-        .n = c.n, .n_in = c.n_in, .n_out = c.n_out,
+        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .in_out = c.in_out,
     };
     dev->ops->linear_fwd(dev, &op);
     agree(out.f, out.d, c.n * c.n_out, "linear");
@@ -442,12 +326,14 @@ static void test_linear_agrees_on_awkward_shapes(void **state)
     (void)state;
     for (int threads = 1; threads <= 3; threads++)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-            for (int kind = 0; kind < 5; kind++)
+            for (int kind = 0; kind < 3 + 2 * OP_ACT_SILU; kind++)
                 linear_case((struct linear_case){
                     .n = shapes[i][0], .n_in = shapes[i][1], .n_out = shapes[i][2],
                     .bias = kind != 1, .residual = kind == 2 || kind == 1,
-                    .act = kind == 3 ? OP_ACT_GELU_TANH : OP_ACT_NONE,
-                    .x_act = kind == 4 ? OP_ACT_GELU_TANH : OP_ACT_NONE}, threads);
+                    .in_out = (kind + threads) % 2,
+                    .act = kind > 2 && kind % 2 ? (enum op_act)((kind - 1) / 2) : OP_ACT_NONE,
+                    .x_act = kind > 2 && kind % 2 == 0 ? (enum op_act)((kind - 2) / 2)
+                                                       : OP_ACT_NONE}, threads);
 }
 
 /* -- attention ------------------------------------------------------------------------ */

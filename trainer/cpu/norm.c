@@ -1,6 +1,6 @@
 /*
- * norm - LayerNorm and RMSNorm by rows, their backward, and the embedding that is normalised as it is
- * gathered.
+ * norm - LayerNorm and RMSNorm by rows, their backward, and the embedding that is normalised
+ * as it is gathered.
  *
  * Statistics are f32 over one row in two passes (mean, then centred squares).  Gradients of
  * gain and bias are summed per thread over its rows and then over threads in their order.

@@ -39,7 +39,8 @@ void *unit_grad(const struct unit *u, enum role role)
 struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
 {
     return (struct op_norm){
-        .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS, .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
+        .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS,
+        .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
         .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
     };
 }

@@ -29,6 +29,9 @@ struct decode {
     int32_t           *seg_start, *seg_seq, *seg_past;      /* on the device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
     int32_t           *ids, *positions;     /* [chunk] host */
+    int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
+                                               where a prefix is never computed again */
+    int32_t           *again;               /* [n_seq * max_len] a prefix being fed again */
     void              *k, *v;       /* all layers */
     uint64_t           layer_bytes;
     struct block_bufs  bufs;
@@ -104,6 +107,12 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     return 0;
 }
 
+/* Longrope's angles all change at one length: what is cached is then computed again. */
+static bool replays(const struct arch *a)
+{
+    return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
+}
+
 int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
                struct ckpt_err *err)
 {
@@ -132,9 +141,16 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
     d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
                                     sizeof *d->view.turns_host);
+    if (replays(m->arch)) {
+        d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);
+        d->again = ckpt_alloc(n * (size_t)max_len, sizeof *d->again);
+        d->n_past = ckpt_alloc(n, sizeof *d->n_past);
+    }
     d->view.turn_rows = max_len;
     d->view.turn_regime = -1;
-    if (!d->positions || !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq || !d->host.past || !d->ids) {
+    if ((replays(m->arch) && (!d->past || !d->again || !d->n_past)) || !d->positions ||
+        !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
+        !d->host.past || !d->ids) {
         ckpt_nomem(err, n * sizeof *d->len);
         goto fail;
     }
@@ -160,11 +176,19 @@ void decode_free(struct decode *d)
     ckpt_free(d->host.past);
     ckpt_free(d->ids);
     ckpt_free(d->positions);
+    ckpt_free(d->past);
+    ckpt_free(d->n_past);
+    ckpt_free(d->again);
     ckpt_free(d->view.turns_host);
     ckpt_free(d);
 }
 
-void decode_reset(struct decode *d) { memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len); }
+void decode_reset(struct decode *d)
+{
+    memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len);
+    if (d->n_past)
+        memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);
+}
 
 /* What is fed fits, is in the vocabulary and has positions. */
 static int check_feed(const struct decode *d, const int32_t *ids, const int32_t *n_new,
@@ -294,13 +318,41 @@ static void chunk_logits(struct decode *d, const struct pass *p, const int32_t *
     unit_release(p, &after);
 }
 
+/*
+ * Note what is fed.  Where the table of turns has become another one under cached keys, all
+ * sequences start again: ids and n_new then name the whole of each.
+ */
+static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_new,
+                      int64_t n_docs, bool turned)
+{
+    int64_t at = 0, all = 0;
+    bool cached = false;
+
+    for (int64_t i = 0; i < n_docs; i++) {
+        cached |= d->len[i] > 0;
+        memcpy(d->past + i * d->max_len + d->n_past[i], *ids + at,
+               (size_t)(*n_new)[i] * sizeof **ids);
+        d->n_past[i] += (*n_new)[i];
+        at += (*n_new)[i];
+    }
+    if (!turned || !cached)
+        return;
+    for (int64_t i = 0; i < n_docs; i++) {
+        memcpy(d->again + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
+        all += d->n_past[i];
+        d->len[i] = 0;
+    }
+    *ids = d->again;
+    *n_new = d->n_past;
+}
+
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
                 const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
 {
     struct device *dev = d->m->dev;
     uint64_t n_alloc = dev->n_alloc;
     struct pass p = {.m = &d->view, .w = w, .dev = dev};
-    int64_t seq = 0, at = 0, longest = 0;
+    int64_t seq = 0, at = 0, longest = 0, regime;
 
     if (check_feed(d, ids, n_new, n_docs, err))
         return err->code;
@@ -309,7 +361,10 @@ int decode_step(struct decode *d, const struct model_weights *w, const int32_t *
     memset(d->done, 0, (size_t)d->n_seq * sizeof *d->done);
     for (int64_t i = 0; i < n_docs; i++)
         longest = d->len[i] + n_new[i] > longest ? d->len[i] + n_new[i] : longest;
+    regime = d->view.turn_regime;
     turn_table(&d->view, longest);
+    if (d->past)
+        note_past(d, &ids, &n_new, n_docs, regime != d->view.turn_regime);
     for (;;) {
         void *h;
 

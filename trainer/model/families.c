@@ -118,6 +118,11 @@ static int gpt2_finish(struct arch *a, const json_t *config, struct ckpt_err *er
     return 0;
 }
 
+/* Causal masks and rotary frequencies that older files carry, and OPT's version number. */
+static const char *const opt_spare[] = {"*decoder.version", NULL};
+static const char *const gpt2_spare[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias", NULL};
+static const char *const llama_spare[] = {"*.rotary_emb.inv_freq", NULL};
+
 /* Sizes of Llama and its kin; defaults are a family's own. */
 #define LLAMA_KEYS(vocab, ff, kv, places, eps)                                                 \
     {"vocab_size", NULL, KEY_INT, AT(vocab_size), vocab, 1, MAX_VOCAB},                        \
@@ -247,7 +252,8 @@ static int phi3_finish(struct arch *a, const json_t *config, struct ckpt_err *er
     .place = ARCH_PRE_NORM, .final_norm = true, .mlp = ARCH_MLP_GATED,                         \
     .weight_order = ARCH_OUT_IN, .emb_mul = 1, .head_mul = 1
 #define LLAMA_NAMES                                                                            \
-    .before = names_llama_before, .block = names_llama_block, .after = names_llama_after
+    .before = names_llama_before, .block = names_llama_block, .after = names_llama_after,      \
+    .spare = llama_spare
 
 static const struct family families[] = {
     {
@@ -273,6 +279,7 @@ static const struct family families[] = {
         },
         .keys = opt_keys, .ignored = opt_ignored, .read = opt_read, .finish = opt_finish,
         .before = names_opt_before, .block = names_opt_block, .after = names_opt_after,
+        .spare = opt_spare,
     },
     {
         .model_type = "gpt2", .architecture = "GPT2LMHeadModel", .prefix = "transformer.",
@@ -286,6 +293,7 @@ static const struct family families[] = {
         .ff_factor = 4, .keys = gpt2_keys, .ignored = gpt2_ignored, .read = gpt2_read,
         .finish = gpt2_finish,
         .before = names_gpt2_before, .block = names_gpt2_block, .after = names_gpt2_after,
+        .spare = gpt2_spare,
     },
     {
         .model_type = "llama", .architecture = "LlamaForCausalLM", .prefix = "model.",
@@ -316,6 +324,7 @@ static const struct family families[] = {
         .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_BLOCKS},
         .keys = phi3_keys, .ignored = phi3_ignored, .read = window_read, .finish = phi3_finish,
         .before = names_llama_before, .block = names_phi3_block, .after = names_llama_after,
+        .spare = llama_spare,
     },
 };
 

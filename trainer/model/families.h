@@ -34,6 +34,8 @@ struct family {
     /* What keys cannot say by themselves; after them, before sizes are derived. */
     int (*finish)(struct arch *arch, const json_t *config, struct ckpt_err *err);
     const struct name       *before, *block, *after;
+    const char *const       *spare;             /* globs of tensors that files have and no model
+                                                   needs (masks, frequencies), or NULL */
 };
 
 /* The row of a model_type, or of an architecture's class name; NULL when unknown. */

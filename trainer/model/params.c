@@ -1,6 +1,7 @@
 /* params - see params.h. */
 #include "trainer/model/params.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 #include "libckpt/map.h"
@@ -52,6 +53,7 @@ int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err
 
     memset(p, 0, sizeof *p);
     p->prefix = f->prefix;
+    p->spare = f->spare;
     p->n_unit = (int)layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
     p->unit_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_numel);
@@ -93,6 +95,14 @@ size_t params_find(const struct params *p, const char *name)
     memcpy(with, p->prefix, k);
     memcpy(with + k, name, n + 1);
     return exactly(p, with, n + k);
+}
+
+bool params_spare(const struct params *p, const char *name)
+{
+    for (const char *const *glob = p->spare; glob && *glob; glob++)
+        if (fnmatch(*glob, name, 0) == 0)
+            return true;
+    return false;
 }
 
 void params_release(struct params *p)

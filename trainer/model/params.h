@@ -31,6 +31,7 @@ struct params {
     int64_t           numel;
     struct ckpt_map  *by_name;
     const char       *prefix;       /* of the family: "transformer.", or "" */
+    const char *const *spare;       /* the family's; see families.h */
 };
 
 struct arch;
@@ -39,6 +40,8 @@ struct arch;
 int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err);
 /* Index by name, with or without the family's prefix ("transformer."); SIZE_MAX when absent. */
 size_t params_find(const struct params *p, const char *name);
+/* A tensor of a file that belongs to no parameter and is known to be of no use. */
+bool params_spare(const struct params *p, const char *name);
 void params_release(struct params *p);
 
 #endif

@@ -1,0 +1,30 @@
+# Every family through the tools: scores as transformers', one rank and two agree, what is saved
+# scores alike, generations come out.  A3, B1, C1, D2
+. "$(dirname "$0")/lib.sh"
+M=$G/models
+score() { ckpt-eval -q --json --eval-file "$M/$1/rows.jsonl" "$2" 2>"$T/.err" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
+near() { awk -v a="$1" -v b="$2" -v r="$3" 'BEGIN { d = (a - b) / b; exit !(a != "" && d < r && d > -r) }'; }
+as_reference() { near "$(score "$1" "$M/$1")" "$(cat "$M/$1/loss.txt")" 1e-6 || { cat "$T/.err"; return 1; }; }
+for d in "$M"/*/; do m=$(basename "$d"); t "$m scores as in transformers" as_reference "$m"; done
+
+# Four steps on one rank and on two, every weight its third.
+train() {
+    cat "$M/$1/rows.jsonl" "$M/$1/rows.jsonl" | head -n 4 > "$T/rows.jsonl"
+    ckpt-train -q --model "$M/$1" --train-file "$T/rows.jsonl" --learning-rate 1e-3 --max-steps 4 --logging-steps 1 \
+        --per-device-train-batch-size $((2 / $3)) --nproc "$3" --zero-stage "$2" -o "$T/$1-$3"
+}
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
+agree() { paste <(losses "$1-1") <(losses "$1-2") | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != 4 }'; }
+falls() { losses "$1-1" | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < a) }'; }
+saved() { ckpt-merge -q -o "$T/$1-merged" "$T/$1-2/checkpoint-4" && near "$(score "$1" "$T/$1-merged")" "$(score "$1" "$T/$1-1/checkpoint-4")" 1e-6; }
+for m in opt-350m gpt2-b qwen2-a qwen3-a phi3-a; do
+    t "$m trains on one rank" train $m 0 1
+    t "$m trains on two, sharded" train $m 3 2
+    t "$m: the same losses" agree $m
+    t "$m: lower at the end" falls $m
+    t "$m: merged from shards it scores alike" saved $m
+done
+sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/; s/"model_type": "[a-z0-9]*"/"model_type": "frog"/' "$M/llama-a/config.json" > "$T/config.json"
+cp -r "$M/llama-a" "$T/frog"; cp "$T/config.json" "$T/frog/config.json"
+expect 65 "a family nobody knows" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/frog"
+t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, phi3"

@@ -1,0 +1,19 @@
+"""The "right" batches of tests/golden/models/* as rows for ckpt-eval: rows.jsonl beside each
+golden.safetensors, and right.loss (transformers 5.17, see make_models.py) for the test's awk."""
+import glob
+import json
+import os
+
+from safetensors import safe_open
+
+for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "models/*/golden.safetensors"))):
+    d = os.path.dirname(path)
+    f = safe_open(path, "pt")
+    if "right.labels" not in f.keys():
+        continue
+    batch = [f.get_tensor("right." + k).tolist() for k in ("input_ids", "attention_mask", "labels")]
+    with open(os.path.join(d, "rows.jsonl"), "w") as out:
+        for ids, mask, labels in zip(*batch):
+            print(json.dumps({"input_ids": ids, "attention_mask": mask, "labels": labels}), file=out)
+    with open(os.path.join(d, "loss.txt"), "w") as out:
+        print(json.load(open(os.path.join(d, "golden.json")))["right.loss"], file=out)
