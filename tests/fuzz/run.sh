@@ -17,6 +17,7 @@ rm -f build/fuzz/all.a; find build/fuzz/obj -name '*.o' -exec ar rcs build/fuzz/
 seeds() {
     case $1 in
     safetensors) find tests/golden/malicious/safetensors tests/golden/lora -name '*.safetensors' -size -20k ;;
+    bnb)         find tests/golden/bnb -name '*.safetensors' -size -20k ;;
     gguf)        find tests/golden/gguf -name '*.gguf' -size -20k ;;
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;

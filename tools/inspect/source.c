@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/weights/bnb.h"
 #include "tools/inspect/inspect.h"
 
 #define HEAD 16                 /* values of a tensor that are shown */
@@ -78,6 +79,19 @@ static void add_total(struct total *all, const struct ckpt_tensor *t)
     x->tensors++;
     x->elements += t->numel;
     x->bytes += ckpt_tensor_stored_bytes(t);
+}
+
+/* Whether another library has packed some of it. */
+static void put_packed(struct out *o, const struct ckpt_source *src)
+{
+    const char *what;
+    size_t n = bnb_count(src, &what);
+    char text[64];
+
+    if (n == 0)
+        return;
+    snprintf(text, sizeof text, "%zu tensors, %s", n, what);
+    out_str(o, "bitsandbytes", "packed by bitsandbytes", text);
 }
 
 /* Parameters and bytes by what they are stored as, tied names once. */
@@ -219,6 +233,7 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
         if (evidence(src))
             out_str(o, "evidence", "known by", evidence(src));
         put_facts(o, src);
+        put_packed(o, src);
         put_totals(o, src);
         put_tensors(o, w, src, index, n, m);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/weights/bnb.h"
 #include "formats/weights/gguf_as_model.h"
 #include "formats/weights/gguf_of_model.h"
 
@@ -35,6 +36,24 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
+/* What bitsandbytes has packed, as values where values are worked with, else as it is. */
+static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
+{
+    struct ckpt_source *below = *src;
+    const char *what;
+    size_t n = bnb_count(below, &what);
+
+    if (n == 0)
+        return 0;
+    if (!values) {
+        ckpt_log(CKPT_LOG_NOTE, "%zu tensors are packed by bitsandbytes (%s) and stay so; --dtype "
+                 "makes values of them", n, what);
+        return 0;
+    }
+    *src = NULL;
+    return bnb_view(src, below, err);
+}
+
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
                    struct ckpt_err *err)
@@ -50,7 +69,7 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
         *src = NULL;
         rc = gguf_as_model(src, below, err);
     }
-    return rc;
+    return rc ? rc : strcmp(role, "base") == 0 ? unpack(src, true, err) : 0;
 }
 
 /* All inputs as one source: the only one, or their mean. */
@@ -67,8 +86,11 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 
     if (rc == 0 && w->weights)
         rc = merge_weights(weight, w->weights, job->n, err);
-    for (size_t i = 0; rc == 0 && i < job->n; i++)
+    for (size_t i = 0; rc == 0 && i < job->n; i++) {
         rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
+        if (rc == 0 && job->n > 1)
+            rc = unpack(&all[i], true, err);
+    }
     if (rc == 0 && job->n > 1) {
         rc = ckpt_view_average(src, all, job->n, w->weights ? weight : NULL, err);
     } else if (rc == 0) {
@@ -102,6 +124,8 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     if (rc == 0)
         rc = open_inputs(src, w, job, follow, p, err);
     *origin = rc == 0 && job->n == 1 ? *src : NULL;
+    if (rc == 0)
+        rc = unpack(src, w->dtype.n || w->adapter.n || gguf, err);
     if (rc == 0)
         rc = merge_fold(src, w, job, follow, p, err);
     if (rc == 0)

@@ -1,0 +1,104 @@
+/*
+ * What bitsandbytes packs, under failure: seen and read, and written as an optimizer's file; the
+ * n-th allocation, read, write, sync, rename and open fails, for every n there is.
+ */
+#include "tests/unit/compare.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/weights/bnb.h"
+#include "formats/weights/bnb_optim.h"
+#include "libckpt/fault.h"
+
+#define OUT "build/test_bnb_faults.pt"
+
+static int see(const char *path, struct ckpt_err *err)
+{
+    struct ckpt_source *src, *seen;
+    int rc = ckpt_open(&src, path, NULL, err);
+
+    if (rc == 0)
+        rc = bnb_view(&seen, src, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(seen); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
+        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+
+        rc = ckpt_source_read(seen, i, 0, t->numel, p, err);
+        free(p);
+    }
+    ckpt_source_close(seen);
+    return rc;
+}
+
+static int write_file(const char *unused, struct ckpt_err *err)
+{
+    static float moment[2][4500];
+    const struct adamw_param param = {{1, {4500}}, 0, moment[0], moment[1]};
+    const struct adamw_group group = {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01};
+    struct ckpt_out *out;
+
+    (void)unused;
+    if (ckpt_out_create(&out, OUT, 0, err))
+        return err->code;
+    return bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, err);
+}
+
+static const struct job {
+    int (*run)(const char *path, struct ckpt_err *err);
+    const char *path;
+} jobs[] = {
+    {see, "tests/golden/bnb/weights.safetensors"}, {see, "tests/golden/bnb/AdEMAMix8bit.pt"},
+    {write_file, NULL},
+};
+
+static void test_undisturbed(void **state)
+{
+    struct ckpt_err err = {0};
+
+    (void)state;
+    mkdir("build", 0777);
+    for (size_t i = 0; i < 3; i++)
+        if (jobs[i].run(jobs[i].path, &err))
+            fail_msg("job %zu: %s", i, err.text);
+    if (see(OUT, &err))
+        fail_msg("%s", err.text);
+    remove(OUT);
+}
+
+#ifdef CKPT_FAULTS
+static void test_each_failure_is_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
+            for (unsigned long n = 1, struck = 1; struck; n++) {
+                struct ckpt_err err = {0};
+                int rc;
+
+                ckpt_fault_arm((enum ckpt_fault)kind, n);
+                rc = jobs[i].run(jobs[i].path, &err);
+                struck = ckpt_fault_struck();
+                ckpt_fault_arm((enum ckpt_fault)kind, 0);
+                if (rc && (!err.text[0] || !struck))
+                    fail_msg("job %zu, kind %d, %lu: %s", i, kind, n, err.text);
+                if (rc && access(OUT, F_OK) == 0 && kind != CKPT_FAULT_SYNC)
+                    fail_msg("job %zu, kind %d, %lu: leaves something", i, kind, n);
+                remove(OUT);
+            }
+}
+#endif
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_undisturbed),
+#ifdef CKPT_FAULTS
+        cmocka_unit_test(test_each_failure_is_told),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
