@@ -11,17 +11,17 @@
 #include "formats/place.h"
 #include "formats/weights/dcp.h"
 #include "formats/weights/deepspeed.h"
+#include "formats/weights/fsdp.h"
 #include "formats/weights/gguf.h"
 #include "formats/weights/hf_dir.h"
 #include "formats/weights/peft.h"
 #include "formats/weights/safetensors.h"
 #include "formats/weights/torch.h"
-#include "formats/weights/torch_ranks.h"
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
     &ckpt_format_universal, &ckpt_format_peft, &ckpt_format_gguf, &ckpt_format_dcp,
-    &ckpt_format_torch_ranks, NULL,
+    &ckpt_format_fsdp, NULL,
 };
 
 const struct ckpt_format *const *ckpt_formats(void) { return rows; }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/place.h"
+#include "formats/weights/boxes.h"
 #include "formats/weights/dcp_hf.h"
 #include "formats/weights/dcp_names.h"
 #include "formats/weights/dcp_out.h"
@@ -55,17 +56,6 @@ static void close_dcp(void *self)
 
 static const struct ckpt_source_ops ops = {.format = "dcp", .close = close_dcp};
 
-/* Boxes in the order of their first elements: reading then finds them by bisection. */
-static int by_start(const void *a, const void *b)
-{
-    const struct ckpt_fragment *x = a, *y = b;
-
-    for (int d = 0; d < CKPT_MAX_RANK; d++)
-        if (x->box.start[d] != y->box.start[d])
-            return x->box.start[d] < y->box.start[d] ? -1 : 1;
-    return 0;
-}
-
 static int add_tensor(struct reader *r, struct dcp_files *files, const struct dcp_entry *e,
                       const struct dcp_item *it)
 {
@@ -78,13 +68,10 @@ static int add_tensor(struct reader *r, struct dcp_files *files, const struct dc
     for (size_t i = 0; i < e->n_chunk; i++)
         if (dcp_files_tensor(files, &frag[i], e, &e->chunk[i], a, r->err))
             return ckpt_err_in(r->err, "%s", e->fqn);
-    qsort(frag, e->n_chunk, sizeof *frag, by_start);
-    if (ckpt_tensors_add(r->list, &added, it->name, strlen(it->name), e->dtype, &e->shape, frag,
-                         e->n_chunk, false, r->err))
-        return r->err->code;
+    if (boxes_add(r->list, &added, it->name, e->dtype, &e->shape, frag, e->n_chunk, false, r->err))
+        return ckpt_err_in(r->err, "%s", e->fqn);
     added->kind = it->kind;
-    return ckpt_fragments_check(&e->shape, e->dtype, frag, e->n_chunk, r->err)
-               ? ckpt_err_in(r->err, "%s", e->fqn) : 0;
+    return 0;
 }
 
 static int add_tensors(struct reader *r, struct dcp_files *files, const struct dcp_meta *m)
@@ -98,6 +85,8 @@ static int add_tensors(struct reader *r, struct dcp_files *files, const struct d
                                     .tensor = !m->entry[i].bytes};
     if (rc == 0)
         rc = dcp_names_fill(item, m->n, &a, r->err);
+    if (rc == 0 && !dcp_names_weights(item, m->n))
+        r->optimizer = true;            /* it is all there is */
     for (size_t i = 0; rc == 0 && i < m->n; i++)
         if (item[i].tensor && (r->optimizer || item[i].kind == CKPT_WEIGHT))
             rc = add_tensor(r, files, &m->entry[i], &item[i]);

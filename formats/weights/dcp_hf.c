@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/weights/boxes.h"
 #include "formats/weights/dcp_files.h"
 #include "formats/weights/safetensors.h"
 
@@ -97,24 +98,14 @@ static int read_shard(struct reader *r, const struct ckpt_place *p, const char *
     return rc ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
-/* By tensor, then by where they begin, then as the files come. */
+/* By tensor, then as the files come. */
 static int by_tensor(const void *a, const void *b)
 {
     const struct box *x = a, *y = b;
 
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
-    for (int d = 0; d < CKPT_MAX_RANK; d++)
-        if (x->start[d] != y->start[d])
-            return x->start[d] < y->start[d] ? -1 : 1;
     return x->order < y->order ? -1 : 1;
-}
-
-/* Two shards hold the very same box: a buffer, or a replica. */
-static bool again(const struct box *a, const struct box *b)
-{
-    return memcmp(a->start, b->start, sizeof a->start) == 0 &&
-           ckpt_shape_equal(&a->shape, &b->shape);
 }
 
 /* The tensor of boxes b[0..n). */
@@ -138,14 +129,10 @@ static int add_tensor(struct reader *r, const struct box *b, size_t n)
             if (end > shape.dim[d] || i == 0)
                 shape.dim[d] = end;
         }
-        if (b[i].frag.file && !(used && again(&b[i], &b[i - 1])))
+        if (b[i].frag.file)
             frag[used++] = b[i].frag;
     }
-    if (ckpt_tensors_add(r->list, NULL, b->name, b->name_len, b->dtype, &shape, frag, used, false,
-                         r->err))
-        return r->err->code;
-    return ckpt_fragments_check(&shape, b->dtype, frag, used, r->err)
-               ? ckpt_err_in(r->err, "%s", b->name) : 0;
+    return boxes_add(r->list, NULL, b->name, b->dtype, &shape, frag, used, true, r->err);
 }
 
 int dcp_hf_open(struct dcp_hf *h, struct ckpt_tensors *list, const struct ckpt_place *p,

@@ -183,6 +183,14 @@ static int name_optimizer(struct namer *m)
 
 static bool is_weight(const struct dcp_item *it) { return it->tensor && it->kind == CKPT_WEIGHT; }
 
+bool dcp_names_weights(const struct dcp_item *item, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_weight(&item[i]))
+            return true;
+    return false;
+}
+
 /* The key that weights stand under at this depth, or NULL: they begin here. */
 static const char *wrapper_at(const struct namer *m, size_t depth)
 {

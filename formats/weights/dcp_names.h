@@ -34,6 +34,9 @@ struct dcp_item {
 int dcp_names_fill(struct dcp_item *item, size_t n, struct ckpt_arena *arena,
                    struct ckpt_err *err);
 
+/* True when some tensor of them is a weight: an optimizer saved by itself has none. */
+bool dcp_names_weights(const struct dcp_item *item, size_t n);
+
 /* path joined by dots from part `from` on, in the arena; NULL when it refuses. */
 char *dcp_names_join(struct ckpt_arena *arena, const char *const *part, size_t n, size_t from);
 

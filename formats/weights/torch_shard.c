@@ -102,12 +102,17 @@ static int read_sharded(struct torch_shard *s, struct ckpt_arena *a, const struc
                         struct ckpt_err *err)
 {
     const struct value *local = item(state, 0), *size = attr(item(state, 1), "size");
+    const struct value *group = item(state, 2);
     int64_t whole[CKPT_MAX_RANK], start[CKPT_MAX_RANK], count[CKPT_MAX_RANK];
     int rank = s->shape.rank;
 
     if (!value_is(local, VALUE_LIST) || numbers(size, whole, CKPT_MAX_RANK) != rank ||
         memcmp(whole, s->shape.dim, (size_t)rank * sizeof *whole) != 0)
         return bad(err, "says its size twice, and differently, or has no shards");
+    if (!value_as_int(attr(group, "global_world_size"), &s->world))
+        s->world = -1;
+    if (!value_as_int(attr(group, "global_rank"), &s->rank))
+        s->rank = -1;
     s->piece = ckpt_arena_alloc(a, local->u.seq.n + 1, sizeof *s->piece);
     if (!s->piece)
         return ckpt_nomem(err, local->u.seq.n * sizeof *s->piece);
@@ -171,26 +176,70 @@ static bool in_order(const struct value *order)
     return true;
 }
 
-/* One placement: cut the box, or say that the piece is a copy. */
-static int place(struct torch_shard *s, const struct value *p, int64_t size, int64_t at,
-                 int64_t *start, int64_t *count, bool *copy, struct ckpt_err *err)
-{
-    int64_t dim, step, skip;
+/* What a mesh axis does. */
+struct placement {
+    bool    shard, strided;
+    int64_t dim, factor, size, at;
+};
 
-    if (value_is(p, VALUE_OBJECT) && strcmp(p->u.obj.name, "Replicate") == 0) {
-        *copy = *copy || at > 0;
+static int read_placement(struct placement *p, const struct value *v, int rank,
+                          struct ckpt_err *err)
+{
+    const char *name = value_is(v, VALUE_OBJECT) ? v->u.obj.name : "what is no placement";
+
+    if (strcmp(name, "Replicate") == 0)
         return 0;
-    }
-    if (!value_is(p, VALUE_OBJECT) || strcmp(p->u.obj.name, "Shard") != 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "placed by %s, which is not read",
-                         value_is(p, VALUE_OBJECT) ? p->u.obj.name : "what is no placement");
-    if (!value_as_int(attr(p, "dim"), &dim) || dim < -s->shape.rank || dim >= s->shape.rank)
+    p->strided = strcmp(name, "_StridedShard") == 0;
+    p->shard = p->strided || strcmp(name, "Shard") == 0;
+    if (!p->shard)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "placed by %s, which is not read", name);
+    if (!value_as_int(attr(v, "dim"), &p->dim) || p->dim < -rank || p->dim >= rank)
         return bad(err, "is cut along an axis that it has not");
-    dim += dim < 0 ? s->shape.rank : 0;
-    step = count[dim] / size + (count[dim] % size != 0);
-    skip = at > 0 && step > count[dim] / at ? count[dim] : at * step;
-    start[dim] += skip;
-    count[dim] = step < count[dim] - skip ? step : count[dim] - skip;
+    p->dim += p->dim < 0 ? rank : 0;
+    return p->strided && !value_as_int(attr(v, "split_factor"), &p->factor)
+               ? bad(err, "is cut in strides of no number") : 0;
+}
+
+/* A rank's part of what is left of an axis, as torch.chunk gives it. */
+static void cut(const struct placement *p, int64_t *start, int64_t *count)
+{
+    int64_t left = count[p->dim], step = left / p->size + (left % p->size != 0);
+    int64_t skip = p->at > 0 && step > left / p->at ? left : p->at * step;
+
+    start[p->dim] += skip;
+    count[p->dim] = step < left - skip ? step : left - skip;
+}
+
+/* True when strided axis k is split into all plain ones behind it and nothing else: a box. */
+static bool is_box(const struct placement *p, int n, int k)
+{
+    int64_t behind = 1;
+
+    for (int i = 0; i < n; i++)
+        if (i != k && p[i].shard && p[i].dim == p[k].dim) {
+            if (p[i].strided || i < k || __builtin_mul_overflow(behind, p[i].size, &behind))
+                return false;
+        }
+    return behind == p[k].factor;
+}
+
+/* The box that all axes leave; copy: a rank before has it. */
+static int place_all(const struct placement *p, int n, int64_t *start, int64_t *count, bool *copy,
+                     struct ckpt_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        *copy = *copy || (!p[i].shard && p[i].at > 0);
+        if (p[i].shard && !p[i].strided)
+            cut(&p[i], start, count);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!p[i].strided)
+            continue;
+        if (!is_box(p, n, i))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "cut in strides that make no boxes, which is "
+                             "not read");
+        cut(&p[i], start, count);
+    }
     return 0;
 }
 
@@ -201,6 +250,7 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
     const struct value *spec = value_get(parts, "_spec"), *mesh = attr(spec, "mesh");
     const struct value *placements = attr(spec, "placements"), *order = attr(spec, "shard_order");
     int64_t size[MAX_MESH], at[MAX_MESH], start[CKPT_MAX_RANK] = {0}, count[CKPT_MAX_RANK];
+    struct placement p[MAX_MESH];
     int n = mesh_sizes(mesh, size);
     bool copy = false;
 
@@ -211,14 +261,16 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "cut in another order than the mesh's, which is "
                          "not read");
     memcpy(count, s->shape.dim, sizeof count);
+    s->world = 1;
     for (int i = 0; i < n; i++) {
-        if (at[i] >= size[i])
+        p[i] = (struct placement){.size = size[i], .at = at[i]};
+        if (at[i] >= size[i] || __builtin_mul_overflow(s->world, size[i], &s->world))
             return bad(err, "lies outside its mesh");
-        if (place(s, placements->u.seq.item[i], size[i], at[i], start, count, &copy, err))
+        if (read_placement(&p[i], placements->u.seq.item[i], s->shape.rank, err))
             return err->code;
     }
-    if (copy)
-        return 0;
+    if (place_all(p, n, start, count, &copy, err) || copy)
+        return copy ? 0 : err->code;
     s->piece = ckpt_arena_alloc(a, 1, sizeof *s->piece);
     return s->piece ? add_piece(s, err, start, count, value_get(parts, "_local_tensor"))
                     : ckpt_nomem(err, sizeof *s->piece);
@@ -230,6 +282,7 @@ int torch_shard_read(struct torch_shard *out, struct ckpt_arena *a, const struct
     const struct value *args = arg(v, 2), *dtype = item(args, 1);
 
     memset(out, 0, sizeof *out);
+    out->world = out->rank = -1;
     out->dtype = value_is(dtype, VALUE_GLOBAL) ? ckpt_dtype_parse(dtype->u.obj.name)
                                                : CKPT_DTYPE_NONE;
     out->shape.rank = numbers(item(args, 2), out->shape.dim, CKPT_MAX_RANK);

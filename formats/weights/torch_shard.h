@@ -5,7 +5,9 @@
  *                  size of the whole, ...), (None, {_local_tensor, _spec})); _spec has the mesh
  *                  (its sizes, and this rank's place in it) and one placement for each of its
  *                  axes: Shard {dim} cuts what the axes before have left as torch.chunk does,
- *                  Replicate keeps it whole, Partial is a sum that was never taken
+ *                  _StridedShard {dim, split_factor} what the axes behind it have left, into
+ *                  split_factor parts together; Replicate keeps it whole, Partial is a sum that
+ *                  was never taken
  *   ShardedTensor  ..., (local shards, metadata, process group, ...)): each shard has its
  *                  offsets and sizes beside it
  *
@@ -27,6 +29,7 @@ struct torch_shard {
     enum ckpt_dtype     dtype;
     struct torch_piece *piece;          /* what this rank adds to those before it */
     size_t              n;
+    int64_t             world, rank;    /* ranks it is spread over, this one's number; -1: untold */
 };
 
 /* True for the record of a DTensor or a ShardedTensor. */

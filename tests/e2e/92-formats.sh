@@ -56,3 +56,9 @@ t 'it has an index' [ -f "$T/out/dcp/.metadata" ]
 t 'and the same values' ckpt-inspect -q --compare "$T/out/dcp" "$DS"
 expect 73 'a directory that exists is not written over' ckpt-merge -q --to dcp -o "$T/out/dcp" "$DS"
 expect 64 'nor a stream' ckpt-merge -q --to dcp -o - "$DS"
+RANKS=$G/fsdp/2.15-fsdp1_w2; rm -rf "$T"/out/*
+mkdir "$T/in/fsdp"; cp "$RANKS/sharded_rank1.pt" "$T/in/fsdp/"
+refused 65 'but only 1 files of its set' 'a file of a rank without the others' "$T/in/fsdp/sharded_rank1.pt"
+refused 65 'their shapes are not in the files' 'flattened parameters without a base' "$RANKS/local_rank0.pt"
+ckpt-merge -q --base "$RANKS/full.pt" -o "$T/out/local.safetensors" "$RANKS/local_rank0.pt" >/dev/null
+t 'flattened parameters with a base are the live weights' ckpt-inspect -q --diff "$T/out/local.safetensors" "$RANKS/expected.safetensors"

@@ -18,6 +18,7 @@
 static const char *const inputs[] = {
     "tests/golden/fsdp/2.15-more/mesh2d", "tests/golden/fsdp/2.15-more/st",
     "tests/golden/fsdp/2.11-dcp_hf", "tests/golden/fsdp/2.11-dcp_flatosd",
+    "tests/golden/fsdp/2.15-more/ranks",
 };
 #define N_QUICK 2               /* of them for what ends in many syncs */
 #define N_INPUT (sizeof inputs / sizeof inputs[0])

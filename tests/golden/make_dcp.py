@@ -3,12 +3,14 @@
 
 Ran with: torch 2.15.0.
 
-    python make_dcp.py OUT
+    python make_dcp.py OUT [NAME...]
 
 mesh2d       four ranks, a 2x2 mesh: boxes cut on both axes, strided shards, short and empty ranks
 threads      two files a rank
 alone        two ranks that saved without collectives: __R.metadata, no .metadata
 st           safetensors inside, with values in front of the image
+ranks        four ranks with torch.save: model_world_size_4_rank_R.pt of DTensors on a 2x2 mesh, cut
+             twice on one axis (_StridedShard), replicated, of uneven and empty parts
 expected.safetensors in each: the whole tensors.
 """
 import os
@@ -21,7 +23,8 @@ import torch.multiprocessing as mp
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
 
 
 def whole():
@@ -32,9 +35,42 @@ def whole():
             "one": torch.tensor(2.5)}
 
 
+def save_ranks(rank, world):
+    """What verl leaves: one torch.save a rank, no metadata."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("fsdp", "tp"))
+    full = whole()
+    place = {"a": [Shard(0), Shard(1)], "b": [Shard(0), Replicate()],
+             "c": [Replicate(), Shard(1)], "d": [Shard(0), Shard(0)]}
+    sd = {"one": full["one"]}
+    for k, p in place.items():
+        local = full[k]
+        for axis, (way, at) in enumerate(zip(p, mesh.get_coordinate())):
+            if way.is_shard():
+                parts = local.chunk(mesh.size(axis), way.dim)
+                local = parts[at] if at < len(parts) else local.narrow(way.dim, 0, 0)
+        local = local.clone().contiguous()
+        sd[k] = DTensor.from_local(local, mesh, p, run_check=False, shape=full[k].shape,
+                                   stride=full[k].stride())
+    # FSDP over tensor parallelism: the axis is cut by tp first, by fsdp then.
+    i, k = mesh.get_coordinate()
+    part = full["c"].chunk(2, 0)[k].chunk(2, 0)[i].clone()
+    sd["s"] = DTensor.from_local(part, mesh, [_StridedShard(0, split_factor=2), Shard(0)],
+                                 run_check=False, shape=full["c"].shape,
+                                 stride=full["c"].stride())
+    torch.save(sd, f"ranks/model_world_size_{world}_rank_{rank}.pt")
+    if rank == 0:
+        tensors = {k: full[k] for k in ("a", "b", "c", "d", "one")}
+        save_file({**tensors, "s": full["c"].clone()},
+                  "ranks/expected.safetensors")
+
+
 def run(rank, world, what):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531")
     dist.init_process_group("gloo", rank=rank, world_size=world)
+    if what == "ranks":
+        save_ranks(rank, world)
+        dist.destroy_process_group()
+        return
     full = whole()
     sd = dict(full)
     if what == "mesh2d":
@@ -70,5 +106,7 @@ def run(rank, world, what):
 if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
     os.chdir(sys.argv[1])
-    for what, world in ("mesh2d", 4), ("threads", 2), ("alone", 2), ("st", 2):
+    ways = ("mesh2d", 4), ("threads", 2), ("alone", 2), ("st", 2), ("ranks", 4)
+    for what, world in [w for w in ways if w[0] in sys.argv[2:] or len(sys.argv) == 2]:
+        os.makedirs(what, exist_ok=True)
         mp.spawn(run, (world, what), nprocs=world)

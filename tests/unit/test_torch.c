@@ -99,8 +99,8 @@ static void test_what_is_not_read_is_named(void **state)
     static const struct { const char *path, *word; int code; bool shown; } rows[] = {
         {"ty_sparse", "_rebuild_sparse_tensor", CKPT_EUNSUPPORTED, true},
         {"ty_meta", "_rebuild_meta_tensor", CKPT_EUNSUPPORTED, true},
-        {"dtensor", "one rank's part", CKPT_EUNSUPPORTED, true},
-        {"sharded", "one rank's part", CKPT_EUNSUPPORTED, true},
+        {"dtensor", "1 files of its set", CKPT_EFORMAT, true},
+        {"sharded", "1 files of its set", CKPT_EFORMAT, true},
         {"param_od", "__main__.Sub", CKPT_EREFUSED, true},
         {"python_mix", "__main__.Conf", CKPT_EREFUSED, true},
     };

@@ -1,4 +1,4 @@
-/* torch_ranks, torch_shard: state dicts that every rank saved its part of. */
+/* torch_shard: state dicts that every rank saved its part of, by the format that joins them. */
 #include "tests/unit/compare.h"
 
 #include "libckpt/fault.h"
@@ -34,14 +34,14 @@ static void test_sets_hold_what_torch_gathers(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *dir = scratch("torch-ranks");
+        const char *dir = scratch("torch-shard");
         struct ckpt_source *s;
         char expected[256];
 
         make_set(dir, rows[i].copy);
         snprintf(expected, sizeof expected, GOLDEN "%sexpected.safetensors", rows[i].expected);
         s = must_open(dir, NULL);
-        assert_string_equal(ckpt_source_format(s), "torch-ranks");
+        assert_string_equal(ckpt_source_format(s), "fsdp");
         assert_int_equal(ckpt_source_count(s), rows[i].tensors);
         assert_int_equal(assert_holds(s, expected), rows[i].tensors);
         ckpt_source_close(s);
@@ -57,13 +57,13 @@ static void test_moments_of_a_set(void **state)
         FSDP1 "sharded_optim_rank1.pt=optim_rank_1.pt", NULL,
     };
     struct ckpt_open_opts opts = {.optimizer = true};
-    const char *dir = scratch("torch-ranks");
+    const char *dir = scratch("torch-shard");
     struct ckpt_source *s;
 
     (void)state;
     make_set(dir, copy);
     s = must_open(dir, &opts);
-    assert_int_equal(ckpt_source_count(s), 17 + 30);
+    assert_int_equal(ckpt_source_count(s), 17 + 45);         /* steps too */
     /* What torch gathers of DCP, not of FSDP: the latter is another state in torch 2.15. */
     assert_int_equal(assert_holds(s, GOLDEN FSDP1 "dcp_moments.safetensors"), 30);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "tiny|exp_avg"))->kind, CKPT_OPTIM);
@@ -87,17 +87,17 @@ static void test_what_is_no_whole_set(void **state)
 {
     static const struct { const char *copy[5]; int code; const char *why; } rows[] = {
         {{MESH("0", "0"), MESH("1", "1"), MESH("3", "3")}, CKPT_EFORMAT, "only 3 files"},
-        {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2")}, CKPT_EFORMAT, "tensor both"},
-        {{MESH("0", "0")}, CKPT_EFORMAT, "tensor hsdp"},
+        {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2")}, CKPT_EFORMAT, "3 files of its set are there: both: "},
+        {{MESH("0", "0")}, CKPT_EFORMAT, "1 files of its set are there: "},
         {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2"), MESH("1", "3")}, CKPT_EFORMAT,
-         "lies in 2 pieces"},
+         "lies in none of 3 pieces"},
         {{MESH("0", "0"), FSDP2 "dtensor_rank1.pt=model_world_size_4_rank_1.pt"},
-         CKPT_EMISMATCH, "rank 1 has it, rank 0 not"},
+         CKPT_EFORMAT, "written by 4 ranks, 2 files"},
         {{FSDP1 "sharded_rank0.pt=rank0.pt",
           "fsdp/2.15-fsdp2_w2_bf16/dtensor_rank1.pt=rank1.pt"},
-         CKPT_EMISMATCH, "otherwise than ranks before"},
+         CKPT_EFORMAT, "not alike on all ranks"},
         {{FSDP1 "local_rank0.pt=rank0.pt", FSDP1 "local_rank1.pt=rank1.pt"},
-         CKPT_EUNSUPPORTED, "local state dict"},
+         CKPT_EUNSUPPORTED, "flattened parameters"},
         {{"torch/state_dict.pt=rank0.pt", "torch/state_dict.pt=rank1.pt"}, CKPT_EUNSUPPORTED,
          "no sharded tensor"},
         {{"torch/state_dict.pt=a_rank0.pt", "torch/state_dict.pt=b_rank0.pt"}, CKPT_EUNSUPPORTED,
@@ -108,7 +108,7 @@ static void test_what_is_no_whole_set(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *dir = scratch("torch-ranks");
+        const char *dir = scratch("torch-shard");
         struct ckpt_source *s = NULL;
         struct ckpt_err err = {0};
 
@@ -119,16 +119,23 @@ static void test_what_is_no_whole_set(void **state)
     }
 }
 
-static void test_a_part_alone_is_told(void **state)
+/* One file of a set stands for all that lie beside it. */
+static void test_a_part_finds_the_others(void **state)
 {
-    struct ckpt_source *s;
+    static const char *const copy[] = {FSDP2 "dtensor_rank1.pt=part_rank1.pt", NULL};
+    const char *dir = scratch("torch-shard");
+    struct ckpt_source *s = must_open(GOLDEN FSDP2 "dtensor_rank1.pt", NULL);
     struct ckpt_err err = {0};
+    char path[300];
 
     (void)state;
-    assert_int_equal(ckpt_open(&s, GOLDEN FSDP2 "dtensor_rank1.pt", NULL, &err),
-                     CKPT_EUNSUPPORTED);
-    assert_non_null(strstr(err.text, "one rank's part"));
-    assert_non_null(strstr(err.hint, "directory"));
+    assert_int_equal(assert_holds(s, GOLDEN FSDP2 "expected.safetensors"), 17);
+    ckpt_source_close(s);
+    make_set(dir, copy);
+    snprintf(path, sizeof path, "%s/part_rank1.pt", dir);
+    assert_int_equal(ckpt_open(&s, path, NULL, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "only 1 files"));
+    scratch_remove(dir);
 }
 
 #ifdef CKPT_FAULTS
@@ -161,7 +168,7 @@ int main(void)
         cmocka_unit_test(test_moments_of_a_set),
         cmocka_unit_test(test_a_file_that_has_all_of_it),
         cmocka_unit_test(test_what_is_no_whole_set),
-        cmocka_unit_test(test_a_part_alone_is_told),
+        cmocka_unit_test(test_a_part_finds_the_others),
 #ifdef CKPT_FAULTS
         cmocka_unit_test(test_every_failed_allocation_is_told),
 #endif
