@@ -28,8 +28,21 @@ static const struct holds table[] = {
      true},
     {"torch", "x.pt",
      " BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 C64 C128 ", 6, true},
+    {"dcp", "dcp",
+     " BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 C64 C128 ", 6, true},
     {"gguf", "x.gguf", " I8 I16 I32 I64 F16 BF16 F32 F64 ", 4, false},
 };
+
+/* Written from what is a training run or an adapter only; their own tests go there and back. */
+static const char *const others[] = {"deepspeed", "universal", "peft"};
+
+static bool is_other(const char *format)
+{
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(others[i], format) == 0)
+            return true;
+    return false;
+}
 
 static const struct holds *holds_of(const char *format)
 {
@@ -225,7 +238,7 @@ static void test_all_are_listed(void **state)
 
     (void)state;
     for (size_t i = 0; row[i]; i++)
-        if (row[i]->create && !holds_of(row[i]->name))
+        if (row[i]->create && !holds_of(row[i]->name) && !is_other(row[i]->name))
             fail_msg("%s is written and has no row here", row[i]->name);
 }
 
