@@ -382,7 +382,8 @@ int universal_create(struct ckpt_sink **out, const char *path,
     for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
         rc = side_file_put(s->dir, &opts->extra[i], err);
     if (rc == 0 && ds_source_dir(opts->origin))
-        rc = side_files_put_run(s->dir, ds_source_dir(opts->origin), (int)s->whole.run.f->world, err);
+        rc = side_files_put_run(s->dir, ds_source_dir(opts->origin), (int)s->whole.run.f->world,
+                                err);
     if (rc) {
         sink_abort(s);
         return rc;

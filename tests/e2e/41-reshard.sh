@@ -18,6 +18,17 @@ t "a run of HF Trainer is cut" ckpt-merge -q --world 3 -o "$T/trainer" "$H"
 for f in config.json trainer_state.json scheduler.pt training_args.bin rng_state_1.pth; do t "with its $f" cmp "$H/$f" "$T/trainer/$f"; done
 t "on one rank" ckpt-merge -q --world 1 -o "$T/trainer1" "$H"
 t "without random states of ranks that are none" bash -c "! ls $T/trainer1 | grep -q rng_state_"
+# A run that was saved without its frozen weights: they come from the base, with a note.
+N=$G/deepspeed/0.19-s2_w2_nofrozen/ckpt
+ckpt-merge -q -o "$T/base.safetensors" "$G/deepspeed/0.19-s2_w2_bf16/ckpt" >/dev/null
+expect 0 "frozen weights from a base" ckpt-merge --base "$T/base.safetensors" -o "$T/full.safetensors" "$N"
+t "are told" says "frozen_vec: absent, taken from $T/base.safetensors"
+t "and are there" bash -c "[ \$(ckpt-inspect $T/full.safetensors | grep -cE '^(frozen_vec|l1.base.weight) ') = 2 ]"
+ckpt-merge -q --exclude 'frozen*' --exclude l1.base.weight -o "$T/part.safetensors" "$T/full.safetensors" >/dev/null
+ckpt-merge -q -o "$T/alone.safetensors" "$N" >/dev/null
+t "what the run has stays its own" ckpt-inspect --compare "$T/alone.safetensors" "$T/part.safetensors"
+expect 65 "another model as base" ckpt-merge -q --base "$G/deepspeed/0.19-s1_w2_universal/expected.safetensors" -o "$T/no/w" "$N"
+t "tells that it is another" says "has no tensor of the input's names"
 # By way of a universal checkpoint, ours and the one of ds_to_universal.
 expect 0 "a universal checkpoint" ckpt-merge -q --verify --to universal -o "$T/uni" "$DS"
 t "is named" [ "$(cat "$T/uni/latest_universal")" = global_step4_universal ]

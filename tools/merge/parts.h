@@ -47,6 +47,12 @@ enum merge_pattern { MERGE_GLOB, MERGE_GLOB_DTYPE, MERGE_PREFIX };
 int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
                      const struct opt_list *l, const char *option, struct ckpt_err *err);
 
+/*
+ * Tensors that *src lacks and w's base has are taken from that, with a note for each.
+ * CKPT_EMISMATCH when the base is another model's.
+ */
+int merge_fill(struct ckpt_source **src, const struct merge_want *w, bool follow,
+               struct provenance *p, struct ckpt_err *err);
 /* *src becomes the adapter of what it changed of w's base.  Takes *src, on failure too. */
 int merge_extract(struct ckpt_source **src, const struct merge_want *w, bool follow,
                   struct provenance *p, struct ckpt_err *err);

@@ -124,6 +124,8 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     if (rc == 0)
         rc = open_inputs(src, w, job, follow, p, err);
     *origin = rc == 0 && job->n == 1 ? *src : NULL;
+    if (rc == 0 && w->base && !w->extract && strcmp(ckpt_source_format(*src), "peft") != 0)
+        rc = merge_fill(src, w, follow, p, err);
     if (rc == 0)
         rc = unpack(src, w->dtype.n || w->adapter.n || gguf, err);
     if (rc == 0)
