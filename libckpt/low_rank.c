@@ -117,43 +117,42 @@ void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k)
 
 /* -- products of lines of `cols` floats ------------------------------------------------------- */
 
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float lanes __attribute__((vector_size(LANES / 2 * sizeof(float))));
 
 /*
  * sum[a] = sum over i < n of d[a * row + i * step] * z[i * cols], for ROWS or fewer a: the inner
- * loop of both products.
+ * loop of both products.  Two vectors a row, all in registers.
  */
 static inline __attribute__((always_inline)) void dot(float *restrict sum, const float *d,
                                                       int64_t row, int64_t step, const float *z,
                                                       int64_t cols, int64_t n, int64_t rows)
 {
-    lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    lanes a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0}, c0 = {0}, c1 = {0}, d0 = {0}, d1 = {0}, x, y;
+    int64_t second = rows > 1 ? row : 0, third = rows > 2 ? 2 * row : 0;
+    int64_t fourth = rows > 3 ? 3 * row : 0;        /* what is not there is the first again */
 
-    if (rows == ROWS)
-        for (int64_t i = 0; i < n; i++) {
-            const float *e = d + i * step;
-            lanes x;
+    for (int64_t i = 0; i < n; i++) {
+        const float *e = d + i * step;
 
-            memcpy(&x, z + i * cols, sizeof x);
-            s0 += e[0] * x;
-            s1 += e[row] * x;
-            s2 += e[2 * row] * x;
-            s3 += e[3 * row] * x;
-        }
-    else
-        for (int64_t i = 0; i < n; i++) {
-            const float *e = d + i * step;
-            lanes x;
-
-            memcpy(&x, z + i * cols, sizeof x);
-            s0 += e[0] * x;
-            s1 += rows > 1 ? e[row] * x : x;
-            s2 += rows > 2 ? e[2 * row] * x : x;
-        }
-    memcpy(sum, &s0, sizeof s0);
-    memcpy(sum + LANES, &s1, sizeof s1);
-    memcpy(sum + 2 * LANES, &s2, sizeof s2);
-    memcpy(sum + 3 * LANES, &s3, sizeof s3);
+        memcpy(&x, z + i * cols, sizeof x);
+        memcpy(&y, z + i * cols + LANES / 2, sizeof y);
+        a0 += e[0] * x;
+        a1 += e[0] * y;
+        b0 += e[second] * x;
+        b1 += e[second] * y;
+        c0 += e[third] * x;
+        c1 += e[third] * y;
+        d0 += e[fourth] * x;
+        d1 += e[fourth] * y;
+    }
+    memcpy(sum, &a0, sizeof a0);
+    memcpy(sum + LANES / 2, &a1, sizeof a1);
+    memcpy(sum + LANES, &b0, sizeof b0);
+    memcpy(sum + LANES + LANES / 2, &b1, sizeof b1);
+    memcpy(sum + 2 * LANES, &c0, sizeof c0);
+    memcpy(sum + 2 * LANES + LANES / 2, &c1, sizeof c1);
+    memcpy(sum + 3 * LANES, &d0, sizeof d0);
+    memcpy(sum + 3 * LANES + LANES / 2, &d1, sizeof d1);
 }
 
 /* y [rows, cols] = d [rows, n] @ z [n, cols]. */
