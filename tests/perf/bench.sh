@@ -59,6 +59,16 @@ against_peer "torch archive to safetensors" "
 import torch, safetensors.torch as s
 s.save_file(torch.load('$DIR/out.pt', mmap=True, weights_only=True), '$DIR/peer.safetensors', {'format': 'pt'})"
 rm -f "$DIR/peer.safetensors" "$DIR/out.pt"
+# Statistics of what lies in the cache, against what the cores can read of memory; best of three.
+gcc -O3 -march=native -o "$DIR/bench_memory" tests/perf/bench_memory.c -lpthread
+best=1e9; memory=0
+for _ in 1 2 3; do
+    timed ckpt-inspect --stats "$DIR/out.safetensors"
+    best=$(awk -v a="$best" -v b="$ours" 'BEGIN { print (a < b ? a : b) }')
+    memory=$("$DIR/bench_memory" "$(nproc)" 1 | awk -v m="$memory" '{ print (m > $1 ? m : $1) }')
+done
+awk -v s="$best" -v m="$memory" -v n="$(stat -c %s "$DIR/out.safetensors")" -v p="$peak" \
+    'BEGIN { printf "inspect --stats: %.1f GB/s, memory %.1f GB/s: %.0f %%; peak %d MiB resident\n", n / s / 1e9, m, n / s / m / 1e7, p }'
 timed ckpt-merge -q --dtype bf16 -o "$DIR/half.safetensors" "$DIR/out.safetensors"
 echo "merge: f32 to bf16, $GIB GiB read in $ours s, durable; peak $peak MiB resident"
 rm -f "$DIR/out.safetensors" "$DIR/half.safetensors"

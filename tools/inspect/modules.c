@@ -110,7 +110,8 @@ static void put_node(struct out *o, const struct node *n, bool indent, const cha
     const char *dot = strrchr(n->path, '.');
     char name[600];
 
-    snprintf(name, sizeof name, "%*s%s", indent ? 2 * (n->depth - 1) : 0, "", dot ? dot + 1 : n->path);
+    snprintf(name, sizeof name, "%*s%s", indent ? 2 * (n->depth - 1) : 0, "",
+             dot ? dot + 1 : n->path);
     out_cell_str(o, n->path);
     out_cell_str(o, name);
     out_cell_int(o, n->instances);

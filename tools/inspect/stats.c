@@ -78,6 +78,80 @@ __attribute__((target("avx2,fma"))) static void sum_f32(struct sums *s, const fl
     s->odd = _mm256_movemask_ps(odd) != 0;
 }
 
+__attribute__((target("avx2"))) static double lanes_f32(__m256 a)
+{
+    float v[8];
+    double sum = 0;
+
+    _mm256_storeu_ps(v, a);
+    for (size_t i = 0; i < 8; i++)
+        sum += v[i];
+    return sum;
+}
+
+__attribute__((target("avx2"))) static void take_lanes(struct sums *s, __m256 low, __m256 high,
+                                                       __m256i zeros, __m256i odd)
+{
+    uint16_t count[16];
+    float l[8], h[8];
+
+    _mm256_storeu_ps(l, low);
+    _mm256_storeu_ps(h, high);
+    _mm256_storeu_si256((__m256i *)count, zeros);
+    for (size_t i = 0; i < 8; i++) {
+        s->low = l[i] < s->low ? l[i] : s->low;
+        s->high = h[i] > s->high ? h[i] : s->high;
+        s->zeros += count[i] + count[i + 8];
+    }
+    s->odd = _mm256_movemask_epi8(odd) != 0;
+}
+
+/*
+ * Values of 16 bits have three digits: sums of RUN of them in f32 lose none that count, and go
+ * twice as fast.  Zeros and what is not finite are seen in the bits.  n is a multiple of RUN.
+ */
+#define RUN 512
+#define NARROW(name, features, widen8, infinite)                                              \
+    __attribute__((target(features))) static void name(struct sums *s, const uint16_t *v,    \
+                                                       size_t n, float shift)                \
+    {                                                                                         \
+        __m256 k = _mm256_set1_ps(shift), low = _mm256_set1_ps(INFINITY);                    \
+        __m256 high = _mm256_set1_ps(-INFINITY);                                             \
+        __m256i zeros = _mm256_setzero_si256(), odd = zeros;                                 \
+                                                                                              \
+        for (size_t i = 0; i < n; i += RUN) {                                                \
+            __m256 d0 = _mm256_setzero_ps(), d1 = d0, q0 = d0, q1 = d0;                      \
+                                                                                              \
+            for (size_t j = i; j < i + RUN; j += 16) {                                       \
+                __m256i raw = _mm256_loadu_si256((const __m256i *)(v + j));                  \
+                __m256i size = _mm256_and_si256(raw, _mm256_set1_epi16(0x7fff));             \
+                __m128i h0 = _mm256_castsi256_si128(raw);                                    \
+                __m128i h1 = _mm256_extracti128_si256(raw, 1);                               \
+                __m256 a = widen8(h0), b = widen8(h1);                                       \
+                __m256 da = _mm256_sub_ps(a, k), db = _mm256_sub_ps(b, k);                   \
+                                                                                              \
+                odd = _mm256_or_si256(odd, _mm256_cmpgt_epi16(size,                          \
+                                                              _mm256_set1_epi16(infinite))); \
+                zeros = _mm256_sub_epi16(zeros, _mm256_cmpeq_epi16(size,                     \
+                                                                   _mm256_setzero_si256())); \
+                low = _mm256_min_ps(low, _mm256_min_ps(a, b));                               \
+                high = _mm256_max_ps(high, _mm256_max_ps(a, b));                             \
+                d0 = _mm256_add_ps(d0, da);                                                  \
+                d1 = _mm256_add_ps(d1, db);                                                  \
+                q0 = _mm256_fmadd_ps(da, da, q0);                                            \
+                q1 = _mm256_fmadd_ps(db, db, q1);                                            \
+            }                                                                                 \
+            s->d += lanes_f32(d0) + lanes_f32(d1);                                           \
+            s->dd += lanes_f32(q0) + lanes_f32(q1);                                          \
+        }                                                                                     \
+        take_lanes(s, low, high, zeros, odd);                                                \
+        s->odd |= !isfinite(s->dd);     /* beyond f32: again, in f64 */                      \
+    }
+#define BF16_8(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
+
+NARROW(sum_bf16, "avx2,fma", BF16_8, 0x7f7f)
+NARROW(sum_f16, "avx2,fma,f16c", _mm256_cvtph_ps, 0x7bff)
+
 /* The block's sums into s: it has n finite values. */
 static void take(struct stats *s, const struct sums *b, size_t n, double shift)
 {
@@ -90,16 +164,18 @@ static void take(struct stats *s, const struct sums *b, size_t n, double shift)
 
 static const struct sums none = {.low = INFINITY, .high = -INFINITY};
 
-/* Near the values: what was seen so far, else the first one. */
-static double shift_of(const struct stats *s, double first)
+/* Near the values: what was seen so far, else the middle one of three. */
+static double shift_of(const struct stats *s, double a, double b, double c)
 {
-    return s->n && isfinite(s->mean) ? s->mean : isfinite(first) ? first : 0;
+    double middle = fmax(fmin(a, b), fmin(fmax(a, b), c));
+
+    return s->n && isfinite(s->mean) ? s->mean : isfinite(middle) ? middle : 0;
 }
 
 static void add_f64(struct stats *s, double *v, size_t n)
 {
     struct sums b = none;
-    double shift = shift_of(s, v[0]);
+    double shift = shift_of(s, v[0], v[n / 2], v[n - 1]);
     size_t k = 0;
 
     sum_f64(&b, v, n, shift);
@@ -112,7 +188,7 @@ static void add_f64(struct stats *s, double *v, size_t n)
         }
         n = k;
         b = none;
-        shift = n ? shift_of(s, v[0]) : 0;
+        shift = n ? shift_of(s, v[0], v[n / 2], v[n - 1]) : 0;
         sum_f64(&b, v, n, shift);
     }
     if (n)
@@ -127,20 +203,12 @@ static void widen(struct stats *s, const void *values, enum ckpt_dtype dtype, si
     add_f64(s, wide, n);
 }
 
-/* Dtypes that f32 holds, by vectors of them. */
-static void add_f32(struct stats *s, const void *values, enum ckpt_dtype dtype, size_t n)
+static void add_f32(struct stats *s, const float *v, size_t n)
 {
     const size_t whole = n - n % 8;
-    const float *v = values;
     struct sums b = none;
-    float wide[BLOCK];
-    double shift;
+    double shift = shift_of(s, v[0], v[n / 2], v[n - 1]);
 
-    if (dtype != CKPT_F32 || (uintptr_t)values % sizeof *v) {
-        ckpt_convert(wide, CKPT_F32, values, dtype, n);
-        v = wide;
-    }
-    shift = shift_of(s, v[0]);
     if (whole)
         sum_f32(&b, v, whole, shift);
     if (b.odd) {
@@ -153,17 +221,45 @@ static void add_f32(struct stats *s, const void *values, enum ckpt_dtype dtype, 
         widen(s, v + whole, CKPT_F32, n - whole);
 }
 
+static void add_narrow(struct stats *s, const uint16_t *v, enum ckpt_dtype dtype, size_t n)
+{
+    const size_t whole = n - n % RUN;
+    struct sums b = none;
+    float three[3], shift;
+
+    for (size_t i = 0; i < 3; i++)
+        ckpt_convert(&three[i], CKPT_F32, v + i * (n - 1) / 2, dtype, 1);
+    shift = (float)shift_of(s, three[0], three[1], three[2]);
+    if (whole && dtype == CKPT_BF16)
+        sum_bf16(&b, v, whole, shift);
+    else if (whole)
+        sum_f16(&b, v, whole, shift);
+    if (b.odd) {
+        widen(s, v, dtype, n);
+        return;
+    }
+    if (whole)
+        take(s, &b, whole, shift);
+    if (n > whole)
+        widen(s, v + whole, dtype, n - whole);
+}
+
 void stats_add(struct stats *s, const void *values, enum ckpt_dtype dtype, size_t n)
 {
-    bool narrow = (dtype == CKPT_F32 || dtype == CKPT_F16 || dtype == CKPT_BF16) &&
-                  CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA);
+    bool avx2 = CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA);
+    bool aligned = (uintptr_t)values % 4 == 0;
+    bool f32 = avx2 && aligned && dtype == CKPT_F32;
+    bool narrow = avx2 && aligned && (dtype == CKPT_BF16 ||
+                                      (dtype == CKPT_F16 && CPU_FEATURE_ACTIVE(F16C)));
 
     for (size_t at = 0, k; at < n; at += k) {
-        const unsigned char *p = (const unsigned char *)values + at * ckpt_dtype_size(dtype);
+        const void *p = (const unsigned char *)values + at * ckpt_dtype_size(dtype);
 
         k = n - at < BLOCK ? n - at : BLOCK;
-        if (narrow)
-            add_f32(s, p, dtype, k);
+        if (f32)
+            add_f32(s, p, k);
+        else if (narrow)
+            add_narrow(s, p, dtype, k);
         else
             widen(s, p, dtype, k);
     }
