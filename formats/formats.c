@@ -219,6 +219,19 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     return rc;
 }
 
+int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
+                const struct ckpt_open_opts *opts, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p = {0};
+    int rc = place_open(&p, path, opts, &arena, err);
+
+    *dir = rc ? NULL : p.dir;
+    *file = rc ? NULL : p.file;
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
 int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open_opts *opts,
               struct ckpt_err *err)
 {

@@ -23,6 +23,12 @@ int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open
 /* The same with the format given: nothing is guessed. */
 int ckpt_open_as(struct ckpt_source **out, const char *format, const char *path,
                  const struct ckpt_open_opts *opts, struct ckpt_err *err);
+/*
+ * What a path is before any format looks at it: the directory that it is, packs, or makes with
+ * opts->part, or the file; the other one is NULL.
+ */
+int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
+                const struct ckpt_open_opts *opts, struct ckpt_err *err);
 /* Which format a path is, without opening it. */
 int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
                    struct ckpt_err *err);

@@ -266,9 +266,6 @@ static int take(struct archive_index *x, struct reader *r, struct member **out)
     } else if (archive_entry_filetype(r->entry) != AE_IFREG) {
         return refuse(r, path, "is a device, a fifo or a socket");
     } else {
-        if (archive_entry_sparse_count(r->entry) > 0)
-            return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "%s: member %s is stored sparse",
-                             ckpt_file_name(r->file), path);
         *out = m;
     }
     return 0;
@@ -316,6 +313,11 @@ static int read_tar(struct archive_index *x, struct ckpt_file *file, struct ckpt
 
         /* Where libarchive stands is where the bytes are: headers follow bytes without a gap. */
         size = said > 0 ? (uint64_t)said : 0;
+        if (archive_entry_sparse_count(r.entry) > 0) {
+            rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: member %s is stored sparse",
+                           ckpt_file_name(file), name_of(r.entry) ? name_of(r.entry) : "");
+            break;
+        }
         if ((uint64_t)archive_read_header_position(r.a) != end || at < 0 || at % 512 ||
             (uint64_t)at > ckpt_file_size(file) || size > ckpt_file_size(file) - (uint64_t)at) {
             rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated",

@@ -18,6 +18,8 @@
 
 struct feed {
     int               fd;       /* a stream, or -1 */
+    const void       *before;   /* what was read of it already */
+    size_t            n_before;
     struct ckpt_file *file;     /* else */
     uint64_t          pos;      /* bytes given so far */
     const char       *name;
@@ -31,13 +33,16 @@ bool ckpt_is_compressed(const unsigned char *head, size_t n)
     static const struct {
         const char *magic;
         size_t      n;
-    } kinds[] = {{"\x1f\x8b\x08", 3}, {"BZh", 3}, {"\xfd" "7zXZ", 6}, {"\x04\x22\x4d\x18", 4},
+    } kinds[] = {{"\x1f\x8b\x08", 3}, {"\xfd" "7zXZ", 6}, {"\x04\x22\x4d\x18", 4},
                  {"\x28\xb5\x2f\xfd", 4}};
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (n >= kinds[i].n && memcmp(head, kinds[i].magic, kinds[i].n) == 0)
             return true;
-    return false;
+    /* A word could begin so: its first block, or its end where it has none, must follow. */
+    return n >= 10 && memcmp(head, "BZh", 3) == 0 && head[3] >= '1' && head[3] <= '9' &&
+           (memcmp(head + 4, "1AY&SY", 6) == 0 ||
+            memcmp(head + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0);
 }
 
 int spool_create(const char *where, struct ckpt_err *err)
@@ -72,7 +77,11 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
     ssize_t n;
 
     *bytes = f->piece;
-    if (f->fd < 0) {
+    if (f->n_before > 0) {
+        *bytes = f->before;
+        n = (ssize_t)f->n_before;
+        f->n_before = 0;
+    } else if (f->fd < 0) {
         uint64_t left = ckpt_file_size(f->file) - f->pos;
 
         n = left < PIECE ? (ssize_t)left : (ssize_t)PIECE;
@@ -235,19 +244,20 @@ int ckpt_spool_file(struct ckpt_file **out, struct ckpt_file *file, const char *
     return rc;
 }
 
-int ckpt_spool_fd(struct ckpt_file **out, int fd, const char *name, unsigned flags,
-                  const char *where, struct ckpt_err *err)
+int ckpt_spool_fd(struct ckpt_file **out, int fd, const void *before, size_t n, const char *name,
+                  unsigned flags, const char *where, struct ckpt_err *err)
 {
-    struct feed f = {.fd = fd, .name = name, .flags = flags, .err = err};
-    unsigned char head[8];
+    struct feed f = {.fd = fd, .before = before, .n_before = n, .name = name, .flags = flags,
+                     .err = err};
+    unsigned char head[16];
     struct stat st;
     int copy;
 
     *out = NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0) {
-        ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n == 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0) {
+        ssize_t got = pread(fd, head, sizeof head, 0);
 
-        if (n >= 0 && !ckpt_is_compressed(head, (size_t)n)) {
+        if (got >= 0 && !ckpt_is_compressed(head, (size_t)got)) {
             copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
             return copy < 0 ? file_open_failed(err, name, errno)
                             : file_take_fd(out, copy, name, flags, err);

@@ -14,12 +14,13 @@
 #define SPOOL_MOST_TIMES 4096u
 
 /*
- * Everything that can be read from fd (borrowed) until its end, unpacked.  A regular file that
- * nothing was read from and that is not compressed is taken as it lies.  where is the directory
- * whose file system takes the bytes; NULL is /var/tmp.  flags: enum ckpt_open_flags.
+ * Everything that can be read from fd (borrowed) until its end, unpacked; n bytes that were read
+ * from it before come first.  A regular file that nothing was read from and that is not
+ * compressed is taken as it lies.  where is the directory whose file system takes the bytes;
+ * NULL is /var/tmp.  flags: enum ckpt_open_flags.
  */
-int ckpt_spool_fd(struct ckpt_file **out, int fd, const char *name, unsigned flags,
-                  const char *where, struct ckpt_err *err);
+int ckpt_spool_fd(struct ckpt_file **out, int fd, const void *before, size_t n, const char *name,
+                  unsigned flags, const char *where, struct ckpt_err *err);
 /* True when the first bytes are those of a compressed stream. */
 bool ckpt_is_compressed(const unsigned char *head, size_t n);
 /* What file packs.  Takes file, on failure too. */

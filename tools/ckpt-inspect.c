@@ -35,6 +35,9 @@ static size_t rows(struct opt *row, struct inspect_want *w)
          "tell what sets two checkpoints apart; status 1 when anything does", NULL, 0, 0, false},
         {0, "compare", NULL, OPT_FLAG, &w->compare,
          "show runs side by side: steps, losses, times", NULL, 0, 0, false},
+        {0, "together", NULL, OPT_FLAG, &w->together,
+         "the paths are folders of one checkpoint, as the nodes of a run kept them", NULL, 0, 0,
+         false},
         {0, "verify", NULL, OPT_FLAG, &w->verify,
          "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
         {0, "tree", NULL, OPT_FLAG, &w->tree,
@@ -54,7 +57,7 @@ static size_t rows(struct opt *row, struct inspect_want *w)
     return sizeof all / sizeof all[0];
 }
 
-/* --diff and --compare: all paths in one answer. */
+/* --diff, --compare and --together: all paths in one answer. */
 static int together(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
                     struct ckpt_err *err)
 {
@@ -75,8 +78,17 @@ static int together(const struct inspect_want *w, struct cli *cli, struct cli_it
         }
         all[n++] = item;
     }
-    if (rc == 0)
+    if (rc == 0 && w->together && n < 2) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--together: %zu path, two at least are wanted", n);
+    } else if (rc == 0 && w->together) {
+        struct inspect_want one = *w;
+
+        one.part = (const char *const *)all + 1;
+        one.n_part = n - 1;
+        rc = inspect_path(&one, cli, all[0], err);
+    } else if (rc == 0) {
         rc = inspect_together(w, cli, all, n, err);
+    }
     while (n > 0)
         ckpt_free(all[--n]);
     ckpt_free(all);
@@ -119,6 +131,7 @@ int main(int argc, char **argv)
     struct ckpt_err err = {0};
     char **rest;
     int n_rest, rc, status = 0;
+    bool bytes;
 
     cli_begin(&cli, "ckpt-inspect");
     spec.n = rows(row, &w);
@@ -127,10 +140,12 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
-    if (rc == 0 && w.diff && w.compare)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "--diff and --compare are two questions");
+    if (rc == 0 && w.diff + w.compare + w.together > 1)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "--diff, --compare and --together: one of them");
     if (rc == 0)
-        rc = w.diff || w.compare ? together(&w, &cli, items, &err)
+        rc = cli_items_bytes(items, &bytes, &err);
+    if (rc == 0)
+        rc = w.diff || w.compare || w.together ? together(&w, &cli, items, &err)
                                  : each(&w, &cli, items, &status, &err);
     cli_items_close(items);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/pack.h"
 #include "tools/merge/merge.h"
 
 #define ROWS 26
@@ -47,6 +48,9 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
          "DeepSpeed: ZeRO stage to write (default: as the input)", NULL, 1, 3, false},
         {0, "tied", "WHAT", OPT_CHOICE, &w->tied,
          "names tied to another tensor: drop writes the tensor once", "keep drop", 0, 0, false},
+        {0, "together", NULL, OPT_FLAG, &w->together,
+         "the inputs are folders of one checkpoint, as the nodes of a run kept them", NULL, 0, 0,
+         false},
         {0, "average", NULL, OPT_FLAG, &w->average,
          "write one checkpoint: the mean of all inputs", NULL, 0, 0, false},
         {0, "weights", "W,W...", OPT_STR, &w->weights,
@@ -139,7 +143,8 @@ static int together(const struct merge_want *w, struct cli *cli, const char *out
         all[n++] = item;
     }
     if (rc == 0 && n < 2)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "--average: %zu input, two at least are wanted", n);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "--%s: %zu input, two at least are wanted",
+                       w->average ? "average" : "together", n);
     if (rc == 0)
         rc = one(w, cli, (const char *const *)all, n, output, false, err);
     while (n > 0)
@@ -150,7 +155,10 @@ static int together(const struct merge_want *w, struct cli *cli, const char *out
 
 static bool is_file_name(const char *s)
 {
-    static const char *const tail[] = {".safetensors", ".pt", ".pth", ".bin"};
+    static const char *const tail[] = {".safetensors", ".pt", ".pth", ".bin", ".gguf"};
+
+    if (ckpt_pack_of(s) != CKPT_PACK_NONE)
+        return true;
 
     for (size_t i = 0; i < sizeof tail / sizeof tail[0]; i++)
         if (strlen(s) >= strlen(tail[i]) && strcmp(s + strlen(s) - strlen(tail[i]), tail[i]) == 0)
@@ -190,18 +198,26 @@ static int make_below(const char *path, struct ckpt_err *err)
 static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
                 int n_rest, struct ckpt_err *err)
 {
-    bool many = n_rest != 1 || strcmp(rest[0], "-") == 0;
-    bool below = many && output && strcmp(output, "-") != 0;
+    bool many = n_rest != 1 || strcmp(rest[0], "-") == 0, bytes = false, below;
+    bool one_output = w->average || w->together;
     struct cli_items *items = NULL;
     int rc;
 
+    if (w->average && w->together)
+        return ckpt_fail(err, CKPT_EUSAGE, "--average or --together, not both");
     if (w->weights && !w->average)
         return ckpt_fail(err, CKPT_EUSAGE, "--weights without --average");
     rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
-    if (rc == 0 && below && !w->average && !w->dry_run)
+    if (rc == 0)
+        rc = cli_items_bytes(items, &bytes, err);
+    if (rc == 0 && bytes && !output)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a checkpoint on standard input needs -o");
+    many = many && !(bytes && n_rest <= 1);
+    below = many && output && strcmp(output, "-") != 0;
+    if (rc == 0 && below && !one_output && !w->dry_run)
         rc = make_below(output, err);
     if (rc == 0)
-        rc = w->average ? together(w, cli, output, items, err)
+        rc = one_output ? together(w, cli, output, items, err)
                         : each(w, cli, output, items, below || (many && !output), err);
     cli_items_close(items);
     return rc;

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
+#include "tools/cli_bytes.h"
 
 volatile int cli_stop;
 
@@ -162,6 +164,9 @@ struct cli_items {
     int    end;                 /* what ends a line of stdin */
     size_t n_line;              /* lines read so far */
     char   line[MAX_LINE];
+    bool   bytes;               /* stdin is a checkpoint: one item, "-" */
+    unsigned char head[CLI_HEAD];       /* what was read of stdin to see what it is */
+    size_t head_len, head_at;
 };
 
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
@@ -195,6 +200,12 @@ static int read_stdin_failed(struct ckpt_err *err)
     return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
 }
 
+static int next_byte(struct cli_items *items)
+{
+    return items->head_at < items->head_len ? items->head[items->head_at++]
+                                            : getc_unlocked(stdin);
+}
+
 /* The next line without its end; *n is SIZE_MAX at the end of stdin. */
 static int read_line(struct cli_items *items, size_t *n, struct ckpt_err *err)
 {
@@ -202,7 +213,7 @@ static int read_line(struct cli_items *items, size_t *n, struct ckpt_err *err)
 
     *n = 0;
     items->n_line++;
-    while ((c = getc_unlocked(stdin)) != EOF && c != items->end) {
+    while ((c = next_byte(items)) != EOF && c != items->end) {
         if (*n == MAX_LINE - 1)
             return ckpt_fail(err, CKPT_ELIMIT, "standard input: line %zu is longer than %d bytes",
                              items->n_line, MAX_LINE - 1);
@@ -238,12 +249,41 @@ static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
     return *out ? 0 : ckpt_nomem(err, n + 1);
 }
 
+const char *cli_spool(void)
+{
+    const char *where = getenv("TMPDIR");
+
+    return where && *where ? where : NULL;
+}
+
+int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err)
+{
+    bool named = items->n > 0 && strcmp(items->arg[0], "-") == 0;
+
+    *bytes = false;
+    if (!items->from_stdin && !named)
+        return 0;
+    if (cli_look(items->head, &items->head_len, items->end, bytes, err))
+        return err->code;
+    if (!*bytes)
+        return 0;
+    items->from_stdin = false;
+    items->bytes = true;
+    items->at = named;
+    return cli_settle(items->head, items->head_len, err);
+}
+
 int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
 {
     *out = NULL;
     for (;;) {
         if (cli_stop && (items->from_stdin || items->at < items->n))
             return stopped(err);
+        if (items->bytes) {
+            items->bytes = false;
+            *out = ckpt_strdup("-");
+            return *out ? 0 : ckpt_nomem(err, 2);
+        }
         if (items->from_stdin && (next_line(items, out, err) || *out))
             return *out ? 0 : err->code;
         if (items->at >= items->n)

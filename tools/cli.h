@@ -49,6 +49,14 @@ extern volatile int cli_stop;
  * CKPT_ESTOPPED when a signal asked to stop and items are left, or may come.
  */
 struct cli_items;
+/*
+ * A checkpoint, an archive or something compressed may come on stdin instead of lines: then the
+ * item is "-", stdin is a file from then on (spooled where it was a pipe), and *bytes is true.
+ * Looking at stdin waits for its first bytes; a tool that does not call this takes lines only.
+ */
+int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err);
+/* Where to unpack: TMPDIR, or NULL for the library's own place. */
+const char *cli_spool(void);
 int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err);
 int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
 void cli_items_close(struct cli_items *items);

@@ -55,7 +55,7 @@ t 'a distributed checkpoint is written' ckpt-merge -q --to dcp --optimizer keep 
 t 'it has an index' [ -f "$T/out/dcp/.metadata" ]
 t 'and the same values' ckpt-inspect -q --compare "$T/out/dcp" "$DS"
 expect 73 'a directory that exists is not written over' ckpt-merge -q --to dcp -o "$T/out/dcp" "$DS"
-expect 64 'nor a stream' ckpt-merge -q --to dcp -o - "$DS"
+t 'a stream is a tar of it' bash -c "ckpt-merge -q --to dcp --tied keep -o - '$DS' | ckpt-merge -q --tied keep -o '$T/out/streamed.safetensors' && ckpt-inspect -q --diff '$T/out/dcp' '$T/out/streamed.safetensors'"
 RANKS=$G/fsdp/2.15-fsdp1_w2; rm -rf "$T"/out/*
 mkdir "$T/in/fsdp"; cp "$RANKS/sharded_rank1.pt" "$T/in/fsdp/"
 refused 65 'but only 1 files of its set' 'a file of a rank without the others' "$T/in/fsdp/sharded_rank1.pt"

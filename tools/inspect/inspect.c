@@ -7,6 +7,7 @@
 #include "formats/formats.h"
 #include "formats/logs/run_log.h"
 #include "libckpt/json.h"
+#include "libckpt/pack.h"
 
 static bool ends_in(const char *s, const char *tail)
 {
@@ -19,7 +20,8 @@ static int open_source(struct ckpt_source **out, const struct inspect_want *w,
                        const struct cli *cli, const char *path, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = w->optimizer,
-                                  .follow = cli->follow};
+                                  .follow = cli->follow, .spool = cli_spool(),
+                                  .part = w->part, .n_part = w->n_part};
 
     return ckpt_open(out, path, &opts, err);
 }
@@ -50,13 +52,17 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
 static int run_directory(struct out *o, const struct inspect_want *w, const struct cli *cli,
                          const char *path, struct ckpt_err *err)
 {
+    struct ckpt_open_opts opts = {.follow = cli->follow, .spool = cli_spool(), .part = w->part,
+                                  .n_part = w->n_part};
     struct ckpt_dir *dir;
     struct ckpt_file *f = NULL;
     json_t *state = NULL;
-    int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    int rc = ckpt_unpack(&dir, &f, path, &opts, err);
 
-    if (rc)
+    if (rc || f) {
+        ckpt_file_close(f);
         return rc;
+    }
     if (ckpt_dir_has(dir, "trainer_state.json")) {
         rc = ckpt_file_open_at(&f, dir, "trainer_state.json", err);
         if (rc == 0)
@@ -83,9 +89,11 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     struct ckpt_source *src;
     struct stat st;
     bool dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool packed = strcmp(path, "-") == 0 || ckpt_pack_of(path) != CKPT_PACK_NONE;
     int rc;
 
     page.stats |= w->html != NULL;      /* a page has histograms */
+    dir = dir || packed;
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
@@ -235,7 +243,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         rc = inspect_scan(o, cli, path, err);
         return finish(o, w, &print) ? (*err = print).code : rc;
     }
-    if (w->verify && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (w->verify && !w->n_part && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* what is missing is told */
             inspect_name_older(w, cli, path, err);

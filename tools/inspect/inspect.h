@@ -18,6 +18,9 @@ struct inspect_want {
     bool            overwrite;          /* also when it exists */
     bool            optimizer, stats, digest, verify, tree, plot;
     bool            diff, compare;      /* of several paths */
+    bool            together;           /* the paths are folders of one checkpoint */
+    const char *const *part;            /* those behind the first, then */
+    size_t          n_part;
     bool            scan, rng, args, state;     /* instead of the list of tensors */
 };
 

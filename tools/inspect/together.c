@@ -190,7 +190,7 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
                     char *const *path, bool *differ, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = w->optimizer,
-                                  .follow = cli->follow};
+                                  .follow = cli->follow, .spool = cli_spool()};
     struct ckpt_source *a = NULL, *b = NULL;
     int rc = ckpt_open(&a, path[0], &opts, err);
 

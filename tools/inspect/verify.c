@@ -80,7 +80,8 @@ static int prove_dir(struct proof *p, struct ckpt_dir *dir, bool deep, struct ck
 static int prove_tensors(struct proof *p, const struct inspect_want *w, const struct cli *cli,
                          const char *path, struct ckpt_err *err)
 {
-    struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = true, .follow = cli->follow};
+    struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = true, .follow = cli->follow,
+                                  .spool = cli_spool(), .part = w->part, .n_part = w->n_part};
     struct ckpt_source *src;
     int rc = ckpt_open(&src, path, &opts, err);
 
@@ -96,23 +97,24 @@ static int prove_tensors(struct proof *p, const struct inspect_want *w, const st
 int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err)
 {
-    unsigned flags = cli->follow ? CKPT_FOLLOW : 0;
+    struct ckpt_open_opts opts = {.follow = cli->follow, .spool = cli_spool(), .part = w->part,
+                                  .n_part = w->n_part};
     struct ckpt_file *file = NULL;
     struct ckpt_dir *dir = NULL;
     struct proof p = {0};
     struct stat st;
     bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    int rc = is_dir ? manifest_check(NULL, path, MANIFEST_DIGESTS, err) : CKPT_ENOTFOUND;
+    int rc = is_dir && !w->n_part ? manifest_check(NULL, path, MANIFEST_DIGESTS, err)
+                                  : CKPT_ENOTFOUND;
 
     if (rc == 0)
         out_str(o, "verified", "verified", "every file has the digest its manifest tells");
     if (rc != CKPT_ENOTFOUND)
         return rc;
     ckpt_err_clear(err);
-    rc = is_dir ? ckpt_dir_open(&dir, path, flags, err)
-                : ckpt_file_open(&file, path, flags, err);
+    rc = ckpt_unpack(&dir, &file, path, &opts, err);
     if (rc == 0)
-        rc = is_dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
+        rc = dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
     if (rc == 0 && !inspect_shown_as_values(w, cli, path))
         rc = prove_tensors(&p, w, cli, path, err);
     if (rc == 0) {
@@ -120,7 +122,10 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
         if (p.without)
             out_int(o, "archives_without_checksums", "archives without checksums", p.without);
         out_int(o, "verified_tensors", "tensors that read to their end", p.tensors);
-        out_str(o, "verified", "verified", "there is no manifest, all there is reads");
+        out_str(o, "verified", "verified",
+                dir && ckpt_dir_has(dir, MANIFEST_NAME)
+                    ? "the manifest is that of a folder as it was, all there is reads"
+                    : "there is no manifest, all there is reads");
     }
     ckpt_dir_close(dir);
     ckpt_file_close(file);

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "formats/formats.h"
+#include "libckpt/pack.h"
+#include "tools/merge/packed.h"
 #include "tools/merge/parts.h"
 #include "tools/progress.h"
 
@@ -24,7 +26,7 @@ static int output_format(const char **format, const struct merge_want *w, const 
     bool stream = strcmp(output, "-") == 0;
     bool st = ends_in(output, ".safetensors"), pt = ends_in(output, ".pt") ||
               ends_in(output, ".pth") || ends_in(output, ".bin");
-    bool gguf = ends_in(output, ".gguf");
+    bool gguf = ends_in(output, ".gguf"), packed = ckpt_pack_of(output) != CKPT_PACK_NONE;
 
     *format = w->to ? w->to : w->extract ? "peft" : NULL;
     if (!*format && (w->world || w->stage))
@@ -39,8 +41,12 @@ static int output_format(const char **format, const struct merge_want *w, const 
     if ((w->world || w->stage) && strcmp(*format, "deepspeed") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--world and --stage cut a DeepSpeed checkpoint, --to "
                          "says %s", *format);
-    if (stream && strcmp(*format, "safetensors") != 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "-o - writes safetensors only, --to says %s", *format);
+    if (stream && strcmp(*format, "safetensors") != 0 && !merge_is_packed(output, *format))
+        return ckpt_fail(err, CKPT_EUSAGE, "-o - writes safetensors, or a tar of a directory, --to "
+                         "says %s", *format);
+    if (packed && !merge_is_packed(output, *format))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --to %s is one file, an archive holds a directory",
+                         output, *format);
     return 0;
 }
 
@@ -89,12 +95,15 @@ static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
                      const struct merge_want *w, const struct cli *cli, const char *format,
                      const char *output, struct provenance *record, struct ckpt_err *err)
 {
-    bool stream = strcmp(output, "-") == 0;
+    bool packed = merge_is_packed(output, format), stream = !packed && strcmp(output, "-") == 0;
+    unsigned flags = w->overwrite ? CKPT_REPLACE : 0;
+    struct merge_packed *archive = NULL;
+    const char *path = output;
     json_t *metadata = NULL;
     struct ckpt_create_opts create = {
         .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src), .origin = origin,
         .zero_stage = (int)w->stage, .world_size = (int)w->world,
-        .flags = w->overwrite ? CKPT_REPLACE : 0, .stream_fd = stream ? STDOUT_FILENO : -1,
+        .flags = packed ? 0 : flags, .stream_fd = stream ? STDOUT_FILENO : -1,
     };
     struct progress *p = progress_new(cli, output, true);
     struct ckpt_copy_opts copy = {.workers = (size_t)cli->jobs, .progress = progress_tick,
@@ -106,8 +115,10 @@ static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
     create.n_extra = ckpt_source_extras(src, &create.extra);
     if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header cannot wait */
         rc = provenance_text(record, !stream, &create.record, err);
+    if (rc == 0 && packed)
+        rc = merge_packed_begin(&archive, &path, output, cli_spool(), flags, err);
     if (rc == 0)
-        rc = ckpt_create(&sink, format, output, ckpt_source_tensors(src), &create, err);
+        rc = ckpt_create(&sink, format, path, ckpt_source_tensors(src), &create, err);
     if (rc == 0)
         rc = ckpt_copy(sink, src, &copy, err);
     if (rc == 0)
@@ -118,6 +129,11 @@ static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
         sink = NULL;
     }
     ckpt_sink_abort(sink);
+    if (rc == 0 && packed) {
+        rc = merge_packed_commit(archive, &cli_stop, err);
+        archive = NULL;
+    }
+    merge_packed_abort(archive);
     json_decref(metadata);
     return rc;
 }

@@ -29,16 +29,17 @@ struct merge_want {
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
     int64_t         world, stage;       /* of a DeepSpeed output; 0: as the input has it */
     bool            merge;              /* fold an input that is an adapter into its base */
+    bool            together;           /* the inputs are folders of one checkpoint */
     bool            average, verify, dry_run, overwrite;
     bool            checksums;          /* those of the inputs are proved */
 };
 
 /* One output and what it is made of. */
 struct merge_job {
-    const char *const *input;   /* several: their mean is made */
+    const char *const *input;   /* several: their mean is made, or they are one together */
     size_t             n;
     const char        *output;  /* a directory, or a file when it ends in .safetensors, .pt or
-                                   .bin; "-" is stdout */
+                                   .bin, an archive as pack.h has them; "-" is stdout */
 };
 
 /* Do one job.  With dry_run prints the plan to stdout instead. */

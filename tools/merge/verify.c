@@ -13,7 +13,7 @@ int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
 {
     unsigned char *a = ckpt_alloc_buffer(2 * VERIFY_BYTES), *b = a ? a + VERIFY_BYTES : NULL;
     struct ckpt_source *back = NULL;
-    struct ckpt_open_opts opts = {.optimizer = optimizer};
+    struct ckpt_open_opts opts = {.optimizer = optimizer, .spool = cli_spool()};
     int rc = a ? ckpt_open(&back, output, &opts, err) : ckpt_nomem(err, 2 * VERIFY_BYTES);
 
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {

@@ -78,25 +78,27 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
                        struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
-                                  .prove = w->checksums,
-                                  .optimizer = strcmp(w->optimizer, "keep") == 0};
-    struct ckpt_source **all = ckpt_alloc(job->n, sizeof *all);
-    double *weight = ckpt_alloc(job->n, sizeof *weight);
-    int rc = all && weight ? 0 : ckpt_nomem(err, job->n * sizeof *all);
+                                  .prove = w->checksums, .spool = cli_spool(),
+                                  .optimizer = strcmp(w->optimizer, "keep") == 0,
+                                  .part = job->input + 1, .n_part = w->together ? job->n - 1 : 0};
+    size_t n = w->together ? 1 : job->n;
+    struct ckpt_source **all = ckpt_alloc(n, sizeof *all);
+    double *weight = ckpt_alloc(n, sizeof *weight);
+    int rc = all && weight ? 0 : ckpt_nomem(err, n * sizeof *all);
 
     if (rc == 0 && w->weights)
-        rc = merge_weights(weight, w->weights, job->n, err);
-    for (size_t i = 0; rc == 0 && i < job->n; i++) {
+        rc = merge_weights(weight, w->weights, n, err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
-        if (rc == 0 && job->n > 1)
+        if (rc == 0 && n > 1)
             rc = unpack(&all[i], true, err);
     }
-    if (rc == 0 && job->n > 1) {
-        rc = ckpt_view_average(src, all, job->n, w->weights ? weight : NULL, err);
+    if (rc == 0 && n > 1) {
+        rc = ckpt_view_average(src, all, n, w->weights ? weight : NULL, err);
     } else if (rc == 0) {
         *src = all[0];
     } else {
-        for (size_t i = 0; all && i < job->n; i++)
+        for (size_t i = 0; all && i < n; i++)
             ckpt_source_close(all[i]);
     }
     ckpt_free(all);
@@ -123,7 +125,7 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
         rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
     if (rc == 0)
         rc = open_inputs(src, w, job, follow, p, err);
-    *origin = rc == 0 && job->n == 1 ? *src : NULL;
+    *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
     if (rc == 0 && w->base && !w->extract && strcmp(ckpt_source_format(*src), "peft") != 0)
         rc = merge_fill(src, w, follow, p, err);
     if (rc == 0)
