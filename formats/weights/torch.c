@@ -9,6 +9,7 @@
 #include "formats/container/zip.h"
 #include "formats/weights/torch_legacy.h"
 #include "formats/weights/torch_list.h"
+#include "formats/weights/torch_tar.h"
 #include "formats/weights/torch_sink.h"
 #include "formats/weights/torch_value.h"
 #include "libckpt/buf.h"
@@ -168,11 +169,6 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     return place_storages(a, err) ? err->code : guard(a, err);
 }
 
-static bool is_tar(const unsigned char *head, size_t n)
-{
-    return n > 262 && memcmp(head + 257, "ustar", 5) == 0;
-}
-
 /* By the first bytes, as torch itself tells its containers apart. */
 static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
@@ -186,9 +182,10 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     if (torch_legacy_is(head, n))
         return torch_legacy_read(&a->root, &a->storages, &a->big_endian, a->file, &a->arena,
                                  strict, err);
-    if (is_tar(head, n))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a tar: torch's format before 0.1.11, or not "
-                         "torch's, is not read");
+    if (torch_tar_is(head, n)) {
+        a->container = "legacy tar";
+        return torch_tar_read(&a->root, &a->storages, a->file, &a->arena, strict, err);
+    }
     return open_zip(a, strict, err);
 }
 
@@ -285,7 +282,7 @@ static int bid(const struct ckpt_place *p)
         return 0;
     if (memcmp(p->head, "PK\3\4", 4) == 0 || torch_legacy_is(p->head, p->head_len))
         return 80;
-    return is_tar(p->head, p->head_len) ? 40 : 0;
+    return torch_tar_is(p->head, p->head_len) ? 40 : 0;
 }
 
 static void close_source(void *self) { torch_archive_close(self); }

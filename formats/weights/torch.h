@@ -45,7 +45,7 @@ int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);
 struct ckpt_file *torch_archive_file(const struct torch_archive *a);
-/* "zip", "TorchScript" (a zip with code), "legacy stream". */
+/* "zip", "TorchScript" (a zip with code), "legacy stream", "legacy tar". */
 const char *torch_archive_container(const struct torch_archive *a);
 bool torch_archive_big_endian(const struct torch_archive *a);
 /* Values below the root, each counted once. */

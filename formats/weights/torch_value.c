@@ -1,6 +1,7 @@
 /* torch_value - see torch_value.h. */
 #include "formats/weights/torch_value.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/container/pickle.h"
@@ -9,9 +10,6 @@
 
 #define MAX_VISITS ((size_t)64 << 20)
 #define MAX_NEST   8            /* rebuild calls inside each other */
-/* A view with strides of 0 may be larger than its bytes by this much, and this many times. */
-#define MAX_BLOWUP  64
-#define FREE_BLOWUP ((uint64_t)256 << 20)
 
 /* A value to visit, and how deep it lies. */
 struct level {
@@ -31,13 +29,6 @@ struct walk {
     enum ckpt_dtype        class_dtype;
 };
 
-void torch_storages_release(struct torch_storages *s)
-{
-    ckpt_map_free(s->by_key);
-    ckpt_free(s->item);
-    memset(s, 0, sizeof *s);
-}
-
 static int bad(struct walk *w, const char *what)
 {
     return ckpt_fail(w->err, CKPT_EFORMAT, "pickle: %s", what);
@@ -52,51 +43,11 @@ static struct value *arg(const struct value *v, size_t i)
 
 /* -- storages -------------------------------------------------------------------------------- */
 
-/* The dtype a storage class holds; its module says nothing of interest. */
-static enum ckpt_dtype storage_dtype(const struct value *class)
-{
-    if (!value_is(class, VALUE_GLOBAL))
-        return CKPT_DTYPE_NONE;
-    if (strcmp(class->u.obj.name, "UntypedStorage") == 0 ||
-        strcmp(class->u.obj.name, "_UntypedStorage") == 0)
-        return CKPT_U8;
-    if (strstr(class->u.obj.name, "Storage") == NULL)
-        return CKPT_DTYPE_NONE;
-    return ckpt_dtype_parse(class->u.obj.name);
-}
-
 /* What a persistent id names: a storage, or in old files a part of one. */
 struct base {
     size_t  storage;
     int64_t offset, numel;              /* elements */
 };
-
-/* Index of the storage of that key in the table, new or known. */
-static int table_index(struct walk *w, size_t *index, const char *key, enum ckpt_dtype dtype,
-                       int64_t numel)
-{
-    struct torch_storages *s = w->storages;
-
-    if (!s->by_key && ckpt_map_new(&s->by_key, 64, w->err))
-        return w->err->code;
-    *index = ckpt_map_get(s->by_key, key, strlen(key));
-    if (*index != CKPT_MAP_NONE)
-        return s->item[*index].dtype == dtype && s->item[*index].numel == numel
-                   ? 0 : ckpt_fail_as(w->err, CKPT_EFORMAT, "ambiguous",
-                                      "storage %s: named with two classes or sizes", key);
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 64;
-        void *grown = ckpt_grow(s->item, cap, sizeof *s->item);
-
-        if (!grown)
-            return ckpt_nomem(w->err, cap * sizeof *s->item);
-        s->item = grown;
-        s->cap = cap;
-    }
-    *index = s->n;
-    s->item[s->n++] = (struct torch_storage){.dtype = dtype, .numel = numel, .key = key};
-    return ckpt_map_add(s->by_key, key, strlen(key), *index, w->err);
-}
 
 /* (view key, offset, numel) of a legacy storage. */
 static int view_of(struct walk *w, struct base *b, const struct value *v)
@@ -128,7 +79,7 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
     key = value_as_str(t->u.seq.item[2]);
     if (t->u.seq.item[1] != w->class) {
         w->class = t->u.seq.item[1];
-        w->class_dtype = storage_dtype(w->class);
+        w->class_dtype = torch_storage_dtype(w->class);
     }
     dtype = w->class_dtype;
     if (!key || strlen(key) > 64 || strspn(key, "0123456789") != strlen(key) || !*key)
@@ -138,7 +89,7 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
     b->offset = 0;
     if (!value_as_int(t->u.seq.item[4], &b->numel) || b->numel < 0)
         return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
-    if (table_index(w, &b->storage, key, dtype, b->numel))
+    if (torch_storages_add(w->storages, &b->storage, key, dtype, b->numel, w->err))
         return w->err->code;
     return n == 6 ? view_of(w, b, t->u.seq.item[5]) : 0;
 }
@@ -159,33 +110,6 @@ static int dims(struct walk *w, const struct value *v, int64_t *out, int *n)
     for (int i = 0; i < *n; i++)
         if (!value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
             return bad(w, "a tensor's size or stride is no number >= 0");
-    return 0;
-}
-
-/* The furthest element lies inside the base, and the whole is no blown-up view. */
-static int check_extent(struct walk *w, const struct value_tensor *t, const struct base *b)
-{
-    const struct torch_storage *s = &w->storages->item[t->storage];
-    uint64_t width = ckpt_dtype_size(t->dtype), last = (uint64_t)t->offset, part, bytes, have;
-    int64_t numel;
-
-    if (!ckpt_shape_numel(&numel, &t->shape) || !ckpt_shape_bytes(&bytes, &t->shape, t->dtype) ||
-        !ckpt_mul(&have, (uint64_t)b->numel, ckpt_dtype_size(s->dtype)) || width == 0)
-        return bad(w, "a tensor's size overflows");
-    if (numel == 0)
-        return 0;
-    for (int i = 0; i < t->shape.rank; i++)
-        if (!ckpt_mul(&part, (uint64_t)(t->shape.dim[i] - 1), (uint64_t)t->stride[i]) ||
-            !ckpt_add(&last, last, part))
-            return bad(w, "a tensor's strides overflow");
-    if (last >= have / width)
-        return ckpt_fail_as(w->err, CKPT_EFORMAT, "bounds",
-                            "pickle: a tensor reaches element %llu of storage %s, which has %llu",
-                            (unsigned long long)last, s->key, (unsigned long long)(have / width));
-    if (bytes > FREE_BLOWUP && (bytes - FREE_BLOWUP) / MAX_BLOWUP > have)
-        return ckpt_fail(w->err, CKPT_ELIMIT,
-                         "pickle: a view of %llu bytes on a storage of %llu",
-                         (unsigned long long)bytes, (unsigned long long)have);
     return 0;
 }
 
@@ -247,7 +171,7 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if (row->what == NAME_QTENSOR && (t.dtype < CKPT_QI8 || t.dtype > CKPT_QI32))
         return bad(w, "a quantised tensor lies in a storage of another class");
     t.requires_grad = value_is(grad, VALUE_BOOL) && grad->u.b;
-    if (check_extent(w, &t, &base) || (pairs && make_pairs(w, &t)))
+    if (torch_storages_fit(w->storages, &t, base.numel, w->err) || (pairs && make_pairs(w, &t)))
         return w->err->code;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
@@ -406,14 +330,36 @@ int torch_names_check(const struct value_seq *names, bool alarms_only, struct ck
     return 0;
 }
 
+/* In torch's tar: the key of a tensor. */
+static int take_named(struct walk *w, struct value *v)
+{
+    const char *id = value_as_str(v->u.seq.item[0]);
+    char digits[24];
+    int64_t n;
+    size_t i;
+
+    if (value_as_int(v->u.seq.item[0], &n)) {
+        snprintf(digits, sizeof digits, "%lld", (long long)n);
+        id = digits;
+    }
+    i = id ? ckpt_map_get(w->storages->by_id, id, strlen(id)) : CKPT_MAP_NONE;
+    if (i == CKPT_MAP_NONE)
+        return bad(w, "a persistent id names no tensor");
+    v->kind = VALUE_TENSOR;
+    v->u.tensor = w->storages->named[i];
+    return 0;
+}
+
 /* A persistent id that is no storage: torch's old way to name a module's source. */
-static int check_persistent(struct walk *w, const struct value *v)
+static int check_persistent(struct walk *w, struct value *v)
 {
     const struct value *t = v->u.seq.item[0];
     const char *what = value_is(t, VALUE_TUPLE) && t->u.seq.n
                            ? value_as_str(t->u.seq.item[0]) : NULL;
     struct base base;
 
+    if (w->storages->by_id && !value_is(t, VALUE_TUPLE))
+        return take_named(w, v);
     if (what && strcmp(what, "storage") == 0)
         return find_storage(w, v, &base);
     if (!w->strict)

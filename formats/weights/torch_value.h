@@ -18,9 +18,22 @@ struct torch_storages {
     struct ckpt_map      *by_key;
     bool                  legacy;       /* persistent ids have views */
     size_t                values;       /* below the root, each counted once */
+    struct value_tensor **named;        /* what persistent ids name in torch's tar */
+    struct ckpt_map      *by_id;        /* -> named; NULL elsewhere */
 };
 
 void torch_storages_release(struct torch_storages *s);
+/* Index of the storage of that key, new or known; CKPT_EFORMAT when known otherwise. */
+int torch_storages_add(struct torch_storages *s, size_t *index, const char *key,
+                       enum ckpt_dtype dtype, int64_t numel, struct ckpt_err *err);
+/* Let persistent id `id` be this tensor; both must outlive the storages. */
+int torch_storages_name(struct torch_storages *s, const char *id, struct value_tensor *t,
+                        struct ckpt_err *err);
+/* The tensor lies in numel elements of its storage, and is no blown-up view. */
+int torch_storages_fit(const struct torch_storages *s, const struct value_tensor *t, int64_t numel,
+                       struct ckpt_err *err);
+/* The dtype a storage class holds, or CKPT_DTYPE_NONE. */
+enum ckpt_dtype torch_storage_dtype(const struct value *class);
 
 /*
  * Refuse a pickle that names a global of no table, wherever it did so.  alarms_only: it failed

@@ -1,7 +1,7 @@
 /*
  * fuzz_torch: an answer or a refusal, nothing else.
  *
- * Bytes that begin as an archive or as a legacy stream are the file.  All others are a pickle,
+ * Bytes that begin as an archive, a legacy stream or a tar are the file.  All others are a pickle,
  * and an archive is made around it, with the checksums and the storages that it asks for: by
  * chance no change of a pickle would come past its checksum.
  */
@@ -16,6 +16,7 @@
 #include "formats/place.h"
 #include "formats/weights/torch.h"
 #include "formats/weights/torch_legacy.h"
+#include "formats/weights/torch_tar.h"
 
 #define MAX_PAYLOAD ((uint64_t)1 << 16)
 
@@ -167,7 +168,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct maker m = {0};
 
-    if ((size >= 4 && memcmp(data, "PK\3\4", 4) == 0) || torch_legacy_is(data, size)) {
+    if ((size >= 4 && memcmp(data, "PK\3\4", 4) == 0) || torch_legacy_is(data, size) ||
+        torch_tar_is(data, size)) {
         load(data, size);
         look(data, size);
         return 0;

@@ -8,9 +8,14 @@ Ran with: torch 2.15.0, numpy 2.4.6 (Python 3.11).
 NAME.pt has its tensors in NAME.expected.safetensors, named by their path joined with ".".
 NAME/ has files of all ranks, and what they hold together in expected.safetensors.
 """
+import collections
+import io
 import os
+import pickle
 import socket
+import struct
 import sys
+import tarfile
 
 import torch
 from safetensors.torch import save_file
@@ -28,6 +33,58 @@ def no_crc():
     d = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.bfloat16)}
     save("no_crc", d, d)
     torch.serialization.set_crc32_options(True)
+
+
+class Keys(pickle.Pickler):
+    def persistent_id(self, v):
+        return str(self.key[id(v)]) if isinstance(v, torch.Tensor) else None
+
+
+def write_tar(name, storages, tensors, obj):
+    with tarfile.open(f"{out}/{name}.pt", "w:", format=tarfile.PAX_FORMAT) as f:
+        for member, b in (("storages", storages), ("tensors", tensors), ("pickle", obj),
+                          ("sys_info", pickle.dumps({"little_endian": True}, 2))):
+            info = tarfile.TarInfo(member)
+            info.size = len(b)
+            f.addfile(info, io.BytesIO(b))
+
+
+def tar():
+    """As torch 0.1.10 wrote it, field by field; torch.load of today agrees."""
+    torch.manual_seed(11)
+    base = torch.randn(4, 6)
+    ints = torch.arange(5)
+    t = {"base": base, "turned": base.t(), "row": base[2], "ints": ints, "part": ints[1:4],
+         "one": torch.tensor([2.5], dtype=torch.float64), "half": torch.randn(3).half()}
+    root = collections.OrderedDict(t)
+    storages, tensors = io.BytesIO(), io.BytesIO()
+    store = {v.untyped_storage().data_ptr(): v for v in (base, ints, t["one"], t["half"])}
+    kinds = {torch.float32: torch.FloatStorage, torch.int64: torch.LongStorage,
+             torch.float64: torch.DoubleStorage, torch.float16: torch.HalfStorage}
+    pickle.dump(len(store), storages, 2)
+    for i, v in enumerate(store.values()):
+        pickle.dump((100 + i, "cpu", kinds[v.dtype]), storages, 2)
+        data = v.contiguous().flatten().numpy().tobytes()
+        storages.write(struct.pack("<q", v.numel()) + data)
+    pickle.dump([(200, 101, 1, 3)], storages, 2)            # a view of ints
+    keys = {p: 100 + i for i, p in enumerate(store)}
+    pickle.dump(len(t), tensors, 2)
+    Keys.key = {}
+    for i, (name, v) in enumerate(t.items()):
+        Keys.key[id(v)] = 300 + i
+        key = 200 if name == "part" else keys[v.untyped_storage().data_ptr()]
+        offset = 0 if name == "part" else v.storage_offset()
+        pickle.dump((300 + i, key, torch.Tensor), tensors, 2)
+        tensors.write(struct.pack(f"<ii{v.dim()}q{v.dim()}qq", v.dim(), 0, *v.shape, *v.stride(),
+                                  offset))
+    obj = io.BytesIO()
+    Keys(obj, 2).dump({"state_dict": root, "epoch": 3})
+    write_tar("tar", storages.getvalue(), tensors.getvalue(), obj.getvalue())
+    write_tar("tar_evil", storages.getvalue(), tensors.getvalue(),
+              b"\x80\x02cposix\nsystem\nX\x02\x00\x00\x00id\x85R.")
+    back = torch.load(f"{out}/tar.pt", weights_only=False)
+    assert all(torch.equal(back["state_dict"][k], v) for k, v in t.items())
+    save_file({k: v.contiguous().clone() for k, v in t.items()}, f"{out}/tar.expected.safetensors")
 
 
 class Inner(torch.nn.Module):
@@ -110,5 +167,5 @@ def mesh():
 
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, script, mesh):
+    for make in (no_crc, tar, script, mesh):
         make()
