@@ -138,7 +138,7 @@ int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *pat
     struct ckpt_out *out;
 
     if (ckpt_outdir_file(&out, dir, path, err) ||
-        torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, err))
+        torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL, err))
         return err->code;
     for (size_t i = 0; i < file->n_copied; i++)
         if (put_copied(file, &file->copied[i], err))

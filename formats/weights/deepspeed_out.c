@@ -335,7 +335,7 @@ static int write_file(struct ckpt_outdir *dir, const char *path, const struct va
     struct ckpt_out *out;
 
     if (ckpt_outdir_file(&out, dir, path, err) ||
-        torch_writer_new(&w, out, "archive", root, storage, n, err))
+        torch_writer_new(&w, out, "archive", root, storage, n, NULL, err))
         return err->code;
     if (put(w, l, err) == 0)
         return torch_writer_commit(w, err);

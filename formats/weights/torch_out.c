@@ -33,6 +33,8 @@ struct torch_writer {
     size_t             n_member, n_storage;
     struct storage    *storage;
     uint64_t           directory;
+    const char        *record;          /* see create's opts: the member behind the storages, or
+                                           NULL */
     pthread_mutex_t    lock;            /* of the pieces */
 };
 
@@ -66,6 +68,12 @@ static const struct small behind[] = {
     [M_ID] = {".data/serialization_id", NULL},
 };
 
+/* Where the members behind the storages begin. */
+static size_t first_behind(const struct torch_writer *w)
+{
+    return M_BEFORE + w->n_storage + (w->record != NULL);
+}
+
 /* Names and sizes of all members. */
 static int list_members(struct torch_writer *w, const char *top,
                         const struct torch_storage *storage, size_t pickle_bytes,
@@ -73,7 +81,7 @@ static int list_members(struct torch_writer *w, const char *top,
 {
     struct zip_member *m;
 
-    w->n_member = M_BEFORE + w->n_storage + M_BEHIND;
+    w->n_member = first_behind(w) + M_BEHIND;
     m = w->member = ckpt_arena_alloc(&w->arena, w->n_member, sizeof *w->member);
     w->storage = ckpt_arena_alloc(&w->arena, w->n_storage, sizeof *w->storage);
     if (!w->member || !w->storage)
@@ -91,6 +99,11 @@ static int list_members(struct torch_writer *w, const char *top,
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "storage %zu: %s cannot be written", i,
                              ckpt_dtype_name(storage[i].dtype));
         w->storage[i].bytes = m->size;
+    }
+    if (w->record) {
+        m->name = ckpt_arena_printf(&w->arena, "%s/" CKPT_RECORD_FILE, top);
+        m->size = strlen(w->record);
+        m++;
     }
     for (size_t i = 0; i < M_BEHIND; i++, m++) {
         m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, behind[i].name);
@@ -127,14 +140,14 @@ static int begin(struct torch_writer *w, const char *top, const struct value *ro
     for (size_t i = M_FORMAT; rc == 0 && i < M_BEFORE; i++)
         rc = put_small(w, i, before[i].text, err);
     if (rc == 0)
-        rc = put_small(w, M_BEFORE + w->n_storage + M_VERSION, behind[M_VERSION].text, err);
+        rc = put_small(w, first_behind(w) + M_VERSION, behind[M_VERSION].text, err);
     ckpt_buf_release(&pickle);
     return rc;
 }
 
 int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *top,
                      const struct value *root, const struct torch_storage *storage,
-                     size_t n_storage, struct ckpt_err *err)
+                     size_t n_storage, const char *record, struct ckpt_err *err)
 {
     struct torch_writer *t = ckpt_alloc(1, sizeof *t);
 
@@ -146,6 +159,7 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
     pthread_mutex_init(&t->lock, NULL);
     t->out = out;
     t->n_storage = n_storage;
+    t->record = record;
     if (begin(t, top, root, storage, err)) {
         torch_writer_abort(t);
         return err->code;
@@ -259,6 +273,10 @@ int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
 
     for (size_t i = 0; rc == 0 && i < w->n_storage; i++)
         rc = join_pieces(w, i, err);
+    if (rc == 0 && w->record && strlen(w->record) != w->member[M_BEFORE + w->n_storage].size)
+        rc = ckpt_fail(err, CKPT_ESTATE, "the record's length changed while it was written");
+    if (rc == 0 && w->record)
+        rc = put_small(w, M_BEFORE + w->n_storage, w->record, err);
     if (rc == 0)
         rc = put_id(w, err);
     if (rc == 0)
@@ -285,7 +303,7 @@ int torch_write(struct ckpt_out *out, const char *top, const struct value *root,
 {
     struct torch_writer *w;
 
-    if (torch_writer_new(&w, out, top, root, storage, n_storage, err))
+    if (torch_writer_new(&w, out, top, root, storage, n_storage, NULL, err))
         return err->code;
     for (size_t i = 0; i < n_storage; i++)
         if (storage[i].numel && torch_writer_put(w, i, 0, storage[i].numel, data[i], err)) {

@@ -16,11 +16,11 @@ struct torch_writer;
 /*
  * Takes out (on failure too).  top is the archive's inner folder ("archive").  root's tensors
  * point into storage[]; both are borrowed for the call (offset and key are ignored: keys are
- * the indices).
+ * the indices).  record: see struct ckpt_create_opts; NULL: none.
  */
 int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *top,
                      const struct value *root, const struct torch_storage *storage,
-                     size_t n_storage, struct ckpt_err *err);
+                     size_t n_storage, const char *record, struct ckpt_err *err);
 /* Elements [start, start + count) of storage i.  Any thread. */
 int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t count,
                      const void *src, struct ckpt_err *err);

@@ -140,7 +140,7 @@ int torch_create(struct ckpt_sink **out, const char *path, const struct ckpt_ten
     if (rc == 0)
         rc = ckpt_out_create(&file, path, opts->flags, err);
     if (rc == 0)
-        rc = torch_writer_new(&s->w, file, top, root, storage, n, err);
+        rc = torch_writer_new(&s->w, file, top, root, storage, n, opts->record, err);
     ckpt_arena_release(&a);
     if (rc) {
         free_sink(s);

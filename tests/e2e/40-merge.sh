@@ -33,6 +33,8 @@ t "in one file: among its metadata" ckpt-merge -q --provenance sha256 -o "$T/rec
 t "with the digest" bash -c "head -c 4096 $T/rec.safetensors | grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)"
 t "which still opens" ckpt-inspect --diff "$T/rec" "$T/rec.safetensors"
 t "a stream cannot wait: names" bash -c "ckpt-merge -q -o - $M > $T/s1 && ckpt-merge -q --provenance names -o $T/s2.safetensors $M && cmp $T/s1 $T/s2.safetensors"
+t "in a torch archive: a member" bash -c "ckpt-merge -q --provenance sha256 -o $T/rec.pt $T/rec && grep -aqF 'rec/ckpt_provenance.json' $T/rec.pt && grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1) $T/rec.pt"
+t "that still opens, every checksum proved" ckpt-inspect --verify "$T/rec.pt"
 t "no record when none is wanted" bash -c "ckpt-merge -q --provenance none -o $T/bare $M && [ ! -e $T/bare/ckpt_provenance.json ]"
 # Means: of equal models the model, by weights; what does not fit is refused.
 t "the mean of a model and itself" ckpt-merge -q --average --weights 1,3 -o "$T/mean" "$M" "$M"

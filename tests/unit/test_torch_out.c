@@ -39,7 +39,7 @@ static void test_what_is_written_reads_back(void **state)
     value_set_str(&a, root, "negative", value_int(&a, -129));
     value_set_str(&a, root, "bytes", value_bytes(&a, "\0\x80\xff", 3));
     assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&w, out, "archive", root, st, 2, &err), 0);
+    assert_int_equal(torch_writer_new(&w, out, "archive", root, st, 2, NULL, &err), 0);
     assert_int_equal(torch_writer_put(w, 0, 8, 4, data + 8, &err), 0);  /* out of order */
     assert_int_equal(torch_writer_put(w, 0, 0, 8, data, &err), 0);
     assert_int_equal(torch_writer_commit(w, &err), 0);
@@ -72,7 +72,7 @@ static void test_a_storage_left_out_is_no_archive(void **state)
     (void)state;
     mkdir("build", 0777);
     assert_int_equal(ckpt_out_create(&out, "build/test-half.pt", CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&w, out, "archive", value_dict(&a, false), &st, 1, &err), 0);
+    assert_int_equal(torch_writer_new(&w, out, "archive", value_dict(&a, false), &st, 1, NULL, &err), 0);
     assert_int_equal(torch_writer_put(w, 0, 0, 2, data, &err), 0);
     assert_int_equal(torch_writer_commit(w, &err), CKPT_ESTATE);
     assert_int_not_equal(stat("build/test-half.pt", &gone), 0);
@@ -101,7 +101,7 @@ static void test_pieces_must_tile(void **state)
         struct ckpt_out *out;
 
         assert_int_equal(ckpt_out_create(&out, "build/test-tile.pt", CKPT_REPLACE, &err), 0);
-        assert_int_equal(torch_writer_new(&w, out, "t", value_dict(&a, false), &st, 1, &err), 0);
+        assert_int_equal(torch_writer_new(&w, out, "t", value_dict(&a, false), &st, 1, NULL, &err), 0);
         for (size_t k = 0; k < 3; k++)
             assert_int_equal(torch_writer_put(w, 0, rows[i].start[k], rows[i].count[k],
                                               data + rows[i].start[k], &err), 0);
@@ -151,7 +151,7 @@ static void test_any_thread_any_order(void **state)
         data[i] = (uint16_t)(i * 40503u);
     mkdir("build", 0777);
     assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&j.w, out, "t", value_tensor_new(&a, &t), &st, 1, &err), 0);
+    assert_int_equal(torch_writer_new(&j.w, out, "t", value_tensor_new(&a, &t), &st, 1, NULL, &err), 0);
     assert_int_equal(ckpt_pool_run(4, N_PIECES, put_piece, &j, &err), 0);
     assert_int_equal(torch_writer_commit(j.w, &err), 0);
     assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);

@@ -77,6 +77,11 @@ static int set_adapter_weights(json_t *options, const struct opt_list *l)
     return rc;
 }
 
+static int set_number(json_t *options, const char *name, int64_t value)
+{
+    return value ? json_object_set_new(options, name, json_integer((json_int_t)value)) : 0;
+}
+
 /* What changes the bytes that come out, and was asked for. */
 static int set_options(json_t *o, const struct merge_want *w)
 {
@@ -85,8 +90,8 @@ static int set_options(json_t *o, const struct merge_want *w)
              set_list(o, "exclude_adapter", &w->exclude_adapter);
 
     rc |= set_adapter_weights(o, &w->adapter);
-    if (w->extract)
-        rc |= json_object_set_new(o, "extract_adapter", json_integer((json_int_t)w->extract));
+    rc |= set_number(o, "extract_adapter", w->extract);
+    rc |= set_number(o, "world", w->world) | set_number(o, "stage", w->stage);
     if (w->to)
         rc |= json_object_set_new(o, "to", json_string(w->to));
     if (w->tag)
@@ -95,8 +100,7 @@ static int set_options(json_t *o, const struct merge_want *w)
         rc |= json_object_set_new(o, "average", json_true());
     if (w->weights)
         rc |= json_object_set_new(o, "weights", json_string(w->weights));
-    if (w->max_shard_size)
-        rc |= json_object_set_new(o, "max_shard_size", json_integer((json_int_t)w->max_shard_size));
+    rc |= set_number(o, "max_shard_size", (int64_t)w->max_shard_size);
     rc |= json_object_set_new(o, "optimizer", json_string(w->optimizer));
     return rc | json_object_set_new(o, "tied", json_string(w->tied));
 }
