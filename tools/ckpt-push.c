@@ -104,6 +104,7 @@ int main(int argc, char **argv)
     struct ckpt_err err = {0};
     char **rest, *item = NULL;
     int n_rest, rc;
+    bool bytes;
 
     cli_begin(&cli, "ckpt-push");
     spec.n = rows(row, &w);
@@ -116,6 +117,8 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
+    if (rc == 0)
+        rc = cli_items_bytes(items, &bytes, &err);
     while (rc == 0 && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
         rc = push_one(&w, &cli, rest[0], item, &err);
         ckpt_free(item);

@@ -26,3 +26,5 @@ mkdir "$T/empty"; expect 66 "an empty source" ckpt-push -q "$T/hub.git" "$T/empt
 expect 64 "a destination of no known kind" ckpt-push -q ftp://x "$M"
 t "dry run publishes nothing" bash -c "n=\$(git --git-dir $T/hub.git rev-list --count --all); ckpt-push --dry-run $T/hub.git $M | grep -q lfs && [ \$(git --git-dir $T/hub.git rev-list --count --all) = \$n ]"
 t "the pipe: merge, then push what comes" bash -c "cp -r $G/deepspeed/0.19-s3_w2_bf16/ckpt $T/run; echo $T/run | ckpt-merge -q | ckpt-push -q --create $T/hub2.git | grep -q hub2.git@"
+t "the pipe: a model itself, as a tar" bash -c "ckpt-merge -q --to hf -o - $T/run | ckpt-push -q --create $T/hub3.git && git clone -q $T/hub3.git $T/clone3 && ckpt-inspect -q --diff $T/clone3 $T/run-merged"
+expect 64 "one file of bytes has no name" bash -c "ckpt-push -q $T/hub3.git < $M/model.safetensors"

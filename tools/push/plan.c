@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/formats.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/lfs.h"
 
@@ -123,6 +124,21 @@ static int by_path(const void *a, const void *b)
     return ix != iy ? ix - iy : strcmp(x->to, y->to);
 }
 
+/* The directory that came as an archive. */
+static int open_stdin(struct push_plan *p, struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.spool = cli_spool()};
+    struct ckpt_file *file = NULL;
+    int rc = ckpt_unpack(&p->dir, &file, "-", &opts, err);
+
+    if (rc == 0 && file) {
+        ckpt_file_close(file);
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a single file on standard input has no name to publish "
+                       "it by, an archive of it has");
+    }
+    return rc;
+}
+
 int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
                    struct ckpt_err *err)
 {
@@ -145,7 +161,9 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     depths = ckpt_alloc(4096, sizeof *depths);
     if (!stack || !depths)
         rc = ckpt_nomem(err, 4096 * sizeof *stack);
-    if (rc == 0)
+    if (rc == 0 && strcmp(source, "-") == 0)
+        rc = open_stdin(p, err);
+    else if (rc == 0)
         rc = ckpt_dir_open(&p->dir, source, f->follow ? CKPT_FOLLOW : 0, err);
     if (rc == 0)
         rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, &cap, err);
