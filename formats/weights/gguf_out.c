@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "formats/weights/gguf_again.h"
 #include "formats/weights/gguf_header.h"
 #include "libckpt/buf.h"
 
@@ -169,18 +170,16 @@ static void pad(struct ckpt_buf *b)
         ckpt_buf_put_u8(b, 0);
 }
 
-/* The header's bytes; place[] gets offsets relative to the data. */
-static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *pairs, uint64_t *total,
-                      struct ckpt_err *err)
+/* All keys: the record, those another file passes on, those that are told; *n of them. */
+static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint64_t *n,
+                    struct ckpt_err *err)
 {
-    uint64_t at = 0;
+    const json_t *pairs = json_object_get(info, "gguf");
+    const char *from = json_string_value(json_object_get(info, "gguf_from"));
     json_t *pair;
     size_t i;
 
-    ckpt_buf_put_str(b, "GGUF");
-    ckpt_buf_put_u32le(b, 3);
-    ckpt_buf_put_u64le(b, s->list->n);
-    ckpt_buf_put_u64le(b, json_array_size(pairs) + (s->record != NULL));
+    *n = 0;
     if (s->record) {                    /* first, so that its place is known */
         put_string(b, CKPT_RECORD_KEY, strlen(CKPT_RECORD_KEY));
         ckpt_buf_put_u32le(b, GGUF_STRING);
@@ -188,10 +187,30 @@ static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *pairs, u
         s->record_at = b->len + 8;
         put_string(b, s->record, s->record_len);
     }
+    if (from && gguf_again_keys(b, n, from, err))
+        return err->code;
     json_array_foreach ((json_t *)pairs, i, pair)
         if (put_pair(b, pair, err))
             return err->code;
-    for (i = 0; i < s->list->n; i++) {
+    *n += json_array_size(pairs) + (s->record != NULL);
+    return 0;
+}
+
+/* The header's bytes; place[] gets offsets relative to the data. */
+static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *info, uint64_t *total,
+                      struct ckpt_err *err)
+{
+    uint64_t at = 0, n;
+
+    ckpt_buf_put_str(b, "GGUF");
+    ckpt_buf_put_u32le(b, 3);
+    ckpt_buf_put_u64le(b, s->list->n);
+    ckpt_buf_put_u64le(b, 0);           /* their number, when it is known */
+    if (put_keys(b, s, info, &n, err))
+        return err->code;
+    for (int k = 0; k < 8 && ckpt_buf_ok(b); k++)
+        b->data[16 + k] = (unsigned char)(n >> 8 * k);
+    for (size_t i = 0; i < s->list->n; i++) {
         const struct ckpt_tensor *t = &s->list->item[i];
         uint64_t end;
 
@@ -369,7 +388,7 @@ int gguf_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
     if (rc == 0 && opts->stream_fd >= 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "GGUF is not written to a stream");
     if (rc == 0)
-        rc = put_header(&head, s, json_object_get(opts->info, "gguf"), &total, err);
+        rc = put_header(&head, s, opts->info, &total, err);
     if (rc == 0)
         rc = ckpt_out_create(&s->out, path, opts->flags, err);
     if (rc == 0)

@@ -3,9 +3,10 @@
  *
  * Tensors lie in the order of the list, under their names there.  F32, F16, BF16, F64 and signed
  * integers are written as they are; an F32 tensor whose `stored` says "Q8_0" is packed, in any
- * order of ranges.  The record, when there is one, is the first key.  The others are those of
- * the facts' "gguf": a list of [key, kind, value], where kind is "u32", "f32", "string[]" ... as
- * gguf_kind_name spells them.  Same input, same bytes.
+ * order of ranges.  Keys: the record, when there is one; those of the file that the facts'
+ * "gguf_from" names (gguf_again.h); those of the facts' "gguf", a list of [key, kind, value],
+ * where kind is "u32", "f32", "string[]" ... as gguf_kind_name spells them.
+ * Same input, same bytes.
  */
 #ifndef CKPT_GGUF_OUT_H
 #define CKPT_GGUF_OUT_H

@@ -20,6 +20,17 @@ expect 0 "they are the reference's" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf
 expect 0 "what would be written" ckpt-merge --dry-run --dtype '*.mlp.*=q8_0' -o "$T/d.gguf" "$L"
 t "is told in blocks" grep -qE '^blk.0.ffn_up.weight +Q8_0 ' "$T/.out"
 t "where they are asked for" grep -qE '^blk.0.attn_q.weight +BF16 ' "$T/.out"
+t "one GGUF file into another, verified" ckpt-merge -q --verify --provenance none --dtype f16 -o "$T/g.gguf" "$G/gguf/llama.q8_0.gguf"
+expect 0 "its keys" ckpt-inspect --json "$T/g.gguf"
+t "say what it is in now" prints '"general.file_type": 1,'
+t "and keep the vocabulary" prints '"tokenizer.ggml.tokens": "string[712]"'
+expect 0 "as it was" ckpt-inspect "$T/g.gguf"
+t "norms are" grep -qE '^blk.0.attn_norm.weight +F32 ' "$T/.out"
+t "matrices are what was asked" grep -qE '^blk.0.attn_q.weight +F16 ' "$T/.out"
+t "unchanged" ckpt-merge -q --verify --provenance none -o "$T/g2.gguf" "$G/gguf/llama.q8_0.gguf"
+expect 0 "it holds the same blocks" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf" "$T/g2.gguf"
+t "and has the same size" [ "$(stat -c %s "$T/g2.gguf")" = "$(stat -c %s "$G/gguf/llama.q8_0.gguf")" ]
+t "types of all kinds" ckpt-merge -q --verify --exclude IQ2_XXS -o "$T/z.gguf" "$G/gguf/types.gguf"
 t "one safetensors file of one" ckpt-merge -q --verify -o "$T/l.safetensors" "$T/q.gguf"
 expect 0 "with the model's names" ckpt-inspect "$T/l.safetensors"
 t "as they are there" prints "model.layers.0.self_attn.q_proj.weight"

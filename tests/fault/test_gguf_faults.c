@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
+#include "formats/weights/gguf_again.h"
 #include "formats/weights/gguf_as_model.h"
 #include "formats/weights/gguf_of_model.h"
 #include "libckpt/copy.h"
@@ -25,6 +26,7 @@ static const struct input {
     {"tests/golden/gguf/llama", {"*", CKPT_F32}, true},
     {"tests/golden/gguf/mixtral", {"*", CKPT_F32}, false},
     {"tests/golden/gguf/gpt2", {"*", CKPT_F16}, false},
+    {"tests/golden/gguf/llama.q8_0.gguf", {"*attn*", CKPT_F16}, false},     /* into another */
 };
 #define N_INPUT (sizeof inputs / sizeof inputs[0])
 
@@ -38,7 +40,9 @@ static int write_file(const struct input *in, struct ckpt_err *err)
     int rc = ckpt_open(&src, in->model, NULL, err);
 
     if (rc == 0)
-        rc = gguf_of_model(&made, src, &in->rule, &in->packs, 1, err);
+        rc = strstr(in->model, ".gguf")
+                 ? gguf_again(&made, src, in->model, &in->rule, &in->packs, 1, err)
+                 : gguf_of_model(&made, src, &in->rule, &in->packs, 1, err);
     if (rc)
         return rc;
     create.info = ckpt_source_info(made);

@@ -5,6 +5,7 @@
 
 #include "formats/formats.h"
 #include "formats/weights/bnb.h"
+#include "formats/weights/gguf_again.h"
 #include "formats/weights/gguf_as_model.h"
 #include "formats/weights/gguf_of_model.h"
 
@@ -54,6 +55,22 @@ static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
     return bnb_view(src, below, err);
 }
 
+static bool is_gguf(const struct ckpt_source *src)
+{
+    return strcmp(ckpt_source_format(src), "gguf") == 0;
+}
+
+/* A GGUF file as the model in it. */
+static int see_model(struct ckpt_source **src, struct ckpt_err *err)
+{
+    struct ckpt_source *below = *src;
+
+    if (!is_gguf(below))
+        return 0;
+    *src = NULL;
+    return gguf_as_model(src, below, err);
+}
+
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
                    struct ckpt_err *err)
@@ -63,19 +80,15 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
 
     if (rc == 0)
         rc = provenance_add(p, role, path, *src, err);
-    if (rc == 0 && strcmp(ckpt_source_format(*src), "gguf") == 0) {
-        struct ckpt_source *below = *src;
-
-        *src = NULL;
-        rc = gguf_as_model(src, below, err);
-    }
+    if (rc == 0 && strcmp(role, "base") == 0)
+        rc = see_model(src, err);
     return rc ? rc : strcmp(role, "base") == 0 ? unpack(src, true, err) : 0;
 }
 
-/* All inputs as one source: the only one, or their mean. */
+/* All inputs as one source: the only one, or their mean.  again: a GGUF file stays one. */
 static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
-                       const struct merge_job *job, bool follow, struct provenance *p,
-                       struct ckpt_err *err)
+                       const struct merge_job *job, bool again, bool follow,
+                       struct provenance *p, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
                                   .prove = w->checksums, .spool = cli_spool(),
@@ -90,6 +103,8 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
         rc = merge_weights(weight, w->weights, n, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
+        if (rc == 0 && !again)
+            rc = see_model(&all[i], err);
         if (rc == 0 && n > 1)
             rc = unpack(&all[i], true, err);
     }
@@ -110,7 +125,7 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                const struct merge_want *w, const struct merge_job *job, const char *format,
                bool follow, struct provenance *p, struct ckpt_err *err)
 {
-    bool gguf = strcmp(format, "gguf") == 0, packs[MERGE_MAX_RULES] = {false};
+    bool gguf = strcmp(format, "gguf") == 0, packs[MERGE_MAX_RULES] = {false}, again;
     struct ckpt_cast_rule cast[MERGE_MAX_RULES];
     struct ckpt_rename_rule rename_rule[MERGE_MAX_RULES];
     struct ckpt_source *below;
@@ -123,8 +138,12 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                            w->dtype.item[i], format);
     if (rc == 0)
         rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
+    /* One GGUF file into another keeps its names and keys, where nothing needs the model. */
+    again = gguf && job->n == 1 && w->adapter.n == 0 && !w->base && !w->extract &&
+            gguf_is_file(job->input[0]);
     if (rc == 0)
-        rc = open_inputs(src, w, job, follow, p, err);
+        rc = open_inputs(src, w, job, again, follow, p, err);
+    again = again && rc == 0 && is_gguf(*src);
     *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
     if (rc == 0 && w->base && !w->extract && strcmp(ckpt_source_format(*src), "peft") != 0)
         rc = merge_fill(src, w, follow, p, err);
@@ -161,7 +180,8 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     if (rc == 0 && gguf) {
         below = *src;
         *src = NULL;
-        rc = gguf_of_model(src, below, cast, packs, w->dtype.n, err);
+        rc = again ? gguf_again(src, below, job->input[0], cast, packs, w->dtype.n, err)
+                   : gguf_of_model(src, below, cast, packs, w->dtype.n, err);
     }
     if (rc) {
         ckpt_source_close(*src);
