@@ -145,3 +145,6 @@ t "with whole paths" row '"path": "model.layers.\*.mlp.gate_proj.weight", .*"ins
 t "a torch file is shown as values all the same" bash -c "ckpt-inspect --tree $G/torch/shared.pt | grep -q '^value: '"
 expect 0 "what a format is known by" ckpt-inspect "$DSC"
 t "is told" prints "known by: mp_rank files of a tag"
+t "each part says what it is" row '^scheduler.pt +learning rate schedule .* step 4, lr 0, lr 0$'
+t "and whose arguments" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
+t "the model too" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'

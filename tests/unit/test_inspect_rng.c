@@ -46,7 +46,7 @@ static json_t *told(char **lines)
 
     assert_true(inspect_is_rng(a));
     assert_int_equal(out_new(&o, false, &err), 0);
-    assert_int_equal(inspect_rng(o, NULL, a, &all, &err), 0);
+    assert_int_equal(inspect_rng(o, NULL, a, true, &all, &err), 0);
     assert_int_equal(out_take(o, &text, &err), 0);
     *lines = strdup(ckpt_buf_str(&text));
     ckpt_buf_release(&text);

@@ -30,7 +30,7 @@ static int rng_file(struct out *o, json_t *list, const char *name, struct ckpt_f
     if (!inspect_is_rng(a))
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --rng decodes random states, it has none", name);
     else
-        rc = inspect_rng(o, name, a, &one, err);
+        rc = inspect_rng(o, name, a, true, &one, err);
     if (one) {
         json_object_set_new(one, "file", json_string(name));
         json_array_append_new(list, one);

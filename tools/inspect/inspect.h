@@ -58,11 +58,12 @@ bool inspect_is_torch(struct ckpt_file *file);
 /* A checkpoint as the modules that its tensors' names spell, indented for people. */
 int inspect_modules(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
                     bool indent, struct ckpt_err *err);
-/* Random states: lines for people, file (NULL: none) in front; *out gets them for programs. */
+/* Random states: lines for people, file (NULL: none) in front; *out gets them for programs.
+ * search: seeds that are not kept are looked for, which takes some 20 ms. */
 struct torch_archive;
 bool inspect_is_rng(const struct torch_archive *a);
-int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, json_t **out,
-                struct ckpt_err *err);
+int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, bool search,
+                json_t **out, struct ckpt_err *err);
 /* --rng, --args, --state of a directory, or of the one file. */
 int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cli *cli,
                     const char *path, struct ckpt_err *err);

@@ -82,7 +82,7 @@ static void put_line(struct out *o, const char *file, const char *text)
 
 /* One Mersenne Twister.  *torch_seed is torch's own; it is tried for the others too. */
 static void put_twister(struct out *o, const char *file, json_t *all, enum stream s,
-                        const struct mt19937 *g, const uint64_t *torch_seed)
+                        const struct mt19937 *g, const uint64_t *torch_seed, bool search)
 {
     const uint64_t likely[] = {torch_seed ? *torch_seed : 42, 42, 0, 1, 1234, 1337};
     json_t *j = json_pack("{s:s,s:I}", "algorithm", "MT19937", "position",
@@ -96,15 +96,17 @@ static void put_twister(struct out *o, const char *file, json_t *all, enum strea
     bool known = s == TORCH;
     uint64_t seed = g->seed;
 
-    for (size_t i = 0; !known && i < sizeof likely / sizeof likely[0]; i++) {
+    for (size_t i = 0; search && !known && i < sizeof likely / sizeof likely[0]; i++) {
         seed = likely[i];
         known = seed >> 32 == 0 && comes_of(g, s, seed, MAX_TWISTS, &drawn);
     }
-    for (uint64_t i = 0; !known && i < SEEDS; i++) {
+    for (uint64_t i = 0; search && !known && i < SEEDS; i++) {
         seed = i;
         known = comes_of(g, s, seed, 1, &drawn);
     }
-    if (known && s == TORCH && !comes_of(g, s, seed & 0xffffffff, MAX_TWISTS, &drawn))
+    if (known && s == TORCH && !search)
+        drawn = -1;
+    else if (known && s == TORCH && !comes_of(g, s, seed & 0xffffffff, MAX_TWISTS, &drawn))
         drawn = -1;                     /* further on than was looked */
     if (known) {
         json_object_set_new(j, "seed", exact(seed));
@@ -262,8 +264,8 @@ bool inspect_is_rng(const struct torch_archive *a)
     return python_part(a) && numpy_part(a) && cpu_part(a);
 }
 
-int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, json_t **out,
-                struct ckpt_err *err)
+int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, bool search,
+                json_t **out, struct ckpt_err *err)
 {
     const struct value *cuda = part(a, "cuda", "torch_cuda_manual_seed");
     unsigned char bytes[MT19937_TORCH_BYTES];
@@ -274,11 +276,13 @@ int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, 
 
     is = rc == 0 && is && mt19937_from_torch(&torch_g, bytes) == 0;
     if (rc == 0 && take_python(&g, python_part(a)))
-        put_twister(o, file, all, PYTHON, &g, is ? &torch_g.seed : NULL);
+        put_twister(o, file, all, PYTHON, &g, is ? &torch_g.seed : NULL,
+                    search);
     if (rc == 0 && take_numpy(&g, numpy_part(a)))
-        put_twister(o, file, all, NUMPY, &g, is ? &torch_g.seed : NULL);
+        put_twister(o, file, all, NUMPY, &g, is ? &torch_g.seed : NULL,
+                    search);
     if (is)
-        put_twister(o, file, all, TORCH, &torch_g, NULL);
+        put_twister(o, file, all, TORCH, &torch_g, NULL, search);
     if (rc == 0 && value_is(cuda, VALUE_TENSOR))
         rc = put_cuda(o, file, list, a, cuda, err);
     for (size_t i = 0; rc == 0 && at(cuda, i); i++)

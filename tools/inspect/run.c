@@ -1,5 +1,4 @@
-/* run - what a training run left: trainer_state.json, and a checkpoint directory's parts. */
-#include <fnmatch.h>
+/* run - what a training run left in its trainer_state.json; see inspect.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,68 +103,4 @@ int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool js
     inspect_run_summary(o, state, plot && !json);
     put_log(o, json_object_get(state, "log_history"), json);
     return 0;
-}
-
-/* What a name in a checkpoint directory is for. */
-static const char *part_of(const char *name)
-{
-    static const struct { const char *glob, *what; } rows[] = {
-        {"*.safetensors", "weights"},          {"pytorch_model*.bin", "weights"},
-        {"*.index.json", "index of shards"},   {"optimizer.pt", "optimizer"},
-        {"scheduler.pt", "learning rate schedule"}, {"scaler.pt", "loss scaler"},
-        {"rng_state*.pth", "random states of a rank"},
-        {"trainer_state.json", "state of the run"}, {"training_args.bin", "arguments of the run"},
-        {"MANIFEST.json", "digests of all files"}, {"latest", "name of the DeepSpeed folder"},
-        {"config.json", "model description"},  {"token*", "tokenizer"},
-        {"special_tokens_map.json", "tokenizer"}, {"adapter_*", "adapter"},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (fnmatch(rows[i].glob, name, 0) == 0)
-            return rows[i].what;
-    return "";
-}
-
-static void put_part(struct out *o, const char *name, const char *what, uint64_t bytes)
-{
-    out_cell_str(o, name);
-    out_cell_str(o, what);
-    out_cell_bytes(o, bytes);
-}
-
-int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err)
-{
-    static const struct out_column columns[] = {
-        {"file", "file", OUT_LEFT}, {"part", "part", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
-    };
-    struct ckpt_arena a = {0};
-    struct ckpt_entry *entry, *inner;
-    size_t n, n_inner;
-    int rc = ckpt_dir_list(dir, &a, &entry, &n, err);
-
-    out_table(o, "parts", columns, 3);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct ckpt_dir *sub = NULL;
-        char name[600];
-
-        if (entry[i].name[0] == '.')
-            continue;
-        if (!entry[i].is_dir) {
-            put_part(o, entry[i].name, part_of(entry[i].name), entry[i].size);
-            continue;
-        }
-        rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
-        if (rc == 0)
-            rc = ckpt_dir_list(sub, &a, &inner, &n_inner, err);
-        for (size_t k = 0; rc == 0 && k < n_inner; k++) {
-            snprintf(name, sizeof name, "%s/%s", entry[i].name, inner[k].name);
-            put_part(o, name, strstr(inner[k].name, "_optim_states.pt") ? "optimizer of a rank"
-                              : strstr(inner[k].name, "_model_states.pt") ? "model of a rank" : "",
-                     inner[k].size);
-        }
-        ckpt_dir_close(sub);
-    }
-    out_table_end(o);
-    ckpt_arena_release(&a);
-    return rc;
 }

@@ -126,7 +126,7 @@ int inspect_tree(struct out *o, struct ckpt_file *file, bool arguments, struct c
         out_str(o, "format", "format", "torch");
     if (inspect_is_rng(a) && !arguments) {
         out_str(o, "kind", "kind", "random states of a rank");
-        rc = inspect_rng(o, NULL, a, &tree, err);
+        rc = inspect_rng(o, NULL, a, true, &tree, err);
         json_object_foreach (tree, key, v)
             out_json(o, key, NULL, v);
     } else {
