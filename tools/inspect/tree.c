@@ -2,12 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/container/zip.h"
 #include "formats/weights/torch.h"
 #include "tools/inspect/inspect.h"
 
 #define MAX_VALUES  200000
 #define MAX_DEPTH   64
-#define SMALL_BYTES ((uint64_t)16 << 20)        /* what holds no weights is smaller */
+#define SMALL_BYTES ((uint64_t)16 << 20)        /* what holds no weights is smaller, */
+#define FEW_MEMBERS 512                         /* and has few storages */
 
 /* A dictionary's values, a list's items; 0 for what holds none. */
 static size_t children(const struct value *v, struct value ***child)
@@ -50,6 +52,20 @@ static bool holds_tensors(const struct value *root)
     return false;
 }
 
+/* So many storages are a model's: reading them all to find that out would double the work. */
+static bool has_many_members(struct ckpt_file *file)
+{
+    struct ckpt_err ignored = {0};
+    struct zip z;
+    bool many;
+
+    if (zip_open(&z, file, &ignored))
+        return false;
+    many = z.n > FEW_MEMBERS;
+    zip_release(&z);
+    return many;
+}
+
 bool inspect_is_values(struct ckpt_file *file)
 {
     struct ckpt_err ignored = {0};
@@ -58,7 +74,7 @@ bool inspect_is_values(struct ckpt_file *file)
     const struct value *root;
     bool values;
 
-    if (ckpt_file_size(file) > SMALL_BYTES ||
+    if (ckpt_file_size(file) > SMALL_BYTES || has_many_members(file) ||
         ckpt_file_window(&again, file, 0, ckpt_file_size(file), ckpt_file_name(file), &ignored))
         return false;
     if (torch_archive_open(&a, again, &ignored))        /* takes it */
