@@ -101,6 +101,8 @@ static int plan(struct run *r, struct ckpt_err *err)
         .train = true, .recompute = r->s->gradient_checkpointing,
     };
 
+    if (r->s->model && session_untie(&r->session, r->s->model, NULL, err))
+        return err->code;
     return session_plan(&r->session, &opts, (int)r->s->zero_stage, err);
 }
 

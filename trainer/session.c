@@ -8,6 +8,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/model/config.h"
+#include "trainer/model/families.h"
 #include "trainer/model/init.h"
 #include "trainer/weights.h"
 
@@ -53,6 +54,26 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
     if (threads == 0 && s->comm->world_size > 1)
         threads = 1;
     open_parts(s, model_dir, tokenizer_dir, threads, err);
+    return comm_agree(s->comm, err);
+}
+
+int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
+{
+    const char *head = arch_tied_name(s->arch);
+    struct ckpt_open_opts opts = {.tag = tag, .follow = true};
+    struct ckpt_source *src = NULL;
+    bool apart = false;
+    int rc = head ? ckpt_open(&src, path, &opts, err) : 0;
+
+    if (rc == 0 && head)
+        rc = weights_head_apart(&apart, src, head, s->arch->family->prefix,
+                                arch_tokens_name(s->arch), err);
+    ckpt_source_close(src);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    else if (apart && arch_untie(s->arch, err) == 0 && s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
+                 "it is kept apart", path, head);
     return comm_agree(s->comm, err);
 }
 

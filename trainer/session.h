@@ -31,6 +31,9 @@ struct session {
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
                  struct ckpt_err *err);
+/* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
+ * then it is kept apart, with a warning.  Before session_plan. */
+int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
 /* Plan activations and allocate weights (stage 0 or 3; with gradients and moments to train). */
 int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
                  struct ckpt_err *err);

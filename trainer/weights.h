@@ -20,6 +20,13 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
                   const char *suffix, const char *tied, bool exact, struct ckpt_err *err);
 
 /*
+ * A tied head that the checkpoint holds as well, with other values than the embedding (names as
+ * they may stand in src, prefix or not): *apart.  The head in the file is then the one that counts.
+ */
+int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
+                       const char *prefix, const char *tokens, struct ckpt_err *err);
+
+/*
  * Fill one of this rank's arrays (zero_state's master or a moment) from the matched tensors,
  * converted to f32.  Reads only what the rank owns, through at most 1 MiB of staging.
  */

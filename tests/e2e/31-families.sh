@@ -28,3 +28,10 @@ sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/; s/"model_type": "[a-
 cp -r "$M/llama-a" "$T/frog"; cp "$T/config.json" "$T/frog/config.json"
 expect 65 "a family nobody knows" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/frog"
 t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, phi3"
+# A head that the file holds beside the embedding it is said to be tied to counts, as in transformers.
+cp -r "$M/llama-a" "$T/apart"; sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$T/apart/config.json"
+apart() { near "$(score llama-a "$T/apart")" "$(cat "$M/llama-a/loss.txt")" 1e-6; }
+t "a head apart from the embedding counts" apart
+expect 0 "with a warning" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/apart"
+t "that says which" says "lm_head.weight differs from the embedding"
+t "trained on, it stays apart" bash -c "ckpt-train -q --model $T/apart --train-file $M/llama-a/rows.jsonl --max-steps 1 -o $T/apart-run && grep -q '\"tie_word_embeddings\": false' $T/apart-run/checkpoint-1/config.json"

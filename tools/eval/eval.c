@@ -79,7 +79,8 @@ static int open_eval(struct eval *e, const char *model, struct ckpt_err *err)
         opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
     }
-    return session_plan(&e->s, &opts, 0, err) || session_load(&e->s, model, e->w->tag, err)
+    return session_untie(&e->s, model, e->w->tag, err) ||
+                   session_plan(&e->s, &opts, 0, err) || session_load(&e->s, model, e->w->tag, err)
                ? err->code : 0;
 }
 

@@ -298,6 +298,29 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
                      a->family->model_type, what);
 }
 
+const char *arch_tokens_name(const struct arch *arch)
+{
+    const struct name *n = arch->family->before;
+
+    while (n->role != ROLE_TOKENS)
+        n++;
+    return n->text;
+}
+
+int arch_untie(struct arch *arch, struct ckpt_err *err)
+{
+    json_t *copy = json_copy(arch->config);
+
+    if (!copy || json_object_set_new(copy, "tie_word_embeddings", json_false())) {
+        json_decref(copy);
+        return ckpt_nomem(err, 64);
+    }
+    json_decref(arch->config);
+    arch->config = copy;
+    arch->tie_word_embeddings = false;
+    return 0;
+}
+
 /* Elements of a list of names that exist. */
 static int64_t numel_of(const struct arch *arch, const struct name *list)
 {

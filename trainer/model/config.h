@@ -21,6 +21,10 @@ void arch_free(struct arch *arch);
 json_t *arch_config(const struct arch *arch);
 /* Name under which a tied head may lie in a checkpoint; NULL when the head is not tied. */
 const char *arch_tied_name(const struct arch *arch);
+/* Name of the embedding behind the family's prefix; borrowed. */
+const char *arch_tokens_name(const struct arch *arch);
+/* Give the head a matrix of its own; config.json says so from then on. */
+int arch_untie(struct arch *arch, struct ckpt_err *err);
 /* "bloom: 4 blocks, hidden 256, 8 heads of 32, ..."; cut to fit.  Returns dst. */
 const char *arch_describe(char *dst, size_t size, const struct arch *arch);
 int64_t arch_numel(const struct arch *arch);
