@@ -285,15 +285,20 @@ static int add_extras(struct gguf *g, struct ckpt_arena *a, const struct gguf_he
 
 /* Every file's tensors, and the facts, which are those of the first file. */
 static int read_files(struct gguf *g, struct ckpt_tensors *list, json_t **info,
-                      struct ckpt_err *err)
+                      struct gguf_header *opened, struct ckpt_err *err)
 {
     int64_t total = -1;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < g->n_file; i++) {
-        struct gguf_header h;
+        struct gguf_header h = {0};
 
-        rc = gguf_header_read(&h, g->file[i], err);
+        if (g->n_file == 1) {           /* a vocabulary is long to walk: once */
+            h = *opened;
+            memset(opened, 0, sizeof *opened);
+        } else {
+            rc = gguf_header_read(&h, g->file[i], err);
+        }
         if (rc == 0 && g->n_file > 1 && (count_of(&h, "split.no", -1) != (int64_t)i ||
                                          count_of(&h, "split.count", -1) != (int64_t)g->n_file))
             rc = ckpt_fail(err, CKPT_EMISMATCH, "is not part %zu of %zu", i + 1, g->n_file);
@@ -333,13 +338,14 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     rc = gguf_header_read(&h, place->file, err);
     if (rc == 0)
         rc = open_files(g, &h, place->file, opts->follow ? CKPT_FOLLOW : 0, err);
-    gguf_header_release(&h);
     if (rc) {
+        gguf_header_release(&h);
         close_gguf(g);
         return ckpt_err_in(err, "%s", place->path);
     }
     place->took = true;
-    rc = read_files(g, &list, &info, err);
+    rc = read_files(g, &list, &info, &h, err);
+    gguf_header_release(&h);
     if (rc) {
         json_decref(info);
         close_gguf(g);                  /* its side files' names lie in the list's arena */
