@@ -76,7 +76,9 @@ static int open_one(struct ckpt_place *p, const char *path, unsigned flags, cons
     int rc;
 
     if (strcmp(path, "-") == 0)
-        rc = ckpt_spool_fd(&p->file, STDIN_FILENO, NULL, 0, "standard input", flags, spool, err);
+        rc = ckpt_spool_fd(&p->file, STDIN_FILENO,
+                           &(struct ckpt_spool){.name = "standard input", .flags = flags,
+                                                .where = spool}, err);
     else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return ckpt_dir_open(&p->dir, path, flags, err);
     else

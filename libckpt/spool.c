@@ -24,6 +24,7 @@ struct feed {
     uint64_t          pos;      /* bytes given so far */
     const char       *name;
     unsigned          flags;    /* of what comes out */
+    const volatile int *stop;
     unsigned char    *piece;
     struct ckpt_err  *err;
 };
@@ -90,9 +91,13 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
     } else {
         do
             n = ckpt_fault(CKPT_FAULT_READ) ? (errno = EIO, -1) : read(f->fd, f->piece, PIECE);
-        while (n < 0 && errno == EINTR);
-        if (n < 0)
+        while (n < 0 && errno == EINTR && !(f->stop && *f->stop));
+        if (n < 0 && errno != EINTR)
             ckpt_fail_errno(f->err, CKPT_EIO, errno, "%s: read", f->name);
+    }
+    if (f->stop && *f->stop) {
+        ckpt_fail(f->err, CKPT_ESTOPPED, "%s: stopped while it was read", f->name);
+        n = -1;
     }
     if (n < 0)
         archive_set_error(a, EIO, "read");
@@ -244,24 +249,25 @@ int ckpt_spool_file(struct ckpt_file **out, struct ckpt_file *file, const char *
     return rc;
 }
 
-int ckpt_spool_fd(struct ckpt_file **out, int fd, const void *before, size_t n, const char *name,
-                  unsigned flags, const char *where, struct ckpt_err *err)
+int ckpt_spool_fd(struct ckpt_file **out, int fd, const struct ckpt_spool *how,
+                  struct ckpt_err *err)
 {
-    struct feed f = {.fd = fd, .before = before, .n_before = n, .name = name, .flags = flags,
-                     .err = err};
+    struct feed f = {.fd = fd, .before = how->before, .n_before = how->n_before,
+                     .name = how->name, .flags = how->flags, .stop = how->stop, .err = err};
     unsigned char head[16];
     struct stat st;
     int copy;
 
     *out = NULL;
-    if (n == 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0) {
+    if (how->n_before == 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        lseek(fd, 0, SEEK_CUR) == 0) {
         ssize_t got = pread(fd, head, sizeof head, 0);
 
         if (got >= 0 && !ckpt_is_compressed(head, (size_t)got)) {
             copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-            return copy < 0 ? file_open_failed(err, name, errno)
-                            : file_take_fd(out, copy, name, flags, err);
+            return copy < 0 ? file_open_failed(err, how->name, errno)
+                            : file_take_fd(out, copy, how->name, how->flags, err);
         }
     }
-    return spool(out, &f, where);
+    return spool(out, &f, how->where);
 }

@@ -13,17 +13,25 @@
 #define SPOOL_FREE_BYTES ((uint64_t)64 << 20)
 #define SPOOL_MOST_TIMES 4096u
 
+struct ckpt_spool {
+    const char         *name;       /* for messages */
+    unsigned            flags;      /* enum ckpt_open_flags */
+    const char         *where;      /* directory on the file system that takes the bytes;
+                                       NULL: /var/tmp */
+    const void         *before;     /* what was read already and comes first */
+    size_t              n_before;
+    const volatile int *stop;       /* CKPT_ESTOPPED when it becomes true; may be NULL */
+};
+
 /*
- * Everything that can be read from fd (borrowed) until its end, unpacked; n bytes that were read
- * from it before come first.  A regular file that nothing was read from and that is not
- * compressed is taken as it lies.  where is the directory whose file system takes the bytes;
- * NULL is /var/tmp.  flags: enum ckpt_open_flags.
+ * Everything that can be read from fd (borrowed) until its end, unpacked.  A regular file that
+ * nothing was read from and that is not compressed is taken as it lies.
  */
-int ckpt_spool_fd(struct ckpt_file **out, int fd, const void *before, size_t n, const char *name,
-                  unsigned flags, const char *where, struct ckpt_err *err);
+int ckpt_spool_fd(struct ckpt_file **out, int fd, const struct ckpt_spool *how,
+                  struct ckpt_err *err);
 /* True when the first bytes are those of a compressed stream. */
 bool ckpt_is_compressed(const unsigned char *head, size_t n);
-/* What file packs.  Takes file, on failure too. */
+/* What file packs, unpacked in where.  Takes file, on failure too. */
 int ckpt_spool_file(struct ckpt_file **out, struct ckpt_file *file, const char *where,
                     struct ckpt_err *err);
 /* A file without a name in the directory where, or -1 with err filled in. */

@@ -71,11 +71,13 @@ int cli_look(unsigned char head[CLI_HEAD], size_t *n, int end, bool *bytes, stru
 
 int cli_settle(const unsigned char *head, size_t n, struct ckpt_err *err)
 {
+    struct ckpt_spool how = {.name = "standard input", .where = cli_spool(), .before = head,
+                             .n_before = n, .stop = &cli_stop};
     struct ckpt_file *file;
     uint64_t base;
     int fd;
 
-    if (ckpt_spool_fd(&file, STDIN_FILENO, head, n, "standard input", 0, cli_spool(), err))
+    if (ckpt_spool_fd(&file, STDIN_FILENO, &how, err))
         return err->code;
     fd = ckpt_file_fd(file, &base);
     if (lseek(fd, 0, SEEK_SET) || dup2(fd, STDIN_FILENO) < 0)

@@ -35,6 +35,13 @@ expect 0 "--verify reads an archive" ckpt-inspect -q --verify "$T/packed.tgz"
 expect 0 "and stdin" bash -c "ckpt-inspect -q --verify - < '$T/named.tar'"
 t "a list of paths is a list of paths" [ "$(printf '%s\n%s\n' "$DS" "$HF" | ckpt-inspect -q - | grep -c '^path: ')" = 2 ]
 t "with -0 too" [ "$(printf '%s\0%s\0' "$DS" "$HF" | ckpt-inspect -q -0 - | grep -c '^path: ')" = 2 ]
+# A signal ends the wait for a stream that does not end.
+stopped() {
+    mkfifo "$T/stream"; ckpt-inspect -q - < "$T/stream" 2> "$T/.err" & local pid=$!
+    exec 8> "$T/stream"; head -c 4096 "$T/named.tar" >&8; sleep 1; kill -TERM $pid; wait $pid; local rc=$?
+    exec 8>&-; rm "$T/stream"; [ $rc = 75 ] && says stopped
+}
+t "a stream that does not end can be stopped" stopped
 # A path is worked on when it comes, not when the next one or the end does.
 arrives() {
     mkfifo "$T/paths"; ckpt-inspect -q $1 - < "$T/paths" > "$T/seen" & exec 8> "$T/paths"

@@ -346,7 +346,7 @@ static void test_streams_are_unpacked(void **state)
             assert_int_equal(pipe(fd), 0);
             s.fd = fd[1];
             assert_int_equal(pthread_create(&thread, NULL, pour, &s), 0);
-            rc = ckpt_spool_fd(&f, fd[0], NULL, 0, "stream", 0, WHERE, &err);
+            rc = ckpt_spool_fd(&f, fd[0], &(struct ckpt_spool){.name = "stream", .where = WHERE}, &err);
             pthread_join(thread, NULL);
             close(fd[0]);
             if (rc == 0)
