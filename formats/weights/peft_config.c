@@ -109,7 +109,7 @@ static int check_kind(const json_t *config, struct ckpt_err *err)
 {
     static const char *const others[] = {"use_qalora", "arrow_config", "alora_invocation_tokens",
                                          "use_bdlora", "kasa_config", "velora_config",
-                                         "monteclora_config", "layer_replication"};
+                                         "monteclora_config"};
     const char *type;
 
     if (ckpt_json_str(&type, config, "peft_type", err))

@@ -521,27 +521,54 @@ static int take_adapters(struct peft_updates *m, const struct peft_adapter *adap
     return rc ? rc : follow(m);
 }
 
+/* The base with its layers as the adapters use them: all of them in the same way. */
+static int replicate(struct peft_updates *m, struct peft_layers *layers,
+                     const struct peft_adapter *adapter, size_t n)
+{
+    struct ckpt_source *base = m->base;
+    const json_t *map = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const json_t *config = json_object_get(ckpt_source_info(adapter[i].source),
+                                               "adapter_config");
+        const json_t *own = json_object_get(config, "layer_replication");
+
+        own = json_is_null(own) ? NULL : own;
+        if (i > 0 && own != map && !(own && map && json_equal(own, map)))
+            return ckpt_fail(m->err, CKPT_EMISMATCH, "%s: layer_replication is another than that "
+                             "of %s", adapter[i].name, adapter[0].name);
+        map = own;
+    }
+    m->base = NULL;
+    return peft_replicate(&m->base, layers, base, map, &m->arena, m->err);
+}
+
 int peft_merge(struct ckpt_source **out, struct ckpt_source *base,
                const struct peft_adapter *adapter, size_t n, struct ckpt_err *err)
 {
     struct ckpt_source *source[CKPT_LORA_MAX_ADAPTERS];
     struct peft_updates m = {.base = base, .err = err};
+    struct peft_changes changes = {0};
     int rc = n <= CKPT_LORA_MAX_ADAPTERS
-                 ? take_adapters(&m, adapter, n)
+                 ? replicate(&m, &changes.layers, adapter, n)
                  : ckpt_fail(err, CKPT_ELIMIT, "%zu adapters, %d at most", n,
                              CKPT_LORA_MAX_ADAPTERS);
 
     *out = NULL;
+    if (rc == 0)
+        rc = take_adapters(&m, adapter, n);
     if (rc) {
-        ckpt_source_close(base);
+        ckpt_source_close(m.base);
         for (size_t i = 0; i < n; i++)
             ckpt_source_close(adapter[i].source);
     } else {
         for (size_t i = 0; i < n; i++)
             source[i] = adapter[i].source;
-        rc = ckpt_view_lora(out, base, source, n, m.update, m.n, err);
+        rc = ckpt_view_lora(out, m.base, source, n, m.update, m.n, err);
     }
-    if (rc == 0 && (rc = peft_tell_config(out, m.untied, m.vocab, err)) != 0) {
+    changes.untied = m.untied;
+    changes.vocab = m.vocab;
+    if (rc == 0 && (rc = peft_tell_config(out, &changes, err)) != 0) {
         ckpt_source_close(*out);
         *out = NULL;
     }

@@ -2,6 +2,7 @@
 #include "formats/weights/peft_tied.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/weights/config_text.h"
@@ -104,25 +105,75 @@ static int set_member(struct ckpt_buf *text, json_t *info, const char *key, cons
     return 0;
 }
 
-static int set_members(struct ckpt_buf *text, json_t *info, bool untied, int64_t vocab,
-                       struct ckpt_err *err)
+static int set_number(struct ckpt_buf *text, json_t *info, const char *key, int64_t n,
+                      struct ckpt_err *err)
 {
     char number[32];
 
-    if (untied && set_member(text, info, "tie_word_embeddings", "false", json_false(), err))
-        return err->code;
-    if (!vocab)
-        return 0;
-    snprintf(number, sizeof number, "%lld", (long long)vocab);
-    if (!json_is_integer(json_object_get(json_object_get(info, "config"), "vocab_size")))
-        ckpt_log(CKPT_LOG_WARNING, "the embedding has %s rows now; config.json has no vocab_size "
-                 "of its own that would say so", number);
-    else
-        return set_member(text, info, "vocab_size", number, json_integer(vocab), err);
-    return 0;
+    snprintf(number, sizeof number, "%lld", (long long)n);
+    return set_member(text, info, key, number, json_integer(n), err);
 }
 
-int peft_tell_config(struct ckpt_source **src, bool untied, int64_t vocab, struct ckpt_err *err)
+/* The kinds of the layers, one by one, where the config lists them. */
+static int set_layer_types(struct ckpt_buf *text, json_t *info, const struct peft_layers *l,
+                           struct ckpt_err *err)
+{
+    const json_t *old = json_object_get(json_object_get(info, "config"), "layer_types");
+    json_t *list;
+    char *dump;
+    int rc = 0;
+
+    if (json_array_size(old) != l->n_base)
+        return 0;
+    list = json_array();
+    for (size_t k = 0; k < l->n; k++)
+        if (json_array_append(list, json_array_get(old, l->from[k])))
+            rc = ckpt_nomem(err, 64);
+    dump = rc ? NULL : json_dumps(list, 0);
+    if (rc == 0)
+        rc = dump ? set_member(text, info, "layer_types", dump, json_incref(list), err)
+                  : ckpt_nomem(err, 64);
+    free(dump);
+    json_decref(list);
+    return rc;
+}
+
+static int set_layers(struct ckpt_buf *text, json_t *info, const struct peft_layers *l,
+                      struct ckpt_err *err)
+{
+    static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
+    bool any = false;
+
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        if (!json_is_integer(json_object_get(json_object_get(info, "config"), keys[k])))
+            continue;
+        any = true;
+        if (set_number(text, info, keys[k], (int64_t)l->n, err))
+            return err->code;
+    }
+    if (!any)
+        ckpt_log(CKPT_LOG_WARNING, "the model has %zu layers now; config.json does not count them",
+                 l->n);
+    return set_layer_types(text, info, l, err);
+}
+
+static int set_members(struct ckpt_buf *text, json_t *info, const struct peft_changes *c,
+                       struct ckpt_err *err)
+{
+    bool told = json_is_integer(json_object_get(json_object_get(info, "config"), "vocab_size"));
+
+    if (c->untied && set_member(text, info, "tie_word_embeddings", "false", json_false(), err))
+        return err->code;
+    if (c->layers.n && set_layers(text, info, &c->layers, err))
+        return err->code;
+    if (c->vocab && !told)
+        ckpt_log(CKPT_LOG_WARNING, "the embedding has %lld rows now; config.json has no vocab_size "
+                 "of its own that would say so", (long long)c->vocab);
+    return c->vocab && told ? set_number(text, info, "vocab_size", c->vocab, err) : 0;
+}
+
+int peft_tell_config(struct ckpt_source **src, const struct peft_changes *c,
+                     struct ckpt_err *err)
 {
     const struct ckpt_extra *e = ckpt_source_extra(*src, "config.json");
     struct ckpt_source *below = *src;
@@ -133,12 +184,12 @@ int peft_tell_config(struct ckpt_source **src, bool untied, int64_t vocab, struc
     size_t n;
     int rc;
 
-    if (!untied && !vocab)
+    if (!c->untied && !c->vocab && !c->layers.n)
         return 0;
     if (!e) {
         ckpt_log(CKPT_LOG_WARNING, "%s, and there is no config.json to say so",
-                 untied ? "the merged head is no longer tied to the embedding"
-                        : "the embedding has another number of rows");
+                 c->untied ? "the merged head is no longer tied to the embedding"
+                           : "the model has another number of tokens or layers");
         return 0;
     }
     info = json_deep_copy(ckpt_source_info(*src));
@@ -147,8 +198,7 @@ int peft_tell_config(struct ckpt_source **src, bool untied, int64_t vocab, struc
               : ckpt_nomem(err, 64);
     if (rc == 0) {
         ckpt_buf_put(&text, old, n);
-        rc = ckpt_buf_ok(&text) ? set_members(&text, info, untied, vocab, err)
-                                : ckpt_nomem(err, n);
+        rc = ckpt_buf_ok(&text) ? set_members(&text, info, c, err) : ckpt_nomem(err, n);
     }
     if (rc == 0) {
         *src = NULL;

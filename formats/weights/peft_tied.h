@@ -5,6 +5,7 @@
 #ifndef CKPT_PEFT_TIED_H
 #define CKPT_PEFT_TIED_H
 
+#include "formats/weights/peft_layers.h"
 #include "formats/weights/peft_updates.h"
 
 /* Whether the base's head is its embedding: said so, or not said and no tensor of its own. */
@@ -14,7 +15,15 @@ int peft_same_bytes(bool *same, struct ckpt_source *src, size_t i, size_t j,
                     struct ckpt_err *err);
 /* After the updates of one adapter: does the tie hold?  Else the head gets its own tensor. */
 int peft_untie(struct peft_updates *m);
-/* config.json of the merged model, and the facts it holds: tie and number of tokens. */
-int peft_tell_config(struct ckpt_source **src, bool untied, int64_t vocab, struct ckpt_err *err);
+/* What of a model's config.json is no longer so. */
+struct peft_changes {
+    bool               untied;          /* the head is a tensor of its own */
+    int64_t            vocab;           /* rows of the embedding, or 0 */
+    struct peft_layers layers;          /* n 0: as they were */
+};
+
+/* config.json of the merged model, and the facts it holds. */
+int peft_tell_config(struct ckpt_source **src, const struct peft_changes *c,
+                     struct ckpt_err *err);
 
 #endif

@@ -512,6 +512,78 @@ static void test_conv1d_is_told_by_shape_and_family(void **state)
         fail_msg("%s", err.text);
 }
 
+/* Layers 0 1 1 of a base of two; the adapter is on the first and the last. */
+static const struct made layers_base[] = {
+    {"model.embed_tokens.weight", 20, 6, 3},
+    {"model.layers.0.mlp.up_proj.weight", 6, 6, 4},
+    {"model.layers.1.mlp.up_proj.weight", 6, 6, 5},
+};
+#define UP(n) P "model.layers." #n ".mlp.up_proj"
+static const struct made layers_adapter[] = {
+    {UP(0) ".lora_A.weight", 2, 6, 1}, {UP(0) ".lora_B.weight", 6, 2, 2},
+    {UP(2) ".lora_A.weight", 2, 6, 6}, {UP(2) ".lora_B.weight", 6, 2, 7},
+};
+
+static void test_layers_used_twice_become_two(void **state)
+{
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    (void)state;
+    make_base("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, "
+              "\"layer_types\": [\"a\", \"b\"]}", layers_base, 3, CKPT_F32);
+    make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
+                 "\"layer_replication\": [[0, 2], [1, 2]]}", layers_adapter, 4);
+    if (merge_made(&s, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(ckpt_source_count(s), 4);
+    for (size_t k = 0; k < 3; k++) {
+        char name[64];
+        const struct made *w = &layers_base[k ? 2 : 1];
+        const struct made *a = k == 1 ? NULL : &layers_adapter[k], *b = a ? a + 1 : NULL;
+        float *found;
+
+        snprintf(name, sizeof name, "model.layers.%zu.mlp.up_proj.weight", k);
+        assert_true(ckpt_source_find(s, name) != SIZE_MAX);
+        found = read_whole(s, ckpt_source_find(s, name));
+        for (int64_t i = 0; i < 36; i++) {
+            float d = 0;
+
+            for (int64_t r = 0; a && r < 2; r++)
+                d += element(b, i / 6 * 2 + r) * element(a, r * 6 + i % 6);
+            assert_true(found[i] == element(w, i) + 2 * d);
+        }
+        free(found);
+    }
+    assert_config_says(s, "\"num_hidden_layers\": 3");
+    assert_config_says(s, "[\"a\", \"b\", \"b\"]");
+    ckpt_source_close(s);
+}
+
+static void test_layers_that_are_not_there_are_not_used(void **state)
+{
+    static const struct { const char *map; int code; const char *says; } row[] = {
+        {"[[0, 3]]", CKPT_EMISMATCH, "the base has 2"}, {"[[1, 1]]", CKPT_EFORMAT, "no range"},
+        {"[[-1, 1]]", CKPT_EFORMAT, "no range"},        {"[]", CKPT_EFORMAT, "no range"},
+        {"[[0, 1, 2]]", CKPT_EFORMAT, "no range"},      {"\"all\"", CKPT_EFORMAT, "no list"},
+        {"[[0, 1]]", CKPT_EMISMATCH, "no model.layers.2.mlp.up_proj.weight"},
+    };
+    char config[256];
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    (void)state;
+    make_base("{\"num_hidden_layers\": 2}", layers_base, 3, CKPT_F32);
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        snprintf(config, sizeof config, "{\"peft_type\": \"LORA\", \"layer_replication\": %s}",
+                 row[i].map);
+        make_adapter(config, layers_adapter, 4);
+        assert_int_equal(merge_made(&s, &err), row[i].code);
+        if (!strstr(err.text, row[i].says))
+            fail_msg("row %zu: %s", i, err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +600,8 @@ int main(void)
         cmocka_unit_test(test_sixteen_bits_are_rounded_once),
         cmocka_unit_test(test_modules_are_found_under_other_wrappers),
         cmocka_unit_test(test_conv1d_is_told_by_shape_and_family),
+        cmocka_unit_test(test_layers_used_twice_become_two),
+        cmocka_unit_test(test_layers_that_are_not_there_are_not_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
