@@ -14,9 +14,9 @@ MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
-            libgit2-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
+            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
 
-PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2
+PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec
 PC_TOOLS := yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
 

@@ -42,7 +42,7 @@ static const struct {
 } accidents[] = {
     {"version https://git-lfs", 23, "a Git LFS pointer, the file itself was not fetched"},
     {"7z\xbc\xaf\x27\x1c", 6, "a 7z archive: unpack it first"},
-    {"PAR1", 4, "a parquet file, which holds no tensors"},
+    {"PAR1", 4, "a parquet file, which holds rows and no tensors"},
     {"\x93NUMPY", 6, "a numpy array, which is not read"},
     {"\x89HDF", 4, "an HDF5 file, which is not read"},
 };

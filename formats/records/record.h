@@ -12,7 +12,7 @@
 #include "libckpt/file.h"
 
 struct record_ops {
-    const char *name;                                   /* "jsonl", "text" */
+    const char *name;                                   /* "jsonl", "text", "parquet" */
     int (*bid)(const char *path, const unsigned char *head, size_t len);   /* 0..100 */
     int (*open)(void **self, struct ckpt_file *file, struct ckpt_err *err);/* takes file */
     int64_t (*count)(void *self);                       /* records */
@@ -24,11 +24,15 @@ struct record_ops {
 /* Several files seen as one list of records, in the order given. */
 struct records;
 
-/* paths: files, or directories whose *.jsonl / *.txt files are taken in name order. */
+/* paths: files, or directories whose *.jsonl / *.parquet / *.txt files are taken in name order. */
 int records_open(struct records **out, const char *const *path, size_t n_path,
                  struct ckpt_err *err);
 void records_close(struct records *r);
 int64_t records_count(const struct records *r);
+/* How the first file is spelt: "jsonl", ... */
+const char *records_format(const struct records *r);
+/* Whether a file with this name and beginning is one of records. */
+bool records_is(const char *path, const unsigned char *head, size_t len);
 /* Errors name file and record.  Any thread. */
 int records_get(struct records *r, int64_t i, json_t **out, struct ckpt_err *err);
 /* Put "file: record n: " in front of what a user of record i found wrong.  Returns err->code.

@@ -8,7 +8,7 @@
 #define MAX_FILES 65536     /* each keeps a descriptor */
 #define HEAD      4096      /* bytes that readers see before they bid */
 
-static const struct record_ops *const rows[] = {&record_jsonl, &record_text};
+static const struct record_ops *const rows[] = {&record_jsonl, &record_text, &record_parquet};
 #define N_ROWS (sizeof rows / sizeof *rows)
 
 struct part {
@@ -47,7 +47,7 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
         }
     }
     if (!*out)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON lines nor a .txt file");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON lines nor parquet nor a .txt file");
     return 0;
 }
 
@@ -92,7 +92,7 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
 
 static bool is_data_name(const char *name)
 {
-    static const char *const ends[] = {".jsonl", ".ndjson", ".txt"};
+    static const char *const ends[] = {".jsonl", ".ndjson", ".parquet", ".txt"};
     size_t n = strlen(name);
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -122,8 +122,8 @@ static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
             rc = add_file(r, file, err);
     }
     if (rc == 0 && r->n == before)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no *.jsonl, *.ndjson or *.txt file inside",
-                       path);
+        rc = ckpt_fail(err, CKPT_ENOTFOUND,
+                       "%s: no *.jsonl, *.ndjson, *.parquet or *.txt file inside", path);
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
     return rc;
@@ -171,6 +171,16 @@ void records_close(struct records *r)
 }
 
 int64_t records_count(const struct records *r) { return r->count; }
+
+const char *records_format(const struct records *r) { return r->part[0].ops->name; }
+
+bool records_is(const char *path, const unsigned char *head, size_t len)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (rows[i]->bid(path, head, len) > 0)
+            return true;
+    return false;
+}
 
 /* The part record i lies in: the last that starts at or before i, since empty files share a
  * start with the next. */

@@ -19,7 +19,7 @@ made x.zst '\x28\xb5\x2f\xfd\x00\x00\x00\x00' 'damaged'
 made x.7z '7z\xbc\xaf\x27\x1c\x00\x00' 'a 7z archive'
 made x.gguf 'GGUF\x03\x00\x00\x00' 'the number of tensors needs 8 bytes at 8, the file has 8'
 made old.gguf 'GGUF\x01\x00\x00\x00' 'GGUF version 1, 2 and 3 are read'
-made x.parquet 'PAR1\x15\x04\x15\x00' 'a parquet file'
+made x.parquet 'PAR1\x15\x04\x15\x00' 'parquet file'
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
 # The containers of before 1.6 open, and hold what torch loads from them.
 for f in legacy legacy_t24 legacy_proto4; do

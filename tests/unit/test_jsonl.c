@@ -214,7 +214,7 @@ static void test_what_is_no_data(void **state)
     struct ckpt_err err;
 
     (void)state;
-    assert_null(open_one(put_str("x.bin", "PAR1\0\0"), &err));
+    assert_null(open_one(put_str("x.bin", "BIN1\0\0"), &err));
     assert_int_equal(err.code, CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "x.bin"));
     assert_null(open_one(path_of("absent.jsonl"), &err));

@@ -6,6 +6,7 @@
 
 #include "formats/formats.h"
 #include "formats/logs/run_log.h"
+#include "formats/records/record.h"
 #include "libckpt/json.h"
 #include "libckpt/pack.h"
 
@@ -168,11 +169,22 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     return rc;
 }
 
-/* A file that holds no tensors, told by its first bytes; 1 when it is none. */
+/* A file of data or a run's log, told by its first bytes and its name. */
+enum data_kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };
+
+static enum data_kind data_kind_of(const char *path, const unsigned char *head, size_t n)
+{
+    return run_log_is(head, n) ? DATA_LOG
+           : n >= 4 && memcmp(head, "PAR1", 4) == 0 ? DATA_PARQUET
+           : records_is(path, head, n) && n > 0 ? DATA_ROWS : NO_DATA;
+}
+
+/* Such a file; 1 when it is none. */
 static int data_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *file = NULL;
+    enum data_kind kind = NO_DATA;
     unsigned char head[256];
     struct stat st;
     size_t n;
@@ -185,13 +197,18 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     }
     n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
     rc = n > 0 ? ckpt_file_read_at(file, head, n, 0, err) : 0;
-    if (rc == 0 && !run_log_is(head, n))
-        rc = 1;
-    else if (rc == 0 && (w->tree || tensors_asked(w)))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is a log", path,
-                       w->tree ? "--tree" : tensors_asked(w));
+    if (rc == 0)
+        kind = data_kind_of(path, head, n);
+    if (rc == 0 && kind != NO_DATA && (w->tree || tensors_asked(w)))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this holds %s", path,
+                       w->tree ? "--tree" : tensors_asked(w),
+                       kind == DATA_LOG ? "a log" : "rows");
+    else if (rc == 0 && kind == DATA_PARQUET && w->plot)
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a log, this holds rows", path);
     else if (rc == 0)
-        rc = inspect_log(o, w, cli->json, file, err);
+        rc = kind == DATA_LOG       ? inspect_log(o, w, cli->json, file, err)
+             : kind == DATA_PARQUET ? inspect_parquet(o, w, cli->json, file, err)
+             : kind == DATA_ROWS    ? inspect_rows(o, w, cli->json, path, err) : 1;
     ckpt_file_close(file);
     return rc;
 }

@@ -4,6 +4,7 @@
 #ifndef CKPT_INSPECT_H
 #define CKPT_INSPECT_H
 
+#include "libckpt/buf.h"
 #include "libckpt/ckpt.h"
 #include "tools/cli.h"
 #include "tools/opt.h"
@@ -93,6 +94,15 @@ int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct
 /* A hint to err: the newest older checkpoint beside path that verifies. */
 void inspect_name_older(const struct inspect_want *w, const struct cli *cli, const char *path,
                         struct ckpt_err *err);
+/* A parquet file: columns, row groups, first rows.  The file stays yours. */
+int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
+                    struct ckpt_file *file, struct ckpt_err *err);
+/* JSON lines or text: fields, first rows, numbers by step. */
+int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const char *path,
+                 struct ckpt_err *err);
+/* One row of the table of first rows: its only column, and the text of an object as a cell. */
+extern const struct out_column inspect_row_column[];
+void inspect_row(struct out *o, struct ckpt_buf *row);
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 

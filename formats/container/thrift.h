@@ -1,0 +1,46 @@
+/*
+ * thrift - the compact protocol of Apache Thrift, as parquet's footers and page headers use it.
+ *
+ * Source: thrift-compact-protocol.md.  A struct is fields up to a zero byte; a field begins with
+ * (delta of its number << 4 | type), or with delta 0 and its number as a zigzag varint.  Integers
+ * are zigzag varints, a bool is its type, text is a varint length and bytes.  A list begins with
+ * (size << 4 | type of elements), size 15 meaning that a varint follows.
+ */
+#ifndef CKPT_THRIFT_H
+#define CKPT_THRIFT_H
+
+#include "libckpt/buf.h"
+
+enum thrift_type {
+    THRIFT_TRUE = 1, THRIFT_FALSE, THRIFT_I8, THRIFT_I16, THRIFT_I32, THRIFT_I64, THRIFT_DOUBLE,
+    THRIFT_BYTES, THRIFT_LIST, THRIFT_SET, THRIFT_MAP, THRIFT_STRUCT
+};
+
+/* A field of a struct; a zeroed one begins the struct. */
+struct thrift_field {
+    int32_t              id;
+    enum thrift_type     type;
+    int64_t              i;         /* of an integer or a bool */
+    const unsigned char *bytes;     /* of THRIFT_BYTES: borrowed, never NULL then */
+    size_t               len;
+};
+
+/*
+ * The next field of the struct at c, or false behind its end, and with c->failed where the
+ * bytes are no struct.  The cursor stands behind a scalar, and in front of what a list, set,
+ * map or struct holds: take that, or thrift_skip it.
+ */
+bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f);
+/* Step over what the field holds that thrift_next left. */
+void thrift_skip(struct ckpt_cursor *c, const struct thrift_field *f);
+/* In front of a list: its size, and the type of its elements.  Every element has a byte. */
+size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type);
+/* An element of a list of integers, or of texts (NULL and c->failed when cut). */
+int64_t thrift_int(struct ckpt_cursor *c);
+const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len);
+static inline bool thrift_is_int(const struct thrift_field *f)
+{
+    return f->type >= THRIFT_I16 && f->type <= THRIFT_I64;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* parquet_schema - a footer's schema made into the tree of parquet_file.h. */
+#ifndef CKPT_PARQUET_SCHEMA_H
+#define CKPT_PARQUET_SCHEMA_H
+
+#include "formats/container/thrift.h"
+#include "formats/records/parquet_file.h"
+
+/* The cursor stands in front of the list of schema elements. */
+int pq_schema_read(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * A parquet file of any bytes: refused with a sentence, or rows each of which is JSON text.
+ * Seeds: tests/golden/parquet.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/records/parquet_rows.h"
+#include "libckpt/json.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+/* What makes a row no JSON though the file is sound: its texts, and names that clash. */
+static void check_row(const struct ckpt_buf *row)
+{
+    struct ckpt_err err = {0};
+    json_t *v;
+
+    if (!ckpt_utf8_valid(row->data, row->len) || memmem(row->data, row->len, "\\u0000", 6))
+        return;
+    if (ckpt_json_parse(&v, (const char *)row->data, row->len, CKPT_JSON_STRICT, &err) &&
+        err.code == CKPT_EFORMAT)
+        abort();
+    json_decref(v);
+}
+
+static void read_group(const struct pq_file *f, size_t g)
+{
+    struct pq_rows *rows = NULL;
+    struct ckpt_err err = {0};
+    struct ckpt_buf row;
+    int rc;
+
+    ckpt_buf_init(&row, 1 << 20);
+    rc = pq_rows_open(&rows, f, g, NULL, &err);
+    for (int64_t i = 0; rc == 0 && i < f->group[g].rows && i < 300; i++) {
+        row.len = 0;
+        rc = pq_rows_next(rows, &row, &err);
+        if (rc == 0)
+            check_row(&row);
+    }
+    if (rc && !err.text[0])
+        abort();
+    pq_rows_close(rows);
+    ckpt_buf_release(&row);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+    struct pq_file f;
+
+    if (ckpt_file_memory(&file, data, size, "fuzz", &err))
+        abort();
+    if (pq_file_open(&f, file, &err) == 0) {
+        for (size_t g = 0; g < f.n_group && g < 20; g++)
+            read_group(&f, g);
+    } else if (!err.text[0]) {
+        abort();
+    }
+    pq_file_release(&f);
+    ckpt_file_close(file);
+    return 0;
+}

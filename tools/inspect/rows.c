@@ -1,0 +1,222 @@
+/*
+ * rows - files of records that say no schema: JSON lines, text.  How many, which fields with
+ * which types, the first ones; numbers by step where rows have one, as metrics.jsonl does.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/records/record.h"
+#include "libckpt/json.h"
+#include "libckpt/map.h"
+#include "tools/inspect/inspect.h"
+#include "tools/inspect/plot.h"
+
+#define FIRST_ROWS  5
+#define SCHEMA_ROWS 1000        /* that are looked at for fields */
+#define MAX_FIELDS  10000
+
+const struct out_column inspect_row_column[] = {{"row", "row", OUT_LEFT}};
+
+/* A key that rows have. */
+struct field {
+    char    *name;
+    unsigned types;             /* a bit for each json_type */
+    int64_t  rows;
+};
+
+struct fields {
+    struct field    *item;
+    size_t           n;
+    struct ckpt_map *by_name;
+    struct ckpt_arena arena;
+};
+
+static int count_field(struct fields *f, const char *name, const json_t *v, struct ckpt_err *err)
+{
+    size_t at = ckpt_map_get(f->by_name, name, strlen(name));
+
+    if (at == CKPT_MAP_NONE && f->n == MAX_FIELDS)
+        return 0;
+    if (at == CKPT_MAP_NONE) {
+        struct field fresh = {.name = ckpt_arena_strndup(&f->arena, name, strlen(name))};
+
+        if (!fresh.name)
+            return ckpt_nomem(err, strlen(name));
+        if (ckpt_map_add(f->by_name, fresh.name, strlen(name), f->n, err))
+            return err->code;
+        at = f->n++;
+        f->item[at] = fresh;
+    }
+    f->item[at].types |= 1u << json_typeof(v);
+    f->item[at].rows++;
+    return 0;
+}
+
+/* "string, null" */
+static const char *types_of(char *dst, size_t size, unsigned types)
+{
+    static const char *const names[] = {"object", "list", "string", "integer", "number", "bool",
+                                        "bool", "null"};
+    size_t n = 0;
+
+    *dst = '\0';
+    if (types & 1u << JSON_TRUE)
+        types &= ~(1u << JSON_FALSE);
+    for (unsigned i = 0; i < 8; i++)
+        if (types >> i & 1 && n < size)
+            n += (size_t)snprintf(dst + n, size - n, "%s%s", n ? ", " : "", names[i]);
+    return dst;
+}
+
+static void put_fields(struct out *o, const struct inspect_want *w, const struct fields *f)
+{
+    static const struct out_column columns[] = {
+        {"field", "field", OUT_LEFT}, {"types", "types", OUT_LEFT}, {"rows", "rows", OUT_RIGHT},
+    };
+    char text[100];
+
+    out_table(o, "fields", columns, 3);
+    for (size_t i = 0; i < f->n; i++)
+        if (inspect_wants(w, f->item[i].name)) {
+            out_cell_str(o, f->item[i].name);
+            out_cell_str(o, types_of(text, sizeof text, f->item[i].types));
+            out_cell_int(o, f->item[i].rows);
+        }
+    out_table_end(o);
+}
+
+static int read_fields(struct fields *f, struct records *r, int64_t n, struct ckpt_err *err)
+{
+    int rc = ckpt_map_new(&f->by_name, 64, err);
+
+    f->item = ckpt_alloc(MAX_FIELDS, sizeof *f->item);
+    if (rc == 0 && !f->item)
+        rc = ckpt_nomem(err, MAX_FIELDS * sizeof *f->item);
+    for (int64_t i = 0; rc == 0 && i < n; i++) {
+        const char *key;
+        json_t *row, *v;
+
+        rc = records_get(r, i, &row, err);
+        if (rc)
+            break;
+        json_object_foreach (row, key, v)
+            if (rc == 0)
+                rc = count_field(f, key, v, err);
+        json_decref(row);
+    }
+    return rc;
+}
+
+static int put_first(struct out *o, struct records *r, struct ckpt_err *err)
+{
+    int64_t n = records_count(r) < FIRST_ROWS ? records_count(r) : FIRST_ROWS;
+    int rc = 0;
+
+    out_table(o, "first_rows", inspect_row_column, 1);
+    for (int64_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_buf text;
+        json_t *row;
+
+        rc = records_get(r, i, &row, err);
+        if (rc)
+            break;
+        ckpt_buf_init(&text, SIZE_MAX);
+        rc = ckpt_json_write(&text, row, 0, false, err);
+        if (rc == 0)
+            inspect_row(o, &text);
+        ckpt_buf_release(&text);
+        json_decref(row);
+    }
+    out_table_end(o);
+    return rc;
+}
+
+/* The numbers of one key, for the plot. */
+struct track {
+    const json_t *rows;
+    const char   *key;
+};
+
+static bool point(const void *ctx, size_t i, double *step, double *value)
+{
+    const struct track *t = ctx;
+    const json_t *row = json_array_get(t->rows, i), *s = json_object_get(row, "step"),
+                 *v = json_object_get(row, t->key);
+
+    *step = json_number_value(s);
+    *value = json_number_value(v);
+    return json_is_number(s) && json_is_number(v);
+}
+
+static int plot(struct out *o, const struct inspect_want *w, const struct fields *f,
+                struct records *r, struct ckpt_err *err)
+{
+    struct track t = {.rows = json_array()};
+    bool any = false;
+    int rc = t.rows ? 0 : ckpt_nomem(err, 64);
+
+    for (int64_t i = 0; rc == 0 && i < records_count(r); i++) {
+        json_t *row;
+
+        rc = records_get(r, i, &row, err);
+        if (rc == 0 && json_array_append_new((json_t *)t.rows, row))
+            rc = ckpt_nomem(err, 64);
+    }
+    for (size_t i = 0; rc == 0 && i < f->n; i++) {
+        t.key = f->item[i].name;
+        if (strcmp(t.key, "step") != 0 && inspect_wants(w, t.key))
+            any |= plot_draw(o, t.key, json_array_size(t.rows), point, &t);
+    }
+    json_decref((json_t *)t.rows);
+    return rc || any ? rc : ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no rows with \"step\" and "
+                                      "numbers of two steps");
+}
+
+/* Every row reads. */
+static int read_all(struct records *r, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (int64_t i = 0; rc == 0 && i < records_count(r); i++) {
+        json_t *row = NULL;
+
+        rc = records_get(r, i, &row, err);
+        json_decref(row);
+    }
+    return rc;
+}
+
+int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const char *path,
+                 struct ckpt_err *err)
+{
+    struct fields f = {0};
+    struct records *r;
+    int64_t n;
+    int rc = records_open(&r, &path, 1, err);
+
+    if (rc)
+        return rc;
+    n = records_count(r) < SCHEMA_ROWS ? records_count(r) : SCHEMA_ROWS;
+    rc = read_fields(&f, r, n, err);
+    if (rc == 0) {
+        out_str(o, "format", "format", records_format(r));
+        out_int(o, "rows", "rows", records_count(r));
+        if (n < records_count(r) || json)
+            out_int(o, "rows_looked_at", "rows looked at for fields", n);
+    }
+    if (rc == 0 && w->plot && !json) {
+        rc = plot(o, w, &f, r, err);
+    } else if (rc == 0) {
+        put_fields(o, w, &f);
+        rc = put_first(o, r, err);
+    }
+    if (rc == 0 && w->verify)
+        rc = read_all(r, err);
+    if (rc == 0 && w->verify)
+        out_str(o, "verified", "verified", "every row reads");
+    records_close(r);
+    ckpt_map_free(f.by_name);
+    ckpt_arena_release(&f.arena);
+    ckpt_free(f.item);
+    return rc;
+}
