@@ -12,6 +12,9 @@
 #include "formats/weights/dcp_out.h"
 #include "formats/weights/dcp_values.h"
 #include "formats/weights/side_files.h"
+#include "libckpt/pool.h"
+
+#define MIN_THREADED 256u       /* fewer tensors are found faster than threads are made */
 
 #define INDEX       ".metadata"
 #define RANK_INDEX  "__[0-9]*.metadata"
@@ -56,29 +59,72 @@ static void close_dcp(void *self)
 
 static const struct ckpt_source_ops ops = {.format = "dcp", .close = close_dcp};
 
-static int add_tensor(struct reader *r, struct dcp_files *files, const struct dcp_entry *e,
-                      const struct dcp_item *it)
-{
-    struct ckpt_arena *a = &r->list->arena;
-    struct ckpt_fragment *frag = ckpt_arena_alloc(a, e->n_chunk, sizeof *frag);
-    struct ckpt_tensor *added;
+/* A tensor on its way into the list. */
+struct wanted {
+    const struct dcp_entry *e;
+    const struct dcp_item  *it;
+    struct ckpt_fragment   *frag;       /* [e->n_chunk] */
+};
 
-    if (!frag)
-        return ckpt_nomem(r->err, e->n_chunk * sizeof *frag);
-    for (size_t i = 0; i < e->n_chunk; i++)
-        if (dcp_files_tensor(files, &frag[i], e, &e->chunk[i], a, r->err))
-            return ckpt_err_in(r->err, "%s", e->fqn);
-    if (boxes_add(r->list, &added, it->name, e->dtype, &e->shape, frag, e->n_chunk, false, r->err))
-        return ckpt_err_in(r->err, "%s", e->fqn);
-    added->kind = it->kind;
+/* Finding where boxes lie reads a little of each item: what the threads share. */
+struct finder {
+    struct wanted     *wanted;
+    struct dcp_files  *files;
+    struct ckpt_arena *arena;
+};
+
+static int find_boxes(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct finder *f = ctx;
+    const struct wanted *w = &f->wanted[i];
+
+    (void)worker;
+    for (size_t k = 0; k < w->e->n_chunk; k++)
+        if (dcp_files_tensor(f->files, &w->frag[k], w->e, &w->e->chunk[k], f->arena, err))
+            return ckpt_err_in(err, "%s", w->e->fqn);
     return 0;
+}
+
+/* Open the files of all its boxes; where in them is found later. */
+static int prepare(struct reader *r, struct dcp_files *files, struct wanted *w)
+{
+    w->frag = ckpt_arena_alloc(&r->list->arena, w->e->n_chunk, sizeof *w->frag);
+    if (!w->frag)
+        return ckpt_nomem(r->err, w->e->n_chunk * sizeof *w->frag);
+    for (size_t k = 0; k < w->e->n_chunk; k++)
+        if (dcp_files_prepare(files, &w->e->chunk[k].place, r->err))
+            return ckpt_err_in(r->err, "%s", w->e->fqn);
+    return 0;
+}
+
+static int add_wanted(struct reader *r, struct dcp_files *files, struct wanted *w, size_t n)
+{
+    struct finder f = {w, files, &r->list->arena};
+    struct ckpt_tensor *added;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = prepare(r, files, &w[i]);
+    if (rc == 0)
+        rc = ckpt_pool_run(n < MIN_THREADED ? 1 : ckpt_pool_default(8), n, find_boxes, &f, r->err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = boxes_add(r->list, &added, w[i].it->name, w[i].e->dtype, &w[i].e->shape, w[i].frag,
+                       w[i].e->n_chunk, false, r->err);
+        if (rc == 0)
+            added->kind = w[i].it->kind;
+        else
+            ckpt_err_in(r->err, "%s", w[i].e->fqn);
+    }
+    return rc;
 }
 
 static int add_tensors(struct reader *r, struct dcp_files *files, const struct dcp_meta *m)
 {
     struct ckpt_arena a = {0};
     struct dcp_item *item = ckpt_arena_alloc(&a, m->n, sizeof *item);
-    int rc = item ? 0 : ckpt_nomem(r->err, m->n * sizeof *item);
+    struct wanted *wanted = ckpt_arena_alloc(&a, m->n, sizeof *wanted);
+    size_t n = 0;
+    int rc = item && wanted ? 0 : ckpt_nomem(r->err, m->n * sizeof *wanted);
 
     for (size_t i = 0; rc == 0 && i < m->n; i++)
         item[i] = (struct dcp_item){.part = m->entry[i].part, .n_part = m->entry[i].n_part,
@@ -89,7 +135,9 @@ static int add_tensors(struct reader *r, struct dcp_files *files, const struct d
         r->optimizer = true;            /* it is all there is */
     for (size_t i = 0; rc == 0 && i < m->n; i++)
         if (item[i].tensor && (r->optimizer || item[i].kind == CKPT_WEIGHT))
-            rc = add_tensor(r, files, &m->entry[i], &item[i]);
+            wanted[n++] = (struct wanted){.e = &m->entry[i], .it = &item[i]};
+    if (rc == 0)
+        rc = add_wanted(r, files, wanted, n);
     ckpt_arena_release(&a);
     return rc;
 }

@@ -6,6 +6,8 @@
 #include "formats/weights/safetensors.h"
 #include "libckpt/json.h"
 
+#define SMALL_BYTES 8192u
+
 void dcp_files_close(struct dcp_files *f)
 {
     for (size_t i = 0; i < f->n; i++) {
@@ -13,6 +15,8 @@ void dcp_files_close(struct dcp_files *f)
         json_decref(f->item[i]->boxes);
         ckpt_file_close(f->item[i]->file);
     }
+    if (f->has_lock)
+        pthread_mutex_destroy(&f->lock);
     ckpt_free(f->item);
     ckpt_map_free(f->by_name);
     ckpt_arena_release(&f->arena);
@@ -46,48 +50,76 @@ static int open_file(struct dcp_files *f, struct dcp_file **out, const char *nam
     return ckpt_map_add(f->by_name, d->name, strlen(name), f->n - 1, err);
 }
 
-/* The file of a place, opened once, and long enough to hold it. */
-static int file_of(struct dcp_files *f, struct dcp_file **out, const struct dcp_place *p,
-                   struct ckpt_err *err)
+/* The file of a place that is prepared, or NULL. */
+static struct dcp_file *file_of(const struct dcp_files *f, const struct dcp_place *p)
 {
+    size_t i = f->by_name ? ckpt_map_get(f->by_name, p->file, strlen(p->file)) : CKPT_MAP_NONE;
+
+    return i == CKPT_MAP_NONE ? NULL : f->item[i];
+}
+
+int dcp_files_prepare(struct dcp_files *f, const struct dcp_place *p, struct ckpt_err *err)
+{
+    struct dcp_file *d;
     uint64_t end;
-    size_t i;
 
     if (!f->by_name && ckpt_map_new(&f->by_name, 16, err))
         return err->code;
-    i = ckpt_map_get(f->by_name, p->file, strlen(p->file));
-    if (i != CKPT_MAP_NONE)
-        *out = f->item[i];
-    else if (open_file(f, out, p->file, err))
+    if (!f->has_lock) {
+        pthread_mutex_init(&f->lock, NULL);
+        f->has_lock = true;
+    }
+    d = file_of(f, p);
+    if (!d && open_file(f, &d, p->file, err))
         return err->code;
-    if (!ckpt_add(&end, p->offset, p->length) || end > ckpt_file_size((*out)->file))
+    if (!ckpt_add(&end, p->offset, p->length) || end > ckpt_file_size(d->file))
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "%s: the item at %llu has %llu bytes, the file ends at %llu", p->file,
                             (unsigned long long)p->offset, (unsigned long long)p->length,
-                            (unsigned long long)ckpt_file_size((*out)->file));
+                            (unsigned long long)ckpt_file_size(d->file));
     return 0;
 }
 
-/* The archive in [offset, offset + length); its window is the archive's to close. */
-static int open_archive(struct torch_archive **out, const struct dcp_file *d,
+static int open_archive(struct torch_archive **out, struct ckpt_file *file,
                         const struct dcp_place *p, struct ckpt_err *err)
+{
+    if (torch_archive_open(out, file, err) == 0)
+        return 0;
+    return ckpt_err_in(err, "item at %llu", (unsigned long long)p->offset);
+}
+
+/* The archive in [offset, offset + length); its window is the archive's to close. */
+static int open_window(struct torch_archive **out, const struct dcp_file *d,
+                       const struct dcp_place *p, struct ckpt_err *err)
 {
     struct ckpt_file *window;
 
     if (ckpt_file_window(&window, d->file, p->offset, p->length, d->name, err))
         return err->code;
-    if (torch_archive_open(out, window, err) == 0)
-        return 0;
-    return ckpt_err_in(err, "item at %llu", (unsigned long long)p->offset);
+    return open_archive(out, window, p, err);
+}
+
+/* The same through memory, for the many small ones: one read in place of one a record. */
+static int open_small(struct torch_archive **out, const struct dcp_file *d,
+                      const struct dcp_place *p, unsigned char small[SMALL_BYTES],
+                      struct ckpt_err *err)
+{
+    struct ckpt_file *memory;
+
+    if (p->length > SMALL_BYTES)
+        return open_window(out, d, p, err);
+    if (ckpt_file_read_at(d->file, small, (size_t)p->length, p->offset, err) ||
+        ckpt_file_memory(&memory, small, (size_t)p->length, d->name, err))
+        return err->code;
+    return open_archive(out, memory, p, err);
 }
 
 int dcp_files_value(struct dcp_files *files, struct torch_archive **out,
                     const struct dcp_place *place, struct ckpt_err *err)
 {
-    struct dcp_file *d;
-
     *out = NULL;
-    return file_of(files, &d, place, err) ? err->code : open_archive(out, d, place, err);
+    return dcp_files_prepare(files, place, err) ? err->code
+                                                : open_window(out, file_of(files, place), place, err);
 }
 
 static bool same_shape(const struct ckpt_shape *found, const struct dcp_entry *e,
@@ -111,10 +143,11 @@ static int misfit(struct ckpt_err *err, const struct dcp_file *d, enum ckpt_dtyp
 }
 
 /* An archive of one tensor. */
-static int in_archive(struct ckpt_fragment *f, const struct dcp_file *d,
-                      const struct dcp_entry *e, const struct dcp_chunk *c,
-                      struct ckpt_arena *arena, struct ckpt_err *err)
+static int in_archive(struct dcp_files *files, struct ckpt_fragment *f,
+                      const struct dcp_file *d, const struct dcp_entry *e,
+                      const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err)
 {
+    unsigned char small[SMALL_BYTES];
     const struct value_tensor *t;
     struct ckpt_arena scratch = {0};
     struct ckpt_fragment *found;
@@ -122,7 +155,7 @@ static int in_archive(struct ckpt_fragment *f, const struct dcp_file *d,
     int64_t *stride;
     int rc;
 
-    if (open_archive(&a, d, &c->place, err))
+    if (open_small(&a, d, &c->place, small, err))
         return err->code;
     t = value_is(torch_archive_root(a), VALUE_TENSOR) ? torch_archive_root(a)->u.tensor : NULL;
     if (!t)
@@ -137,7 +170,9 @@ static int in_archive(struct ckpt_fragment *f, const struct dcp_file *d,
         f->offset += c->place.offset;       /* from the window to the file */
     }
     if (rc == 0 && f->stride) {
+        pthread_mutex_lock(&files->lock);
         stride = ckpt_arena_alloc(arena, CKPT_MAX_RANK, sizeof *stride);
+        pthread_mutex_unlock(&files->lock);
         if (stride)
             memcpy(stride, f->stride, CKPT_MAX_RANK * sizeof *stride);
         else
@@ -242,18 +277,21 @@ static int in_image(struct ckpt_fragment *f, struct dcp_file *d, const struct dc
 int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const struct dcp_entry *e,
                      const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err)
 {
+    struct dcp_file *d = file_of(files, &c->place);
     unsigned char head[4] = {0};
-    struct dcp_file *d;
     uint64_t left;
     int rc;
 
-    if (file_of(files, &d, &c->place, err))
-        return err->code;
     left = ckpt_file_size(d->file) - c->place.offset;
     if (ckpt_file_read_at(d->file, head, left < 4 ? (size_t)left : 4, c->place.offset, err))
         return err->code;
-    rc = memcmp(head, "PK\3\4", 4) == 0 ? in_archive(f, d, e, c, arena, err)
-                                        : in_image(f, d, e, c, err);
+    if (memcmp(head, "PK\3\4", 4) == 0) {
+        rc = in_archive(files, f, d, e, c, arena, err);
+    } else {
+        pthread_mutex_lock(&files->lock);
+        rc = in_image(f, d, e, c, err);
+        pthread_mutex_unlock(&files->lock);
+    }
     if (rc)
         return rc;
     f->file = d->file;

@@ -12,6 +12,8 @@
 #ifndef CKPT_DCP_FILES_H
 #define CKPT_DCP_FILES_H
 
+#include <pthread.h>
+
 #include "formats/weights/dcp_meta.h"
 #include "formats/weights/torch.h"
 
@@ -29,14 +31,22 @@ struct dcp_files {
     struct dcp_file  **item;
     size_t             n, cap;
     struct ckpt_map   *by_name;
+    pthread_mutex_t    lock;            /* of images and of the arena that strides go to */
+    bool               has_lock;
 };
 
 void dcp_files_close(struct dcp_files *f);
 
 /*
+ * Open the file of a place, if it is not open.  One thread.  CKPT_EFORMAT "missing" when it is
+ * absent, "truncated" when it ends before the item does.
+ */
+int dcp_files_prepare(struct dcp_files *files, const struct dcp_place *place,
+                      struct ckpt_err *err);
+/*
+ * Any thread, once the place is prepared.
  * Where box c of tensor e lies: f covers it, in the coordinates of the whole tensor.  What the
- * file says it holds must agree with e and c in dtype and shape.  CKPT_EFORMAT "missing" when
- * the file is absent, "truncated" when it ends before the item does.
+ * file says it holds must agree with e and c in dtype and shape.
  */
 int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const struct dcp_entry *e,
                      const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err);

@@ -69,6 +69,19 @@ for _ in 1 2 3; do
 done
 awk -v s="$best" -v m="$memory" -v n="$(stat -c %s "$DIR/out.safetensors")" -v p="$peak" \
     'BEGIN { printf "inspect --stats: %.1f GB/s, memory %.1f GB/s: %.0f %%; peak %d MiB resident\n", n / s / 1e9, m, n / s / m / 1e7, p }'
+rm -rf "$DIR/dcp"
+timed ckpt-merge -q --provenance none --to dcp -o "$DIR/dcp" "$DIR/out.safetensors"
+echo "merge: safetensors to distributed checkpoint, $GIB GiB in $ours s, durable; peak $peak MiB resident"
+against_disk "safetensors to distributed checkpoint"
+timed ckpt-merge -q -o "$DIR/again.safetensors" "$DIR/dcp"
+echo "merge: distributed checkpoint to safetensors, $GIB GiB in $ours s, durable; peak $peak MiB resident"
+against_disk "distributed checkpoint to safetensors"
+against_peer "distributed checkpoint to safetensors" "
+import torch, safetensors.torch as s
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+dcp_to_torch_save('$DIR/dcp', '$DIR/peer.pt')
+s.save_file(torch.load('$DIR/peer.pt', mmap=True, weights_only=True)['model'], '$DIR/peer.safetensors', {'format': 'pt'})"
+rm -rf "$DIR/dcp" "$DIR/again.safetensors" "$DIR/peer.pt" "$DIR/peer.safetensors"
 timed ckpt-merge -q --dtype bf16 -o "$DIR/half.safetensors" "$DIR/out.safetensors"
 echo "merge: f32 to bf16, $GIB GiB read in $ours s, durable; peak $peak MiB resident"
 rm -f "$DIR/out.safetensors" "$DIR/half.safetensors"
