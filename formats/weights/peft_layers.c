@@ -59,8 +59,8 @@ static int read_map(struct peft_layers *l, const json_t *map, struct ckpt_arena 
             !json_is_integer(json_array_get(range, 1)) || first < 0 || end <= first)
             return ckpt_fail(err, CKPT_EFORMAT, "layer_replication: entry %zu is no range", i);
         if ((uint64_t)end > l->n_base)
-            return ckpt_fail(err, CKPT_EMISMATCH, "layer_replication: layers %lld to %lld, the base "
-                             "has %zu", (long long)first, (long long)end, l->n_base);
+            return ckpt_fail(err, CKPT_EMISMATCH, "layer_replication: layers %lld to %lld, "
+                             "the base has %zu", (long long)first, (long long)end, l->n_base);
         if ((uint64_t)(end - first) > MAX_LAYERS - l->n)
             return ckpt_fail(err, CKPT_ELIMIT, "layer_replication: more than %d layers",
                              MAX_LAYERS);
@@ -154,7 +154,8 @@ int peft_replicate(struct ckpt_source **out, struct peft_layers *layers, struct 
     if (!json_is_array(map))
         ckpt_fail(err, CKPT_EFORMAT, "layer_replication is no list");
     else if (layers->n_base == 0)
-        ckpt_fail(err, CKPT_EMISMATCH, "layer_replication: the base has no layers of a known name");
+        ckpt_fail(err, CKPT_EMISMATCH,
+                  "layer_replication: the base has no layers of a known name");
     else if (read_map(layers, map, a, err) == 0)
         return replicate(out, base, layers, err);
     ckpt_source_close(base);
