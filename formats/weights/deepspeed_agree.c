@@ -163,6 +163,16 @@ static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err
                        "frozen_param_shapes", err);
 }
 
+/* How many ranks saved it, where their number of files does not tell. */
+static void saved_world(struct ds_files *f)
+{
+    int64_t world;
+
+    if (value_as_int(value_get(f->rank[0].model_root, "dp_world_size"), &world) && world >= 1 &&
+        world <= DS_MAX_RANKS)
+        f->world = (size_t)world;
+}
+
 /* Whether the model computes in bf16: its first trained parameter tells. */
 static bool computes_in_bf16(const struct ds_files *f)
 {
@@ -178,15 +188,12 @@ static bool computes_in_bf16(const struct ds_files *f)
 /* A universal checkpoint: its model files agree; they tell of the stage that it was made of. */
 static int agree_universal(struct ds_files *f, struct ckpt_err *err)
 {
-    int64_t world;
     int stage = ds_stage(f, 0);
 
     f->bf16 = stage < 0 && !f->sharded;
     f->bf16_names = computes_in_bf16(f);
     f->stage = f->sharded ? 3 : stage < 1 ? 1 : stage > 2 ? 2 : stage;
-    if (value_as_int(value_get(f->rank[0].model_root, "dp_world_size"), &world) && world >= 1 &&
-        world <= DS_MAX_RANKS)
-        f->world = (size_t)world;
+    saved_world(f);
     for (size_t r = 0; r < f->n; r++)
         if (check_counters(f, r, err) || check_version(f, r, err) ||
             (r > 0 && check_shapes(f, r, err)))
@@ -199,6 +206,8 @@ int ds_agree(struct ds_files *f, struct ckpt_err *err)
     f->world = f->n;
     if (f->universal)
         return agree_universal(f, err);
+    if (!f->rank[0].optim)
+        saved_world(f);
     f->stage = 0;
     f->step = -1;
     for (size_t r = 0; r < f->n; r++) {

@@ -121,6 +121,10 @@ int ds_cut_plan(struct ds_cut *cut, const struct ckpt_tensors *tensors,
     for (size_t i = 0; rc == 0 && i < tensors->n; i++)
         rc = find_target(cut, &module, i, err);
     ds_module_close(&module);
+    cut->bf16_names = f->bf16_names;
+    for (size_t i = 0; rc == 0 && f->stage == 0 && i < tensors->n; i++)
+        cut->bf16_names |= cut->target[i].kind == DS_TRAINED &&
+                           cut->target[i].model_dtype == CKPT_BF16;
     return rc ? rc : check_all_there(cut, err);
 }
 

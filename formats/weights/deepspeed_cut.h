@@ -30,6 +30,7 @@ struct ds_cut {
     const struct ckpt_tensors *list;    /* what is written */
     const struct ckpt_tensors *saved;   /* what the saved run lists */
     struct ds_target          *target;  /* [list->n] */
+    bool                       bf16_names;      /* bf16 is enabled: the optim files' prefix */
 };
 
 /*

@@ -254,7 +254,7 @@ static struct value *optim_states(struct ckpt_arena *a, const struct layout *l)
         rc |= value_append(a, flat,
                            flat_tensor(a, CKPT_F32, k * S_COUNT + S_MASTER, l->sub_numel[k]));
     rc |= value_set_str(a, d, "zero_stage", ds_value_stage(a, 3)) |
-          value_set_str(a, d, "loss_scaler", ds_value_scaler(a)) |
+          value_set_str(a, d, "loss_scaler", ds_value_scaler(a, false, NULL, NULL, NULL)) |
           value_set_str(a, d, "dynamic_loss_scale", value_bool(a, false)) |
           value_set_str(a, d, "overflow", value_bool(a, false)) |
           value_set_str(a, d, "partition_count", value_int(a, s->world_size)) |

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "formats/weights/deepspeed_stage0.h"
 #include "formats/weights/universal.h"
 
 /* A number of ds_config.zero_optimization, which may be a path instead of a dictionary. */
@@ -140,7 +141,7 @@ static int take_moments(struct ds_run *run, struct ckpt_err *err)
     const struct value *state = run->n_group > 0 ? run->state[0] : NULL;
     size_t n = value_is(state, VALUE_DICT) ? state->u.dict.n : 0;
 
-    run->state_file = run->f->rank[0].optim;
+    run->state_file = run->f->stage == 0 ? run->f->rank[0].model : run->f->rank[0].optim;
     run->moment = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment);
     run->moment_dtype = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment_dtype);
     if (!run->moment || !run->moment_dtype)
@@ -153,6 +154,42 @@ static int take_moments(struct ds_run *run, struct ckpt_err *err)
             continue;                   /* step */
         run->moment_dtype[run->n_moment] = v->u.tensor->dtype;
         run->moment[run->n_moment++] = name;
+    }
+    return 0;
+}
+
+/* Without ZeRO: the optimizer's numbers are parameters one by one. */
+static int take_stage0(struct ds_run *run, struct ckpt_err *err)
+{
+    struct ds_numbered *number;
+    size_t n;
+
+    if (ds_stage0_names(&number, &n, &run->arena, run->f, err))
+        return err->code;
+    run->param = ckpt_alloc(n, sizeof *run->param);
+    if (!run->param)
+        return ckpt_nomem(err, n * sizeof *run->param);
+    run->options_file = run->f->rank[0].model;
+    for (size_t g = 0; g < run->n_group; g++) {
+        run->options[g] = ds_item(ds_param_groups(run->f, 0), g);
+        run->first[g] = run->n_param;
+        for (size_t i = 0; i < n; i++) {
+            struct ds_run_param *p = &run->param[run->n_param];
+
+            if (number[i].group != g)
+                continue;
+            *p = (struct ds_run_param){.name = number[i].name, .shape = number[i].shape};
+            if (!ckpt_shape_numel(&p->numel, &p->shape))
+                return ckpt_fail(err, CKPT_EFORMAT, "%s: its shape has no count", p->name);
+            if (run->n_param > 0 && number[i].dtype != run->dtype)
+                return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the optimizer has it as %s, others "
+                                 "as %s", p->name, ckpt_dtype_name(number[i].dtype),
+                                 ckpt_dtype_name(run->dtype));
+            run->dtype = number[i].dtype;
+            if (run->first[g] == run->n_param)
+                run->state[g] = number[i].state;
+            run->n_param++;
+        }
     }
     return 0;
 }
@@ -186,9 +223,6 @@ static int refuse(const struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
 
-    if (run->f->stage == 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved without ZeRO: its optimizer is not cut "
-                         "into ranks");
     if (value_is(value_get(o, "base_optimizer_state"), VALUE_LIST))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved with elastic_checkpoint: what the "
                          "optimizer was told (learning rate, betas) is not in it");
@@ -275,11 +309,13 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
     run->first = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->first);
     if (!run->options || !run->state || !run->first)
         return ckpt_nomem(err, run->n_group * sizeof *run->state);
-    for (size_t g = 0; g < run->n_group; g++)
+    run->options_file = f->rank[0].optim;
+    for (size_t g = 0; f->stage > 0 && g < run->n_group; g++)
         if (take_group(run, g, err))
             return err->code;
-    if (f->universal ? take_universal(run, err)
-                     : take_dtype(run, err) || take_moments(run, err))
+    if (f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err))
+        return err->code;
+    if (f->universal ? take_universal(run, err) : take_moments(run, err))
         return err->code;
     if (cut(run, err))
         return err->code;

@@ -45,6 +45,7 @@ struct ds_run {
     const struct value   **state;       /* [n_group] the optimizer's state, of the first flat
                                            tensor that was saved of the group; NULL */
     const struct torch_archive *state_file;     /* whose tensors the state has */
+    const struct torch_archive *options_file;   /* and the options */
     enum ckpt_dtype        dtype;       /* of the optimizer's own weights */
     const char           **moment;      /* [n_moment] tensors that the optimizer keeps */
     enum ckpt_dtype       *moment_dtype;
@@ -53,8 +54,9 @@ struct ds_run {
 };
 
 /*
- * Plan.  CKPT_EUNSUPPORTED where the saved run does not tell what the new one needs: stage 0,
- * elastic_checkpoint, aligned parameters.  Release it, after a failure too.
+ * Plan.  CKPT_EUNSUPPORTED where the saved run does not tell what the new one needs:
+ * elastic_checkpoint, aligned parameters, a stage 0 whose numbers have no certain names.
+ * Release it, after a failure too.
  */
 int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int world,
                 struct ckpt_err *err);

@@ -148,7 +148,7 @@ static int begin_file(struct sink *s, struct ds_file *file, bool model, int rank
         snprintf(path, sizeof path, "%s/mp_rank_00_model_states.pt", s->tag);
     else
         snprintf(path, sizeof path, "%s/%szero_pp_rank_%d_mp_rank_00_%s_states.pt", s->tag,
-                 !model && s->cut.run.f->bf16_names ? "bf16_" : "", rank,
+                 !model && s->cut.bf16_names ? "bf16_" : "", rank,
                  model ? "model" : "optim");
     rc = model ? ds_model_states(&root, file, &s->cut, rank, err)
                : ds_optim_states(&root, file, &s->cut, rank, err);

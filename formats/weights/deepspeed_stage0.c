@@ -11,7 +11,7 @@
 
 /* One entry of the optimizer. */
 struct entry {
-    const char                *name;    /* of its parameter, once it is known */
+    const struct param        *param;   /* once it is known */
     const struct value        *state;   /* dictionary of moments */
     const struct value_tensor *master;  /* f32 copy, or NULL */
     const char                *shape;   /* as text: what entries and parameters are matched by */
@@ -233,7 +233,7 @@ static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
         if (p->taken || (e->master && !same))
             continue;
         p->taken = true;
-        e->name = p->name;
+        e->param = p;
         return 0;
     }
     return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous",
@@ -269,6 +269,27 @@ static void close_match(struct match *m)
     ckpt_arena_release(&m->arena);
 }
 
+int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *arena,
+                    const struct ds_files *f, struct ckpt_err *err)
+{
+    struct match m;
+    int rc = open_match(&m, f, err);
+
+    *n = m.n_entry;
+    *out = rc ? NULL : ckpt_arena_alloc(arena, m.n_entry, sizeof **out);
+    if (rc == 0 && !*out)
+        rc = ckpt_nomem(err, m.n_entry * sizeof **out);
+    for (size_t i = 0; rc == 0 && i < m.n_entry; i++) {
+        const struct entry *e = &m.entry[i];
+
+        (*out)[i] = (struct ds_numbered){
+            .name = e->param->name, .shape = e->param->t->shape, .group = e->group,
+            .dtype = e->master ? e->master->dtype : e->param->t->dtype, .state = e->state};
+    }
+    close_match(&m);
+    return rc;
+}
+
 int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     const struct value *o = value_get(f->rank[0].model_root, "optimizer");
@@ -280,7 +301,7 @@ int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
     rc = open_match(&m, f, err);
     for (size_t i = 0; rc == 0 && i < m.n_entry; i++)
         if (m.entry[i].master)
-            rc = ds_whole_add(list, f, m.entry[i].name, m.entry[i].master, CKPT_WEIGHT, err);
+            rc = ds_whole_add(list, f, m.entry[i].param->name, m.entry[i].master, CKPT_WEIGHT, err);
     close_match(&m);
     if (rc == CKPT_EUNSUPPORTED) {
         ckpt_log(CKPT_LOG_WARNING, "%s; weights are the module's, in its dtype", err->text);
@@ -298,7 +319,7 @@ int ds_moment_list(struct ckpt_tensors *list, const struct ds_files *f, const ch
 
     for (size_t i = 0; rc == 0 && i < m.n_entry; i++) {
         const struct value *v = value_get(m.entry[i].state, state);
-        const char *name = ckpt_arena_printf(&list->arena, "%s|%s", m.entry[i].name, state);
+        const char *name = ckpt_arena_printf(&list->arena, "%s|%s", m.entry[i].param->name, state);
 
         if (!name)
             rc = ckpt_nomem(err, 64);

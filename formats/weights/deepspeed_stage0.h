@@ -13,6 +13,18 @@
 #include "formats/weights/deepspeed_parts.h"
 #include "libckpt/tensor.h"
 
+/* A number of the optimizer with its name, in the optimizer's order. */
+struct ds_numbered {
+    const char        *name;
+    struct ckpt_shape  shape;
+    enum ckpt_dtype    dtype;           /* of the optimizer's own weight: master, or module's */
+    size_t             group;
+    const struct value *state;          /* dictionary of its moments, or NULL */
+};
+
+/* All of them, in arena memory.  CKPT_EUNSUPPORTED when names are in doubt. */
+int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *arena,
+                    const struct ds_files *f, struct ckpt_err *err);
 /*
  * List the f32 masters (kind WEIGHT), before `module` is listed.  Where they cannot be told
  * apart a warning says so and nothing is listed: `module` has the 16-bit weights with names.

@@ -41,10 +41,10 @@ static struct value *take_model(struct maker *m, const struct value *v)
     return ds_file_take(m->file, m->cut->run.f->rank[m->from].model, v, m->err);
 }
 
-/* Of the optim file of rank 0: hyper-parameters and scalers are the same in all. */
+/* Of the optimizer of rank 0: hyper-parameters and scalers are the same in all. */
 static struct value *take_optim(struct maker *m, const struct value *v)
 {
-    return ds_file_take(m->file, m->cut->run.f->rank[0].optim, v, m->err);
+    return ds_file_take(m->file, m->cut->run.options_file, v, m->err);
 }
 
 /* The configuration, which can be the path of a file, with the stage that is written. */
@@ -192,9 +192,18 @@ static struct value *frozen(struct maker *m, bool fragments)
 static struct value *shared_params(struct maker *m)
 {
     const struct value *v = value_get(m->cut->run.f->rank[0].model_root, "shared_params");
+    const struct ckpt_tensors *saved = m->cut->saved;
+    struct value *d = value_dict(m->a, false);
 
-    return m->rank > 0 || !v ? value_dict(m->a, false)
-                             : ds_file_take(m->file, m->cut->run.f->rank[0].model, v, m->err);
+    if (m->rank == 0 && value_is(v, VALUE_DICT))
+        return ds_file_take(m->file, m->cut->run.f->rank[0].model, v, m->err);
+    /* Without ZeRO there was no table: tied names are those that shared a tensor. */
+    for (size_t i = 0; m->rank == 0 && i < saved->n; i++)
+        if (saved->item[i].alias_of != i &&
+            value_set_str(m->a, d, saved->item[i].name,
+                          value_str(m->a, saved->item[saved->item[i].alias_of].name)))
+            return NULL;
+    return d;
 }
 
 int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cut, int rank,
@@ -402,10 +411,30 @@ static struct value *mappings(struct maker *m)
     return list;
 }
 
+/* Where loss scaling is told: in the optim file, without ZeRO beside the optimizer. */
+static const struct value *scaling(const struct maker *m)
+{
+    const struct ds_files *f = m->cut->run.f;
+
+    return f->stage > 0 ? f->rank[0].optim_root : value_get(f->rank[0].model_root, "optimizer");
+}
+
+/* Without ZeRO the numbers of the scaler lie bare, and its settings in the configuration. */
+static struct value *make_scaler(struct maker *m)
+{
+    const struct value *o = scaling(m), *scale = value_get(o, "cur_scale");
+    const struct value *fp16 =
+        value_get(value_get(m->cut->run.f->rank[0].model_root, "ds_config"), "fp16");
+    int64_t dynamic = 0;
+
+    value_as_int(value_get(o, "dynamic_loss_scale"), &dynamic);
+    return ds_value_scaler(m->a, dynamic != 0, scale ? take_optim(m, scale) : NULL, o, fp16);
+}
+
 /* A fact of the saved optim file, or what stands for it where that has none. */
 static struct value *fact(struct maker *m, const char *key, struct value *otherwise)
 {
-    const struct value *v = value_get(m->cut->run.f->rank[0].optim_root, key);
+    const struct value *v = value_get(scaling(m), key);
 
     return v ? take_optim(m, v) : otherwise;
 }
@@ -414,10 +443,20 @@ static struct value *fact(struct maker *m, const char *key, struct value *otherw
 static int put_scaling(struct maker *m, struct value *d)
 {
     return value_set_str(m->a, d, "zero_stage", ds_value_stage(m->a, m->cut->run.stage)) |
-           value_set_str(m->a, d, "loss_scaler", fact(m, "loss_scaler", ds_value_scaler(m->a))) |
+           value_set_str(m->a, d, "loss_scaler", fact(m, "loss_scaler", make_scaler(m))) |
            value_set_str(m->a, d, "dynamic_loss_scale",
                          fact(m, "dynamic_loss_scale", value_bool(m->a, false))) |
            value_set_str(m->a, d, "overflow", fact(m, "overflow", value_bool(m->a, false)));
+}
+
+/* Who saved the run; all files of a tag say the same. */
+static struct value *version(struct maker *m)
+{
+    const struct ds_rank *first = &m->cut->run.f->rank[0];
+    const struct value *v = value_get(first->optim_file, "ds_version");
+
+    v = v ? v : value_get(first->model_root, "ds_version");
+    return v ? take_optim(m, v) : value_str(m->a, DS_VERSION);
 }
 
 /* The optimizer_state_dict of stages 1 and 2. */
@@ -425,7 +464,6 @@ static int put_stage_12(struct maker *m, struct value *d)
 {
     const struct ds_run *run = &m->cut->run;
     const struct value *clip = value_get(run->f->rank[0].optim_root, "clip_grad");
-    const struct value *version = value_get(run->f->rank[0].optim_file, "ds_version");
 
     return (clip ? value_set_str(m->a, d, "clip_grad", take_optim(m, clip)) : 0) |
            value_set_str(m->a, d, "base_optimizer_state", optimizer(m)) |
@@ -434,8 +472,7 @@ static int put_stage_12(struct maker *m, struct value *d)
            (bf16_form(m->cut) ? 0 : value_set_str(m->a, d, "param_alignment_paddings",
                                                   alignment(m))) |
            value_set_str(m->a, d, "partition_count", per_group(m, world_of)) |
-           value_set_str(m->a, d, "ds_version", version ? take_optim(m, version)
-                                                        : value_str(m->a, DS_VERSION)) |
+           value_set_str(m->a, d, "ds_version", version(m)) |
            value_set_str(m->a, d, "param_slice_mappings", mappings(m));
 }
 
@@ -451,7 +488,6 @@ int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_c
 {
     struct maker m = {.file = file, .a = &file->arena, .cut = (struct ds_cut *)cut, .rank = rank,
                       .err = err};
-    const struct value *version = value_get(cut->run.f->rank[0].optim_file, "ds_version");
     struct value *d = value_dict(m.a, false);
 
     *root = value_dict(m.a, false);
@@ -461,7 +497,5 @@ int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_c
                      (cut->run.stage == 3 ? put_stage_3(&m, d) : put_stage_12(&m, d)) |
                      value_set_str(m.a, *root, "optimizer_state_dict", d) |
                      value_set_str(m.a, *root, "ds_config", config(&m)) |
-                     value_set_str(m.a, *root, "ds_version",
-                                   version ? take_optim(&m, version)
-                                           : value_str(m.a, DS_VERSION)));
+                     value_set_str(m.a, *root, "ds_version", version(&m)));
 }

@@ -225,7 +225,7 @@ static int take_facts(struct ds_file *file, struct value *root, const struct ds_
         "param_alignment_paddings", "zero_stage"};
     const struct value *saved = run->f->rank[0].optim_root;
 
-    for (size_t i = 0; i < saved->u.dict.n; i++) {
+    for (size_t i = 0; saved && i < saved->u.dict.n; i++) {
         const char *key = value_as_str(saved->u.dict.key[i]);
         size_t k = 0;
 
@@ -250,7 +250,7 @@ static int write_optimizer(struct sink *s, struct ckpt_err *err)
     int rc = root && groups ? take_facts(&file, root, run, err) : ckpt_nomem(err, sizeof *root);
 
     for (size_t g = 0; rc == 0 && g < run->n_group; g++)
-        if (value_append(a, groups, ds_file_take(&file, run->f->rank[0].optim, run->options[g],
+        if (value_append(a, groups, ds_file_take(&file, run->options_file, run->options[g],
                                                  err)))
             rc = err->code ? err->code : ckpt_nomem(err, sizeof *root);
     if (rc == 0 && !run->f->bf16 &&
@@ -344,8 +344,8 @@ static int plan(struct sink *s, const struct ckpt_tensors *tensors,
 {
     if (ds_cut_plan(&s->parts, tensors, opts->origin, 3, 1, err))
         return err->code;
-    if (ds_cut_plan(&s->whole, tensors, opts->origin,
-                    s->parts.run.f->stage == 3 ? 2 : s->parts.run.f->stage, 0, err))
+    if (ds_cut_plan(&s->whole, tensors, opts->origin, s->parts.run.f->stage == 1 ? 1 : 2, 0,
+                    err))
         return err->code;
     s->one = ckpt_alloc(tensors->n, sizeof *s->one);
     return s->one ? name_tag(s, err) : ckpt_nomem(err, tensors->n * sizeof *s->one);

@@ -18,12 +18,14 @@ import torch
 ROWS, STEPS = 12, 3
 # name: stage, world, options
 SOURCES = {
+    "plain": dict(stage=0), "plain16": dict(stage=0, dtype="bf16"),
     "zero1": dict(stage=1), "zero2": dict(stage=2), "zero3": dict(stage=3, zero=dict(sub_group_size=150)),
     "bf16": dict(stage=2, dtype="bf16"), "bf16opt": dict(stage=1, dtype="bf16", data_types={"grad_accum_dtype": "fp32"}),
     "robin": dict(stage=2, zero=dict(round_robin_gradients=True)),
 }
 # source, new stage, new world
 CASES = [
+    ("plain", 2, 3), ("plain", 3, 1), ("plain16", 3, 3), ("plain16", 1, 2),
     ("zero1", 3, 1), ("zero2", 1, 3), ("zero3", 2, 1), ("zero3", 3, 3), ("zero2", 3, 3), ("bf16", 3, 3), ("bf16", 2, 1),
     ("bf16opt", 1, 3), ("robin", 2, 3), ("robin", 3, 1), ("zero3", 1, 2),
 ]
@@ -129,7 +131,7 @@ def save(d):
         engine = make(name, o["stage"])
         for i in range(STEPS):
             step(engine, i)
-        held = {} if name == "robin" else live(engine, o["stage"])
+        held = {} if name == "robin" or o["stage"] == 0 else live(engine, o["stage"])
         used = weights(engine, o["stage"])
         engine.save_checkpoint(f"{d}/{name}", client_state={"note": "état", "t": torch.arange(3), "pair": (1, "a")})
         loss = step(engine, STEPS)

@@ -103,7 +103,7 @@ static void test_it_is_cut_like_any_run(void **state)
 /* Frozen weights and buffers too; of every class that saves. */
 static void test_what_is_written_holds_the_run(void **state)
 {
-    static const char *const runs[] = {"0.19-s1_w2_bf16grad", "0.19-s2_w2_fp16",
+    static const char *const runs[] = {"0.19-s0_w2_bf16", "0.19-s1_w2_bf16grad", "0.19-s2_w2_fp16",
                                        "0.19-s2_w2_bf16", "0.19-s3_w2_subgroup",
                                        "0.14-s1_w2_bf16"};
     const char *dir = scratch("universal-out");
