@@ -22,6 +22,7 @@ struct ckpt_file {
     const unsigned char *bytes;     /* memory */
     dev_t                dev;
     ino_t                ino;
+    uint64_t             part_at, part_size;    /* of a member of an archive; 0 of a whole file */
 };
 
 static int make(struct ckpt_file **out, const char *name, int fd, struct ckpt_err *err)
@@ -142,6 +143,8 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
     (*out)->size = size;
     (*out)->dev = file->dev;
     (*out)->ino = file->ino;
+    (*out)->part_at = file->part_at;
+    (*out)->part_size = file->part_size;
     return 0;
 }
 
@@ -169,6 +172,8 @@ int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t off
     (*out)->flags = file->flags;
     (*out)->dev = file->dev;
     (*out)->ino = file->ino;
+    (*out)->part_at = file->base + offset + 1;
+    (*out)->part_size = size;
     return 0;
 }
 
@@ -278,5 +283,6 @@ void ckpt_file_sequential(const struct ckpt_file *file)
 
 bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b)
 {
-    return a->fd >= 0 && b->fd >= 0 && a->dev == b->dev && a->ino == b->ino;
+    return a->fd >= 0 && b->fd >= 0 && a->dev == b->dev && a->ino == b->ino &&
+           a->part_at == b->part_at && a->part_size == b->part_size;
 }

@@ -101,7 +101,7 @@ int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t l
                     char **out, size_t *len, struct ckpt_err *err);
 /* Tell the kernel how the file will be read. */
 void ckpt_file_sequential(const struct ckpt_file *file);
-/* True when both are the same file on disk (device and inode). */
+/* True when both are the same file on disk (device and inode), or the same member of one. */
 bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b);
 
 #endif

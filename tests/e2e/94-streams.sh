@@ -93,6 +93,12 @@ if [ -x "$A/ckpt-merge" ]; then
     clean "killed while unpacking"
 fi
 
+# -- the record of it -------------------------------------------------------------------------
+record() { tail -c +9 "$1" | head -c 1500 | grep -aoE 'name[\\]*":[\\]*"[^"\\]*' | sed 's/.*"//' | sort; }
+ckpt-merge -q -o "$T/r.safetensors" "$DS" >/dev/null; ckpt-merge -q -o "$T/rs.safetensors" - < "$T/here.tar" >/dev/null
+t "the record names every file, however it came" [ "$(record "$T/r.safetensors" | grep -v '^ckpt$')" = "$(record "$T/rs.safetensors" | grep -v '^-$')" ]
+t "four of them" [ "$(record "$T/r.safetensors" | grep -c _states.pt)" = 4 ]
+
 # -- what is refused --------------------------------------------------------------------------
 mkdir -p "$T/in/d"; cp "$HF"/* "$T/in/"; echo out > "$T/outside"
 hostile() {
@@ -143,3 +149,4 @@ echo -n global_step5 > "$T/n1/latest"
 expect 65 "folders that disagree" ckpt-merge -q --together -o "$T/both3" "$T/n0" "$T/n1"
 t "are told" says "$T/n0/latest and $T/n1/latest differ"
 t "nothing is written" [ ! -e "$T/both3" ]
+t "the record names the folders" grep -qE '"name":"n0".*"name":"global_step4/zero_pp_rank_1.*"with":."n1".' "$T/both/ckpt_provenance.json"

@@ -353,7 +353,17 @@ static void test_streams_are_unpacked(void **state)
                 rc = ckpt_archive_open(&d, f, WHERE, &err);
             assert_int_equal(rc, cut ? CKPT_EFORMAT : 0);
             if (rc == 0) {
+                struct ckpt_file *a1, *a2, *b;
+
                 assert_text(d, "b", "two");
+                assert_int_equal(ckpt_file_open_at(&a1, d, "a", &err), 0);
+                assert_int_equal(ckpt_file_open_at(&a2, d, "a", &err), 0);
+                assert_int_equal(ckpt_file_open_at(&b, d, "b", &err), 0);
+                assert_true(ckpt_file_same(a1, a2));
+                assert_false(ckpt_file_same(a1, b));    /* two files of one archive */
+                ckpt_file_close(a1);
+                ckpt_file_close(a2);
+                ckpt_file_close(b);
                 ckpt_dir_close(d);
             }
             assert_int_equal(ckpt_file_memory(&m, pack_bytes, n, "m", &err), 0);

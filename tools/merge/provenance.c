@@ -41,6 +41,8 @@ struct provenance {
     struct ckpt_buf    text;
     bool               runs;
     atomic_bool        stop;
+    const char *const *part;                /* further folders of the input; borrowed */
+    size_t             n_part;
     pthread_t          thread;
     struct ckpt_err    err;                 /* the thread's; read after it has ended */
 };
@@ -169,6 +171,42 @@ static const char *name_below(const char *path, const char *name)
     return strncmp(name, path, n) == 0 && name[n] == '/' ? name + n + 1 : last_part(name, &len);
 }
 
+/* The same, of several folders, or of what came on standard input. */
+static const char *name_in(const struct provenance *p, const char *path, const char *name)
+{
+    const char *below = name_below(strcmp(path, "-") == 0 ? "standard input" : path, name);
+    size_t len;
+
+    for (size_t i = 0; i < p->n_part && below == last_part(name, &len); i++)
+        below = name_below(p->part[i], name);
+    return below;
+}
+
+/* The names of the other folders of an input. */
+static json_t *part_names(const struct provenance *p)
+{
+    json_t *names = json_array();
+    bool ok = names != NULL;
+
+    for (size_t i = 0; ok && i < p->n_part; i++) {
+        size_t len;
+        const char *name = last_part(p->part[i], &len);
+
+        ok = json_array_append_new(names, json_stringn(name, len)) == 0;
+    }
+    if (!ok) {
+        json_decref(names);
+        names = NULL;
+    }
+    return names;
+}
+
+void provenance_parts(struct provenance *p, const char *const *part, size_t n)
+{
+    p->part = part;
+    p->n_part = n;
+}
+
 struct gather {
     struct provenance *p;
     const char        *path;
@@ -225,7 +263,7 @@ static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *
     for (size_t k = g->p->n; k-- > g->first;)       /* asks the kernel: only for a new one */
         if (ckpt_file_same(g->p->file[k].file, file))
             return 0;
-    e.row = json_pack("{s:s,s:I}", "name", name_below(g->path, ckpt_file_name(file)), "bytes",
+    e.row = json_pack("{s:s,s:I}", "name", name_in(g->p, g->path, ckpt_file_name(file)), "bytes",
                     (json_int_t)ckpt_file_size(file));
     if (!e.row || json_array_append_new(g->files, e.row))
         return ckpt_nomem(err, 256);
@@ -258,6 +296,9 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
         rc = take_file(&g, extra[i].file, err);
     input = json_pack("{s:s,s:s%,s:s,s:O}", "role", role, "name", name, len, "format",
                       ckpt_source_format(src), "files", g.files);
+    if (rc == 0 && input && p->n_part && strcmp(role, "input") == 0 &&
+        json_object_set_new(input, "with", part_names(p)))
+        rc = ckpt_nomem(err, 256);
     if (rc == 0 && (!input || json_array_append(p->inputs, input)))
         rc = ckpt_nomem(err, 256);
     json_decref(input);

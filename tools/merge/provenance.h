@@ -20,6 +20,8 @@ struct provenance;
 
 /* Begin a record of what w asks for. */
 int provenance_new(struct provenance **p, const struct merge_want *w, struct ckpt_err *err);
+/* The input lies in these folders too; before it is added. */
+void provenance_parts(struct provenance *p, const char *const *part, size_t n);
 /*
  * Add an input by its role ("input", "base", "adapter"): its format and the files its tensors and
  * side files lie in.  They are src's: close p before src.

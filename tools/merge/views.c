@@ -101,6 +101,7 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 
     if (rc == 0 && w->weights)
         rc = merge_weights(weight, w->weights, n, err);
+    provenance_parts(p, opts.part, opts.n_part);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = merge_open_one(&all[i], NULL, "input", job->input[i], &opts, p, err);
         if (rc == 0 && !again)
