@@ -305,8 +305,9 @@ static int keep_files(struct work *w, struct ckpt_err *err)
 
 static int put_tokens(struct work *w, struct ckpt_err *err)
 {
+    const json_t *size = gguf_config(w->config, "vocab_size");
     json_t *tokenizer = NULL, *settings = NULL;
-    char *chat = NULL;
+    char *chat = NULL, key[64];
     size_t n;
     int rc = side_json(w, "tokenizer.json", &tokenizer, err);
 
@@ -316,6 +317,10 @@ static int put_tokens(struct work *w, struct ckpt_err *err)
         rc = side_text(w, "chat_template.jinja", &chat, &n, err);
     if (rc == 0)
         rc = gguf_token_keys(w->keys, tokenizer, settings, w->config, chat, err);
+    snprintf(key, sizeof key, "%s.vocab_size", w->family->architecture);
+    if (rc == 0 && !tokenizer && json_is_integer(size) && strcmp(key, "llama.vocab_size") != 0 &&
+        !gguf_put(w->keys, key, "u32", json_incref((json_t *)size)))
+        rc = ckpt_nomem(err, 64);       /* llama.cpp counts tokens else; llama has it anyway */
     json_decref(tokenizer);
     json_decref(settings);
     return rc;

@@ -1,6 +1,6 @@
 /*
  * A GGUF file of any bytes: refused with a sentence, or a list whose tensors lie inside the file
- * and can be read to the end.
+ * and can be read to the end; and then a model, or a sentence why it is none.
  * Seeds: tests/golden/gguf.
  */
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "formats/place.h"
 #include "formats/weights/gguf.h"
+#include "formats/weights/gguf_as_model.h"
 #include "libckpt/json.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
@@ -36,6 +37,31 @@ static void check(struct ckpt_source *s, size_t size)
         abort();
 }
 
+/* As a model: every tensor can be read, or its blocks have no values.  Takes src. */
+static void check_model(struct ckpt_source *src)
+{
+    struct ckpt_source *seen = NULL;
+    struct ckpt_err err = {0};
+    unsigned char x[256];
+
+    if (gguf_as_model(&seen, src, &err)) {
+        if (!err.text[0] || seen)
+            abort();
+        return;
+    }
+    for (size_t i = 0; i < ckpt_source_count(seen); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
+
+        for (int64_t at = 0; at < t->numel; at += t->numel / 3 + 1) {
+            int64_t n = t->numel - at < 16 ? t->numel - at : 16;
+
+            if (ckpt_source_read(seen, i, at, n, x, &err) && err.code != CKPT_EUNSUPPORTED)
+                abort();
+        }
+    }
+    ckpt_source_close(seen);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     static const struct ckpt_open_opts none;
@@ -53,6 +79,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         if (ckpt_json_write(&facts, ckpt_source_info(src), 0, false, &err))
             abort();
         ckpt_buf_release(&facts);
+        check_model(src);
+        src = NULL;
     } else if (!err.text[0] || src) {
         abort();
     }

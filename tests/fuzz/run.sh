@@ -18,7 +18,7 @@ seeds() {
     case $1 in
     safetensors) find tests/golden/malicious/safetensors tests/golden/lora -name '*.safetensors' -size -20k ;;
     bnb)         find tests/golden/bnb -name '*.safetensors' -size -20k ;;
-    gguf)        find tests/golden/gguf -name '*.gguf' -size -20k ;;
+    gguf)        find tests/golden/gguf -name '*.gguf' -size -65k ;;
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;
     zip)         find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k; find tests/fuzz/seeds/zip -type f ;;
