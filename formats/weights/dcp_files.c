@@ -118,8 +118,9 @@ int dcp_files_value(struct dcp_files *files, struct torch_archive **out,
                     const struct dcp_place *place, struct ckpt_err *err)
 {
     *out = NULL;
-    return dcp_files_prepare(files, place, err) ? err->code
-                                                : open_window(out, file_of(files, place), place, err);
+    if (dcp_files_prepare(files, place, err))
+        return err->code;
+    return open_window(out, file_of(files, place), place, err);
 }
 
 static bool same_shape(const struct ckpt_shape *found, const struct dcp_entry *e,

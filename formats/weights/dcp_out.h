@@ -9,8 +9,9 @@
  * .metadata last.  Each tensor is one box.
  *
  * Optimizer: tensors "<parameter>|<key>".  A parameter without |step gets that of info's
- * "optimizer_step" or "step".  info's "param_groups" are written when their params are names, or
- * when there is one group: it then has all parameters that have state.
+ * "optimizer_step" or "step".  info's "param_groups" are written when their params, or info's
+ * "group_params", name every parameter that has state; or when there is one group, which then
+ * has them all.
  * Beside the model: tensors of kind CKPT_OTHER under their own name; info's "values" that are
  * plain and stand at the top.
  * Source: torch 2.15 distributed/checkpoint/{filesystem,metadata,planner_helpers,state_dict}.py.

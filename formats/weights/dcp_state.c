@@ -62,42 +62,57 @@ static int add_values(struct filler *f)
     return 0;
 }
 
-/* True when all of a group's params are names. */
-static bool is_named(const json_t *group)
+/* The names of a group's parameters: its own, or what the facts say beside it; NULL: unknown. */
+static const json_t *group_names(const struct filler *f, size_t number)
 {
-    const json_t *params = json_object_get(group, "params"), *v;
-    size_t i;
+    const json_t *groups = json_object_get(f->info, "param_groups");
+    const json_t *own = json_object_get(json_array_get(groups, number), "params");
+    const json_t *beside = json_object_get(f->info, "group_params");
 
-    if (!json_is_array(params))
-        return false;
-    json_array_foreach (params, i, v)
-        if (!json_is_string(v))
-            return false;
-    return true;
+    if (json_is_string(json_array_get(own, 0)))
+        return own;
+    return json_array_size(beside) == json_array_size(groups) ? json_array_get(beside, number)
+                                                              : NULL;
 }
 
-/* All parameters that have state, each once, in the list's order. */
-static struct value *stateful(struct filler *f)
+/* All parameters that have state, each once, in the list's order; *seen has them by name. */
+static int stateful(struct filler *f, struct value **list, struct ckpt_map **seen)
 {
-    struct value *list = value_list(&f->x->arena);
-    struct ckpt_map *seen = NULL;
-    int rc = ckpt_map_new(&seen, 256, f->err);
+    struct ckpt_arena *a = &f->x->arena;
 
-    for (size_t i = 0; rc == 0 && i < f->tensors->n; i++) {
+    *list = value_list(a);
+    if (ckpt_map_new(seen, 256, f->err))
+        return f->err->code;
+    for (size_t i = 0; i < f->tensors->n; i++) {
         const struct ckpt_tensor *t = &f->tensors->item[i];
         size_t len = param_len(t);
         char *name;
 
-        if (len == 0 || ckpt_map_get(seen, t->name, len) != CKPT_MAP_NONE)
+        if (len == 0 || ckpt_map_get(*seen, t->name, len) != CKPT_MAP_NONE)
             continue;
-        name = ckpt_arena_strndup(&f->x->arena, t->name, len);
-        rc = ckpt_map_add(seen, t->name, len, i, f->err);
-        if (rc == 0 && (!name || value_append(&f->x->arena, list,
-                                              value_str(&f->x->arena, name))))
-            rc = ckpt_nomem(f->err, len);
+        name = ckpt_arena_strndup(a, t->name, len);
+        if (!name || value_append(a, *list, value_str(a, name)))
+            return ckpt_nomem(f->err, len);
+        if (ckpt_map_add(*seen, t->name, len, i, f->err))
+            return f->err->code;
     }
-    ckpt_map_free(seen);
-    return rc ? NULL : list;
+    return 0;
+}
+
+/* True when each parameter with state is in one of the groups, by the names it has now. */
+static bool groups_cover(const struct filler *f, const struct ckpt_map *seen)
+{
+    size_t groups = json_array_size(json_object_get(f->info, "param_groups")), found = 0;
+
+    for (size_t g = 0; g < groups; g++) {
+        const json_t *names = group_names(f, g), *v;
+        size_t i;
+
+        json_array_foreach (names, i, v)
+            found += json_is_string(v) && ckpt_map_get(seen, json_string_value(v),
+                                                       json_string_length(v)) != CKPT_MAP_NONE;
+    }
+    return found == ckpt_map_count(seen);
 }
 
 /* A hyper-parameter as torch has it: betas are a tuple. */
@@ -110,20 +125,21 @@ static struct value *hyper_value(struct ckpt_arena *a, const char *key, const js
     return made;
 }
 
-static int add_group(struct filler *f, size_t number, const json_t *group)
+/* names: of its parameters. */
+static int add_group(struct filler *f, size_t number, struct value *names)
 {
+    const json_t *group = json_array_get(json_object_get(f->info, "param_groups"), number);
     struct ckpt_arena *a = &f->x->arena;
     const char *key;
     json_t *v;
 
     json_object_foreach ((json_t *)group, key, v) {
         struct value *path = path_of(a, (const char *const[]){"optimizer", "param_groups", NULL});
-        bool params = strcmp(key, "params") == 0;
 
         if (value_append(a, path, value_int(a, (int64_t)number)) ||
             value_append(a, path, value_str(a, key)))
             return ckpt_nomem(f->err, 64);
-        if (add_value(f, path, params && !is_named(group) ? stateful(f) : hyper_value(a, key, v)))
+        if (add_value(f, path, strcmp(key, "params") == 0 ? names : hyper_value(a, key, v)))
             return f->err->code;
     }
     return 0;
@@ -131,26 +147,23 @@ static int add_group(struct filler *f, size_t number, const json_t *group)
 
 static int add_groups(struct filler *f)
 {
-    const json_t *groups = json_object_get(f->info, "param_groups");
-    bool state = false, named = json_is_array(groups);
-    size_t i;
-    json_t *g;
+    size_t n = json_array_size(json_object_get(f->info, "param_groups"));
+    struct ckpt_map *seen = NULL;
+    struct value *all;
+    int rc = stateful(f, &all, &seen);
+    bool cover = rc == 0 && groups_cover(f, seen);
 
-    for (i = 0; i < f->tensors->n; i++)
-        state = state || param_len(&f->tensors->item[i]);
-    if (!state)
-        return 0;
-    json_array_foreach (groups, i, g)
-        named = named && is_named(g);
-    if (!named && json_array_size(groups) != 1) {
+    if (rc == 0 && ckpt_map_count(seen) > 0 && !cover && n != 1) {
         ckpt_log(CKPT_LOG_WARNING, "no param_groups are written: which parameters are in which is "
                  "not told");
-        return 0;
+        n = 0;
     }
-    json_array_foreach (groups, i, g)
-        if (add_group(f, i, g))
-            return f->err->code;
-    return 0;
+    if (rc == 0 && ckpt_map_count(seen) == 0)
+        n = 0;
+    for (size_t g = 0; rc == 0 && g < n; g++)
+        rc = add_group(f, g, cover ? value_of_json(&f->x->arena, group_names(f, g)) : all);
+    ckpt_map_free(seen);
+    return rc;
 }
 
 /* -- tensors --------------------------------------------------------------------------------- */

@@ -72,13 +72,36 @@ static void put_scale(json_t *info, const struct ds_files *f)
     put(info, "loss_scaler", scaler);
 }
 
+/* The names that are keys of a dictionary, in its order. */
+static json_t *names_in(const struct value *v)
+{
+    json_t *names = json_array();
+
+    for (size_t i = 0; value_is(v, VALUE_DICT) && i < v->u.dict.n; i++)
+        if (value_as_str(v->u.dict.key[i]))
+            json_array_append_new(names, json_string(value_as_str(v->u.dict.key[i])));
+    return names;
+}
+
+/* param_groups say numbers where others say names: which parameters each group has. */
+static void put_group_params(json_t *info, const struct ds_files *f)
+{
+    json_t *groups = json_array();
+
+    for (size_t g = 0; g < ds_shape_groups(f, 0); g++)
+        json_array_append_new(groups, names_in(ds_shapes(f, 0, g)));
+    if (json_array_size(groups) > 0)
+        json_object_set(info, "group_params", groups);
+    json_decref(groups);
+}
+
 json_t *ds_facts(const struct ds_files *f)
 {
     static const char *const keys[] = {"ds_version", "global_steps", "global_samples",
                                        "skipped_steps", "dp_world_size", "lr_scheduler"};
     const struct value *root = f->rank[0].model_root, *v;
     json_t *info = json_pack("{s:s,s:s,s:i,s:I}", "format", "deepspeed", "tag", f->tag,
-                             "zero_stage", f->stage, "world_size", (json_int_t)f->world), *names;
+                             "zero_stage", f->stage, "world_size", (json_int_t)f->world);
 
     if (!info)
         return NULL;
@@ -89,14 +112,10 @@ json_t *ds_facts(const struct ds_files *f)
     put_lr(info, ds_param_groups(f, 0));
     put_scale(info, f);
     put(info, "param_groups", ds_param_groups(f, 0));
+    put_group_params(info, f);
     v = value_get(root, "frozen_param_shapes");
-    if (value_is(v, VALUE_DICT) && v->u.dict.n > 0) {
-        names = json_array();
-        for (size_t i = 0; i < v->u.dict.n; i++)
-            if (value_as_str(v->u.dict.key[i]))
-                json_array_append_new(names, json_string(value_as_str(v->u.dict.key[i])));
-        json_object_set_new(info, "frozen", names);
-    }
+    if (value_is(v, VALUE_DICT) && v->u.dict.n > 0)
+        json_object_set_new(info, "frozen", names_in(v));
     json_object_set_new(info, "client_state", ds_client_state(f, 0));
     put(info, "ds_config", value_get(root, "ds_config"));
     return info;

@@ -112,7 +112,12 @@ if __name__ == "__main__":
     check(same(torch.load(f"{D}/load.pt", weights_only=True), live),
           "FSDP on three ranks goes on from what we write")
 
-    merge("--to", "dcp", "-o", f"{D}/zero3-dcp", f"{D}/zero3/checkpoint-4")
-    check(same(converted(f"{D}/zero3-dcp")["model"], load_file(f"{D}/merged/model.safetensors")),
+    merge("--to", "dcp", "--optimizer", "keep", "-o", f"{D}/zero3-dcp", f"{D}/zero3/checkpoint-4")
+    zero3 = converted(f"{D}/zero3-dcp")
+    check(same(zero3["model"], load_file(f"{D}/merged/model.safetensors")),
           "ZeRO-3 shards become a distributed checkpoint of the same values")
+    optim = zero3["optimizer"]
+    check({n for g in optim["param_groups"] for n in g["params"]} == set(optim["state"]) and
+          all(s.keys() == {"exp_avg", "exp_avg_sq", "step"} for s in optim["state"].values()),
+          "with the state of every parameter of its groups")
     sys.exit(1 if bad else 0)

@@ -160,7 +160,30 @@ static void test_steps_are_made(void **state)
         }
     }
     assert_int_equal(n, 10);
+    assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 2);
     ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+/* Enough tensors that threads look for them. */
+static void test_many_tensors(void **state)
+{
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *a = must_open("tests/golden/torch/many_tensors.pt", NULL), *b;
+    struct ckpt_err err = {0};
+    char to[300];
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    if (write_dcp(to, a, 0, 0, &err))
+        fail_msg("%s", err.text);
+    b = must_open(to, NULL);
+    assert_true(ckpt_source_count(a) >= 1000);
+    assert_int_equal(ckpt_source_count(a), ckpt_source_count(b));
+    for (size_t i = 0; i < ckpt_source_count(a); i += 97)
+        assert_same_tensor(b, ckpt_source_tensor(a, i)->name, a, i, to);
+    ckpt_source_close(a);
+    ckpt_source_close(b);
     scratch_remove(dir);
 }
 
@@ -392,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_facts_go_along),
         cmocka_unit_test(test_steps_are_made),
+        cmocka_unit_test(test_many_tensors),
         cmocka_unit_test(test_same_input_same_bytes),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_an_existing_directory_stays),
