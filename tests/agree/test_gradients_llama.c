@@ -187,6 +187,138 @@ static void test_gate_agrees_for_every_activation(void **state)
         }
 }
 
+/* -- experts ----------------------------------------------------------------------------- */
+
+struct experts_case {
+    int64_t      n, dim, ff, E, k;
+    bool         renorm;
+    struct array x, res, router, w, weight;     /* w: [E][gate, up [F, D], down [D, F]] */
+    double      *out;
+};
+
+/* The k largest of p[E] get their weight, the others 0. */
+static void route(const struct experts_case *c, double *w, const double *p)
+{
+    double sum = 0;
+
+    for (int64_t e = 0; e < c->E; e++)
+        w[e] = 0;
+    for (int64_t j = 0; j < c->k; j++) {
+        int64_t best = -1;
+
+        for (int64_t e = 0; e < c->E; e++)
+            if (w[e] == 0 && (best < 0 || p[e] > p[best]))
+                best = e;
+        w[best] = p[best];
+        sum += p[best];
+    }
+    for (int64_t e = 0; c->renorm && e < c->E; e++)
+        w[e] /= sum;
+}
+
+static double experts_formula(void *ctx)
+{
+    struct experts_case *c = ctx;
+    int64_t D = c->dim, F = c->ff;
+    double loss = 0;
+
+    for (int64_t i = 0; i < c->n; i++) {
+        const double *x = c->x.d + i * D;
+        double p[16], w[16], y[16], total = 0;
+
+        for (int64_t e = 0; e < c->E; e++) {
+            p[e] = 0;
+            for (int64_t j = 0; j < D; j++)
+                p[e] += x[j] * c->router.d[e * D + j];
+            total += p[e] = exp(p[e]);
+        }
+        for (int64_t e = 0; e < c->E; e++)
+            p[e] /= total;
+        route(c, w, p);
+        memcpy(y, c->res.d + i * D, (size_t)D * sizeof *y);
+        for (int64_t e = 0; e < c->E; e++)
+            for (int64_t f = 0; w[e] > 0 && f < F; f++) {
+                const double *m = c->w.d + e * 3 * D * F;
+                double gate = 0, up = 0;
+
+                for (int64_t j = 0; j < D; j++) {
+                    gate += x[j] * m[f * D + j];
+                    up += x[j] * m[(F + f) * D + j];
+                }
+                for (int64_t j = 0; j < D; j++)
+                    y[j] += w[e] * act_formula(OP_ACT_SILU, gate) * up * m[2 * D * F + j * F + f];
+            }
+        for (int64_t j = 0; j < D; j++) {
+            loss += y[j] * c->weight.d[i * D + j];
+            if (c->out)
+                c->out[i * D + j] = y[j];
+        }
+    }
+    return loss;
+}
+
+static void experts_case(struct experts_case c, int threads)
+{
+    struct device *dev = device(threads);
+    int64_t D = c.dim, F = c.ff;
+    struct array out = array_new(c.n * D), dx = array_random(c.n * D);
+    struct array drouter = array_random(c.E * D), dw = array_random(c.E * 3 * D * F);
+    float *u = calloc((size_t)(2 * c.n * c.k * F + 1), sizeof *u);
+    float *probs = calloc((size_t)(c.n * c.E + 1), sizeof *probs);
+    int32_t *picked = calloc((size_t)(c.n * c.k + 1), sizeof *picked);
+    struct op_experts op;
+
+    c.x = array_random(c.n * D);
+    c.res = array_random(c.n * D);
+    c.router = array_random(c.E * D);
+    c.w = array_random(c.E * 3 * D * F);
+    c.weight = array_random(c.n * D);
+    c.out = out.d;
+    experts_formula(&c);
+    c.out = NULL;
+    op = (struct op_experts){
+        .out = out.f, .dx = dx.f, .u = u, .probs = probs, .picked = picked, .x = c.x.f,
+        .residual = c.res.f, .dout = c.weight.f, .router = c.router.f, .gate = c.w.f,
+        .up = c.w.f + D * F, .down = c.w.f + 2 * D * F, .drouter = drouter.f, .dgate = dw.f,
+        .dup = dw.f + D * F, .ddown = dw.f + 2 * D * F, .n = c.n, .dim = D, .ff = F,
+        .n_expert = c.E, .top_k = c.k, .stride = 3 * D * F, .act = OP_ACT_SILU,
+        .renorm = c.renorm,
+    };
+    dev->ops->experts_fwd(dev, &op);
+    agree(out.f, out.d, out.n, "experts");
+    dev->ops->experts_bwd(dev, &op);
+    check_gradient(dx.f, NULL, &c.x, experts_formula, &c, "experts dx");
+    check_gradient(drouter.f, drouter.d, &c.router, experts_formula, &c, "experts drouter");
+    check_gradient(dw.f, dw.d, &c.w, experts_formula, &c, "experts dw");
+    free(u);
+    free(probs);
+    free(picked);
+    array_free(&out);
+    array_free(&dx);
+    array_free(&drouter);
+    array_free(&dw);
+    array_free(&c.x);
+    array_free(&c.res);
+    array_free(&c.router);
+    array_free(&c.w);
+    array_free(&c.weight);
+    device_done(dev);
+}
+
+static void test_experts_agree_however_many_are_picked(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++)
+        for (int renorm = 0; renorm < 2; renorm++) {
+            experts_case((struct experts_case){.n = 7, .dim = 5, .ff = 3, .E = 4, .k = 2,
+                                               .renorm = renorm}, threads);
+            experts_case((struct experts_case){.n = 3, .dim = 4, .ff = 6, .E = 6, .k = 3,
+                                               .renorm = renorm}, threads);
+            experts_case((struct experts_case){.n = 2, .dim = 3, .ff = 2, .E = 3, .k = 3,
+                                               .renorm = renorm}, threads);
+        }
+}
+
 /* -- projections side by side ----------------------------------------------------------- */
 
 /* Two products of one x, their outputs next to each other in rows of 9. */
@@ -325,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope_agrees_with_and_without_norms),
         cmocka_unit_test(test_gate_agrees_for_every_activation),
+        cmocka_unit_test(test_experts_agree_however_many_are_picked),
         cmocka_unit_test(test_linears_agree_side_by_side),
         cmocka_unit_test(test_embed_agrees_with_positions_and_a_padding_id),
     };

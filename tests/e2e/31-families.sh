@@ -17,7 +17,7 @@ losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 agree() { paste <(losses "$1-1") <(losses "$1-2") | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != 4 }'; }
 falls() { losses "$1-1" | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < a) }'; }
 saved() { ckpt-merge -q -o "$T/$1-merged" "$T/$1-2/checkpoint-4" && near "$(score "$1" "$T/$1-merged")" "$(score "$1" "$T/$1-1/checkpoint-4")" 1e-6; }
-for m in opt-350m gpt2-b qwen2-a qwen3-a phi3-a; do
+for m in opt-350m gpt2-b qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a; do
     t "$m trains on one rank" train $m 0 1
     t "$m trains on two, sharded" train $m 3 2
     t "$m: the same losses" agree $m
@@ -27,7 +27,7 @@ done
 sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/; s/"model_type": "[a-z0-9]*"/"model_type": "frog"/' "$M/llama-a/config.json" > "$T/config.json"
 cp -r "$M/llama-a" "$T/frog"; cp "$T/config.json" "$T/frog/config.json"
 expect 65 "a family nobody knows" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/frog"
-t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, phi3"
+t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, phi3"
 # A head that the file holds beside the embedding it is said to be tied to counts, as in transformers.
 cp -r "$M/llama-a" "$T/apart"; sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$T/apart/config.json"
 apart() { near "$(score llama-a "$T/apart")" "$(cat "$M/llama-a/loss.txt")" 1e-6; }

@@ -52,7 +52,7 @@ static void test_decode_generates_as_transformers(void **state)
 {
     static const char *const models[] = {
         "bloom-a", "bloom-b", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31", "mistral-sw",
-        "qwen2-a", "qwen3-a", "phi3-a",
+        "qwen2-a", "qwen3-a", "phi3-a", "mixtral-a", "qwen3moe-a",
     };
 
     (void)state;

@@ -128,7 +128,7 @@ static void each_model(void (*check)(struct golden *g, const void *arg), const v
 {
     static const char *const models[] = {
         "bloom-a", "bloom-b", "opt-a", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31",
-        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long",
+        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "qwen3moe-a",
     };
 
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {

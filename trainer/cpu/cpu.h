@@ -52,6 +52,7 @@ bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 /* Workspace of each room, bytes. */
 uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_rope_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_experts_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 
@@ -72,6 +73,8 @@ void cpu_rope_fwd(struct device *dev, const struct op_rope *a);
 void cpu_rope_bwd(struct device *dev, const struct op_rope *a);
 void cpu_gate_fwd(struct device *dev, const struct op_gate *a);
 void cpu_gate_bwd(struct device *dev, const struct op_gate *a);
+void cpu_experts_fwd(struct device *dev, const struct op_experts *a);
+void cpu_experts_bwd(struct device *dev, const struct op_experts *a);
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a);
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a);
 void cpu_attention_cached(struct device *dev, const struct op_cached *a);

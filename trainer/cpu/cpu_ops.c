@@ -64,7 +64,7 @@ static void cpu_close(struct device *dev) { ckpt_free(dev); }
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
     uint64_t need[] = {cpu_norm_work(dev, l), cpu_attention_work(dev, l),
-                       cpu_rope_work(dev, l), cpu_head_work(dev, l)};
+                       cpu_rope_work(dev, l), cpu_experts_work(dev, l), cpu_head_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
@@ -92,6 +92,7 @@ static const struct ops cpu_row = {
     .linear_fwd = cpu_linear_fwd, .linear_bwd = cpu_linear_bwd,
     .rope_fwd = cpu_rope_fwd, .rope_bwd = cpu_rope_bwd,
     .gate_fwd = cpu_gate_fwd, .gate_bwd = cpu_gate_bwd,
+    .experts_fwd = cpu_experts_fwd, .experts_bwd = cpu_experts_bwd,
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
     .head_loss = cpu_head_loss, .head_logits = cpu_head_logits,

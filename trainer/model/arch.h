@@ -25,7 +25,7 @@ enum arch_norm    { ARCH_LAYER_NORM, ARCH_RMS_NORM, ARCH_RMS_NORM_1P };
 enum arch_place   { ARCH_PRE_NORM, ARCH_POST_NORM, ARCH_SANDWICH_NORM };
 enum arch_qkv     { ARCH_QKV_SEPARATE, ARCH_QKV_BLOCKS, ARCH_QKV_HEAD_INTERLEAVED };
 enum arch_qk_norm { ARCH_QK_NORM_NONE, ARCH_QK_NORM_HEAD };
-enum arch_mlp     { ARCH_MLP_PLAIN, ARCH_MLP_GATED, ARCH_MLP_EXPERTS };
+enum arch_mlp     { ARCH_MLP_PLAIN, ARCH_MLP_GATED };  /* experts are gated */
 enum arch_act     { ARCH_RELU, ARCH_GELU_ERF, ARCH_GELU_TANH, ARCH_SILU, ARCH_QUICK_GELU };
 enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a block's matrix is stored */
 enum arch_rope    { ARCH_ROPE_DEFAULT, ARCH_ROPE_LINEAR, ARCH_ROPE_DYNAMIC, ARCH_ROPE_LLAMA3,
@@ -52,6 +52,8 @@ struct arch {
     int64_t vocab_size, hidden_size, num_hidden_layers;
     int64_t num_attention_heads, num_key_value_heads, head_dim;
     int64_t intermediate_size;
+    int64_t num_experts, num_experts_per_tok;   /* 0: no block has experts */
+    int64_t moe_intermediate_size;              /* of one expert */
     int64_t sliding_window;                     /* 0: none */
     int64_t max_position_embeddings;
     int64_t word_embed_proj_dim;                /* width of embedding and head */
@@ -76,6 +78,7 @@ struct arch {
     bool init_by_depth;                         /* a sublayer's last matrix starts smaller by
                                                    sqrt(2 L) */
     bool qkv_bias, out_bias, mlp_bias;
+    bool norm_topk_prob;                        /* the picked experts' weights sum to 1 */
     bool tie_word_embeddings;
 
     /* -- constants ------------------------------------------------------------------------ */
@@ -85,9 +88,13 @@ struct arch {
     double initializer_range;
     double hidden_dropout, attention_dropout;
     struct rope rope;
+    bool       *dense;                          /* [L] which blocks have no experts, though
+                                                   others do; NULL: none */
     bool       *windowed;                       /* [L] which blocks have the window; NULL: all */
 };
 
+/* Does a block's feed-forward consist of experts? */
+bool arch_routed(const struct arch *arch, int64_t layer);
 /* The window of a block's attention (0: none), and its factor of q.k. */
 int64_t arch_window(const struct arch *arch, int64_t layer);
 double arch_scale(const struct arch *arch, int64_t layer);

@@ -54,6 +54,8 @@ bool block_unused(const struct arch *a, enum block_buf buf)
 {
     if (buf == BUF_RAW || buf == BUF_QK_STATS)
         return a->qk_norm == ARCH_QK_NORM_NONE;
+    if (buf == BUF_PROBS || buf == BUF_PICKED)
+        return a->num_experts == 0;
     if (buf == BUF_DG)
         return a->mlp != ARCH_MLP_GATED;
     return buf == BUF_DY1 && a->place == ARCH_POST_NORM;
@@ -84,7 +86,15 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
     case BUF_DCTX:
         width = H * d;
         break;
+    case BUF_PROBS:
+        return (uint64_t)(n * a->num_experts) * sizeof(float);
+    case BUF_PICKED:
+        return (uint64_t)(n * a->num_experts_per_tok) * sizeof(int32_t);
     case BUF_U:
+        width = a->intermediate_size * (a->mlp == ARCH_MLP_GATED ? 2 : 1);
+        if (a->num_experts_per_tok * 2 * a->moe_intermediate_size > width)
+            width = a->num_experts_per_tok * 2 * a->moe_intermediate_size;
+        break;
     case BUF_DU:
         width = a->intermediate_size * (a->mlp == ARCH_MLP_GATED ? 2 : 1);
         break;

@@ -257,6 +257,7 @@ void arch_free(struct arch *arch)
     ckpt_free(arch->rope.short_factor);
     ckpt_free(arch->rope.long_factor);
     ckpt_free(arch->windowed);
+    ckpt_free(arch->dense);
     ckpt_free(arch);
 }
 
@@ -269,6 +270,11 @@ const char *arch_tied_name(const struct arch *arch)
             if (n->role == ROLE_HEAD_W)
                 return n->text;
     return NULL;
+}
+
+bool arch_routed(const struct arch *arch, int64_t layer)
+{
+    return arch->num_experts > 0 && !(arch->dense && arch->dense[layer]);
 }
 
 int64_t arch_window(const struct arch *arch, int64_t layer)
@@ -287,7 +293,6 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
                        : a->pos == ARCH_POS_BUCKETS   ? "positions by buckets of distance"
                        : a->norm == ARCH_RMS_NORM_1P  ? "norms that add 1 to their gain"
                        : a->place == ARCH_SANDWICH_NORM ? "norms on both sides of a sublayer"
-                       : a->mlp == ARCH_MLP_EXPERTS   ? "a routed feed-forward"
                        : a->act == ARCH_QUICK_GELU    ? "the activation quick_gelu"
                        : a->emb_mul != 1              ? "scaled embeddings"
                                                       : NULL;
@@ -322,15 +327,15 @@ int arch_untie(struct arch *arch, struct ckpt_err *err)
 }
 
 /* Elements of a list of names that exist. */
-static int64_t numel_of(const struct arch *arch, const struct name *list)
+static int64_t numel_of(const struct arch *arch, const struct name *list, int64_t layer)
 {
     int64_t sum = 0, n;
 
     for (; list->text; list++) {
         struct ckpt_shape s = role_shape(arch, list->role);
 
-        if (role_exists(arch, list->role) && ckpt_shape_numel(&n, &s))
-            sum += n;
+        if (role_exists(arch, list->role, layer) && ckpt_shape_numel(&n, &s))
+            sum += n * (role_is_expert(list->role) ? arch->num_experts : 1);
     }
     return sum;
 }
@@ -339,8 +344,11 @@ int64_t arch_numel(const struct arch *arch)
 {
     const struct family *f = arch->family;
 
-    return numel_of(arch, f->before) + arch->num_hidden_layers * numel_of(arch, f->block) +
-           numel_of(arch, f->after);
+    int64_t sum = numel_of(arch, f->before, -1) + numel_of(arch, f->after, -1);
+
+    for (int64_t l = 0; l < arch->num_hidden_layers; l++)
+        sum += numel_of(arch, f->block, l);
+    return sum;
 }
 
 const char *arch_describe(char *dst, size_t size, const struct arch *a)

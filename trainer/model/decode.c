@@ -48,6 +48,8 @@ static struct op_limits limits(const struct decode *d)
         .n = d->chunk, .max_keys = d->max_len, .dim = a->hidden_size,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
         .head_dim = a->head_dim, .ff = a->intermediate_size, .vocab = a->vocab_size,
+        .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
+        .expert_ff = a->moe_intermediate_size,
     };
 }
 

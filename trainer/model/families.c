@@ -15,6 +15,7 @@
 #define MAX_HIDDEN (1 << 20)
 #define MAX_LAYERS 4096
 #define MAX_PLACES (1 << 28)
+#define MAX_EXPERTS 4096
 
 #define END {NULL, NULL, KEY_INT, 0, 0, 0, 0}
 
@@ -163,11 +164,32 @@ static const struct family_key phi3_keys[] = {
     {"sliding_window", NULL, KEY_INT, AT(sliding_window), 0, 0, MAX_PLACES},
     {"resid_pdrop", NULL, KEY_NUM, AT(hidden_dropout), 0, 0, 1}, END,
 };
+static const struct family_key mixtral_keys[] = {
+    LLAMA_KEYS(32000, 14336, 8, 131072, 1e-5),
+    {"head_dim", NULL, KEY_INT, AT(head_dim), 0, 0, MAX_HIDDEN},
+    {"sliding_window", NULL, KEY_INT, AT(sliding_window), 0, 0, MAX_PLACES},
+    {"num_local_experts", NULL, KEY_INT, AT(num_experts), 8, 1, MAX_EXPERTS},
+    {"num_experts_per_tok", NULL, KEY_INT, AT(num_experts_per_tok), 2, 1, MAX_EXPERTS}, END,
+};
+static const struct family_key qwen3_moe_keys[] = {
+    LLAMA_KEYS(151936, 6144, 4, 32768, 1e-6),
+    {"head_dim", NULL, KEY_INT, AT(head_dim), 0, 0, MAX_HIDDEN},
+    {"num_experts", "num_local_experts", KEY_INT, AT(num_experts), 128, 0, MAX_EXPERTS},
+    {"num_experts_per_tok", NULL, KEY_INT, AT(num_experts_per_tok), 8, 1, MAX_EXPERTS},
+    {"moe_intermediate_size", NULL, KEY_INT, AT(moe_intermediate_size), 768, 1, MAX_HIDDEN},
+    {"norm_topk_prob", NULL, KEY_BOOL, AT(norm_topk_prob), 0, 0, 0}, END,
+};
 static const char *const llama_ignored[] = {"pretraining_tp", NULL};
 static const char *const phi3_ignored[] = {"embd_pdrop", "pretraining_tp", NULL};
 static const char *const llama_read[] = {
     "rope_parameters", "rope_scaling", "rope_theta", "attention_bias",
     "original_max_position_embeddings", NULL,
+};
+static const char *const experts_read[] = {
+    "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
+    "use_sliding_window", "sliding_window", "max_window_layers",
+    "original_max_position_embeddings", "output_router_logits", "router_aux_loss_coef",
+    "router_jitter_noise", "decoder_sparse_step", "mlp_only_layers", NULL,
 };
 static const char *const window_read[] = {
     "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
@@ -239,6 +261,63 @@ static int qwen2_finish(struct arch *a, const json_t *config, struct ckpt_err *e
 static int qwen3_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     return read_qwen_windows(a, config, err) ? err->code : llama_finish(a, config, err);
+}
+
+/* What a router may do besides routing, and is not built. */
+static int check_router(const struct arch *a, const json_t *config, struct ckpt_err *err)
+{
+    double jitter;
+    bool aux;
+
+    if (ckpt_json_num_or(&jitter, config, "router_jitter_noise", 0, err) ||
+        ckpt_json_bool_or(&aux, config, "output_router_logits", false, err))
+        return err->code;
+    if (a->num_experts_per_tok > a->num_experts && a->num_experts)
+        return ckpt_fail(err, CKPT_EFORMAT, "num_experts_per_tok is %lld of %lld experts",
+                         (long long)a->num_experts_per_tok, (long long)a->num_experts);
+    if (jitter == 0 && !aux)
+        return 0;
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s changes the mathematics, "
+                        "and %s has no such choice here",
+                        aux ? "output_router_logits" : "router_jitter_noise",
+                        a->family->model_type);
+}
+
+static int mixtral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
+{
+    a->moe_intermediate_size = a->intermediate_size;
+    return check_router(a, config, err) ? err->code : mistral_finish(a, config, err);
+}
+
+/* Blocks without experts: those listed, and all but every n-th. */
+static int read_dense(struct arch *a, const json_t *config, struct ckpt_err *err)
+{
+    const json_t *only = json_object_get(config, "mlp_only_layers");
+    int64_t step, L = a->num_hidden_layers;
+
+    if (ckpt_json_int_or(&step, config, "decoder_sparse_step", 1, err))
+        return err->code;
+    if (step < 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "decoder_sparse_step is %lld", (long long)step);
+    a->dense = ckpt_alloc((size_t)L, sizeof *a->dense);
+    if (!a->dense)
+        return ckpt_nomem(err, (size_t)L);
+    for (int64_t l = 0; l < L; l++)
+        a->dense[l] = (l + 1) % step != 0;
+    for (size_t i = 0; i < json_array_size(only); i++) {
+        int64_t l = json_integer_value(json_array_get(only, i));
+
+        if (l >= 0 && l < L)
+            a->dense[l] = true;
+    }
+    return 0;
+}
+
+static int qwen3_moe_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
+{
+    if (check_router(a, config, err) || read_dense(a, config, err))
+        return err->code;
+    return qwen3_finish(a, config, err);
 }
 
 static int phi3_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
@@ -318,6 +397,22 @@ static const struct family families[] = {
         .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_SEPARATE, .qk_norm = ARCH_QK_NORM_HEAD},
         .keys = qwen3_keys, .ignored = llama_ignored, .read = window_read,
         .finish = qwen3_finish, LLAMA_NAMES,
+    },
+    {
+        .model_type = "mixtral", .architecture = "MixtralForCausalLM", .prefix = "model.",
+        .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_SEPARATE, .norm_topk_prob = true},
+        .keys = mixtral_keys, .ignored = llama_ignored, .read = experts_read,
+        .finish = mixtral_finish,
+        .before = names_llama_before, .block = names_mixtral_block, .after = names_llama_after,
+        .spare = llama_spare,
+    },
+    {
+        .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .prefix = "model.",
+        .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_SEPARATE, .qk_norm = ARCH_QK_NORM_HEAD},
+        .keys = qwen3_moe_keys, .ignored = llama_ignored, .read = experts_read,
+        .finish = qwen3_moe_finish,
+        .before = names_llama_before, .block = names_qwen3_moe_block, .after = names_llama_after,
+        .spare = llama_spare,
     },
     {
         .model_type = "phi3", .architecture = "Phi3ForCausalLM", .prefix = "model.",

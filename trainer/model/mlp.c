@@ -1,4 +1,4 @@
-/* mlp - a block's second half: norm, dense feed-forward (plain or gated), residual. */
+/* mlp - a block's second half: norm, feed-forward (plain, gated or routed), residual. */
 #include "trainer/model/pass.h"
 
 static enum op_act act_of(const struct arch *a)
@@ -135,12 +135,42 @@ static void down_fwd(const struct pass *p, const struct unit *u, const struct bl
     p->dev->ops->linear_fwd(p->dev, &down);
 }
 
+static bool routed(const struct pass *p, const struct unit *u)
+{
+    return arch_routed(p->m->arch, u->index - 1);
+}
+
+static struct op_experts experts(const struct pass *p, const struct unit *u,
+                                 const struct block_bufs *b)
+{
+    const struct arch *a = p->m->arch;
+
+    return (struct op_experts){
+        .u = b->at[BUF_U], .probs = b->at[BUF_PROBS], .picked = b->at[BUF_PICKED],
+        .x = b->at[BUF_Y2], .residual = b->at[BUF_H1],
+        .router = unit_weight(u, ROLE_ROUTER_W), .gate = unit_weight(u, ROLE_EXPERT_GATE),
+        .up = unit_weight(u, ROLE_EXPERT_UP), .down = unit_weight(u, ROLE_EXPERT_DOWN),
+        .drouter = unit_grad(u, ROLE_ROUTER_W), .dgate = unit_grad(u, ROLE_EXPERT_GATE),
+        .dup = unit_grad(u, ROLE_EXPERT_UP), .ddown = unit_grad(u, ROLE_EXPERT_DOWN),
+        .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
+        .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
+        .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
+        .renorm = a->norm_topk_prob,
+    };
+}
+
 void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next)
 {
     bool post = p->m->arch->place == ARCH_POST_NORM;
     struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
+    struct op_experts route = experts(p, u, b);
 
     p->dev->ops->norm_fwd(p->dev, &norm);
+    if (routed(p, u)) {
+        route.out = next;
+        p->dev->ops->experts_fwd(p->dev, &route);
+        return;
+    }
     up_fwd(p, u, b, true);
     down_fwd(p, u, b, post ? b->at[BUF_Y1] : next);
     last.out = next;
@@ -153,7 +183,14 @@ void mlp_again(const struct pass *p, const struct unit *u, const struct block_bu
     bool post = p->m->arch->place == ARCH_POST_NORM;
     struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
 
+    struct op_experts route = experts(p, u, b);
+
     p->dev->ops->norm_fwd(p->dev, &norm);
+    if (routed(p, u)) {
+        route.out = b->at[BUF_DY2];     /* for what it keeps */
+        p->dev->ops->experts_fwd(p->dev, &route);
+        return;
+    }
     up_fwd(p, u, b, post);
     if (!post)
         return;
@@ -209,8 +246,16 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
         last.dout = last.dx = dh;
         p->dev->ops->norm_bwd(p->dev, &last);
     }
-    down_bwd(p, u, b, dh);
-    up_bwd(p, u, b);
+    if (routed(p, u)) {
+        struct op_experts route = experts(p, u, b);
+
+        route.dout = dh;
+        route.dx = b->at[BUF_DY2];
+        p->dev->ops->experts_bwd(p->dev, &route);
+    } else {
+        down_bwd(p, u, b, dh);
+        up_bwd(p, u, b);
+    }
     norm.dout = b->at[BUF_DY2];
     norm.dx = dh;
     *(a->resid_from_norm || post ? &norm.dout_add : &norm.dx_add) = dh;

@@ -43,7 +43,8 @@ static int index_roles(struct model *m, struct ckpt_err *err)
     for (size_t i = 0; i < m->params.n; i++) {
         const struct param *p = &m->params.item[i];
 
-        m->offset[p->unit * (int)ROLE_COUNT + p->role] = p->offset;
+        if (p->expert == 0)
+            m->offset[p->unit * (int)ROLE_COUNT + p->role] = p->offset;
     }
     return 0;
 }

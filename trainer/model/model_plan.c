@@ -36,6 +36,8 @@ static const struct life {
     [BUF_H1] = {"h1", 3, 6, 8, -1},
     [BUF_Y2] = {"y2", 4, 6, 7, -1},
     [BUF_STATS2] = {"stats2", 4, 4, 8, -1},
+    [BUF_PROBS] = {"probs", 5, 6, 7, -1},
+    [BUF_PICKED] = {"picked", 5, 6, 7, -1},
     [BUF_U] = {"u", 5, -1, 6, -1},
     [BUF_G] = {"g", 5, 6, 6, 6},
     [BUF_DG] = {"dg", -1, -1, 6, 6},
@@ -54,13 +56,17 @@ static struct life life_of(const struct arch *a, int buf)
 
     if (buf == BUF_U && a->mlp == ARCH_MLP_GATED)
         l.last = 5;                     /* the gate reads it */
+    if (buf == BUF_U && a->num_experts) {
+        l.last = 6;
+        l.back = 7;                     /* routed: one operation, from y2 to its gradient */
+    }
     if (post && (buf == BUF_Y1 || buf == BUF_STATS1)) {
         l.first = l.last = l.back = 6;  /* s and its norm */
     }
     if (post && buf == BUF_G)
         l.back_first = 5;               /* s is rebuilt from it */
-    if (post && buf == BUF_DY2)
-        l.back_first = 6;               /* takes the output of s's norm, which nobody reads */
+    if ((post || a->num_experts) && buf == BUF_DY2)
+        l.back_first = 6;               /* takes outputs nobody reads, of what is made again */
     return l;
 }
 
@@ -132,7 +138,8 @@ static struct op_limits limits(const struct model *m)
         .n = m->opts.max_tokens, .n_rows = m->opts.max_rows, .max_doc = m->opts.max_tokens,
         .dim = a->hidden_size, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
         .head_dim = a->head_dim, .ff = a->intermediate_size, .vocab = a->vocab_size,
-        .train = m->opts.train,
+        .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
+        .expert_ff = a->moe_intermediate_size, .train = m->opts.train,
     };
 }
 

@@ -123,8 +123,45 @@ const struct name names_phi3_block[] = {
     {ROLE_COUNT, NULL, false},
 };
 
+const struct name names_mixtral_block[] = {
+    {ROLE_Q_W, "layers.%d.self_attn.q_proj.weight", false},
+    {ROLE_K_W, "layers.%d.self_attn.k_proj.weight", false},
+    {ROLE_V_W, "layers.%d.self_attn.v_proj.weight", false},
+    {ROLE_OUT_W, "layers.%d.self_attn.o_proj.weight", false},
+    {ROLE_ROUTER_W, "layers.%d.block_sparse_moe.gate.weight", false},
+    {ROLE_EXPERT_GATE, "layers.%d.block_sparse_moe.experts.%d.w1.weight", false},
+    {ROLE_EXPERT_DOWN, "layers.%d.block_sparse_moe.experts.%d.w2.weight", false},
+    {ROLE_EXPERT_UP, "layers.%d.block_sparse_moe.experts.%d.w3.weight", false},
+    {ROLE_NORM1_W, "layers.%d.input_layernorm.weight", false},
+    {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_qwen3_moe_block[] = {
+    {ROLE_Q_W, "layers.%d.self_attn.q_proj.weight", false},
+    {ROLE_Q_B, "layers.%d.self_attn.q_proj.bias", false},
+    {ROLE_K_W, "layers.%d.self_attn.k_proj.weight", false},
+    {ROLE_K_B, "layers.%d.self_attn.k_proj.bias", false},
+    {ROLE_V_W, "layers.%d.self_attn.v_proj.weight", false},
+    {ROLE_V_B, "layers.%d.self_attn.v_proj.bias", false},
+    {ROLE_OUT_W, "layers.%d.self_attn.o_proj.weight", false},
+    {ROLE_OUT_B, "layers.%d.self_attn.o_proj.bias", false},
+    {ROLE_Q_NORM, "layers.%d.self_attn.q_norm.weight", false},
+    {ROLE_K_NORM, "layers.%d.self_attn.k_norm.weight", false},
+    {ROLE_ROUTER_W, "layers.%d.mlp.gate.weight", false},
+    {ROLE_EXPERT_GATE, "layers.%d.mlp.experts.%d.gate_proj.weight", false},
+    {ROLE_EXPERT_UP, "layers.%d.mlp.experts.%d.up_proj.weight", false},
+    {ROLE_EXPERT_DOWN, "layers.%d.mlp.experts.%d.down_proj.weight", false},
+    {ROLE_GATE_W, "layers.%d.mlp.gate_proj.weight", false},
+    {ROLE_UP_W, "layers.%d.mlp.up_proj.weight", false},
+    {ROLE_DOWN_W, "layers.%d.mlp.down_proj.weight", false},
+    {ROLE_NORM1_W, "layers.%d.input_layernorm.weight", false},
+    {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+
 /* What a role is: its shape in sizes of the description, and how it starts. */
-enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2 };
+enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2, EXPERTS,
+              EXPERT_FF };
 
 static const struct {
     enum extent    rows, cols;          /* cols ONE: a vector */
@@ -159,13 +196,22 @@ static const struct {
     [ROLE_UP_B] = {FF, ONE, ROLE_ZEROS, false},
     [ROLE_DOWN_W] = {HIDDEN, FF, ROLE_NORMAL, true},
     [ROLE_DOWN_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_ROUTER_W] = {EXPERTS, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_EXPERT_GATE] = {EXPERT_FF, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_EXPERT_UP] = {EXPERT_FF, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_EXPERT_DOWN] = {HIDDEN, EXPERT_FF, ROLE_NORMAL, false},
     [ROLE_FINAL_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_FINAL_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
     [ROLE_PROJ_OUT] = {EMBED, HIDDEN, ROLE_NORMAL, false},
     [ROLE_HEAD_W] = {VOCAB, EMBED, ROLE_NORMAL, false},
 };
 
-bool role_exists(const struct arch *a, enum role role)
+bool role_is_expert(enum role role)
+{
+    return role == ROLE_EXPERT_GATE || role == ROLE_EXPERT_UP || role == ROLE_EXPERT_DOWN;
+}
+
+bool role_exists(const struct arch *a, enum role role, int64_t layer)
 {
     bool shift = a->norm == ARCH_LAYER_NORM, projected = a->word_embed_proj_dim != a->hidden_size;
 
@@ -197,7 +243,16 @@ bool role_exists(const struct arch *a, enum role role)
     case ROLE_GATE_B:
     case ROLE_UP_B:
     case ROLE_DOWN_B:
-        return a->mlp_bias;
+        return a->mlp_bias && !arch_routed(a, layer);
+    case ROLE_GATE_W:
+    case ROLE_UP_W:
+    case ROLE_DOWN_W:
+        return !arch_routed(a, layer);
+    case ROLE_ROUTER_W:
+    case ROLE_EXPERT_GATE:
+    case ROLE_EXPERT_UP:
+    case ROLE_EXPERT_DOWN:
+        return arch_routed(a, layer);
     case ROLE_HEAD_W:
         return !a->tie_word_embeddings;
     default:
@@ -232,6 +287,10 @@ static int64_t extent(const struct arch *a, enum extent e)
         return a->intermediate_size;
     case FF2:
         return 2 * a->intermediate_size;
+    case EXPERTS:
+        return a->num_experts;
+    case EXPERT_FF:
+        return a->moe_intermediate_size;
     }
     return 0;
 }
@@ -251,14 +310,19 @@ enum role_init role_init(enum role role) { return kinds[role].init; }
 bool role_decays(enum role role) { return role_init(role) == ROLE_NORMAL; }
 
 char *name_expand(struct ckpt_arena *arena, const char *prefix, const struct name *name,
-                  int64_t layer)
+                  int64_t layer, int64_t expert)
 {
-    const char *number = strstr(name->text, "%d");
+    const char *number = strstr(name->text, "%d"), *second;
 
     if (name->bare)
         prefix = "";
     if (!number)
         return ckpt_arena_printf(arena, "%s%s", prefix, name->text);
-    return ckpt_arena_printf(arena, "%s%.*s%lld%s", prefix, (int)(number - name->text),
-                             name->text, (long long)layer, number + 2);
+    second = strstr(number + 2, "%d");
+    if (!second)
+        return ckpt_arena_printf(arena, "%s%.*s%lld%s", prefix, (int)(number - name->text),
+                                 name->text, (long long)layer, number + 2);
+    return ckpt_arena_printf(arena, "%s%.*s%lld%.*s%lld%s", prefix, (int)(number - name->text),
+                             name->text, (long long)layer, (int)(second - number - 2), number + 2,
+                             (long long)expert, second + 2);
 }

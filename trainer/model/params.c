@@ -8,38 +8,57 @@
 #include "trainer/model/arch.h"
 #include "trainer/model/families.h"
 
-static size_t count(const struct arch *arch, const struct name *list)
+static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
 {
     size_t n = 0;
 
     for (; list->text; list++)
-        n += role_exists(arch, list->role);
+        if (role_exists(arch, list->role, layer))
+            n += role_is_expert(list->role) ? (size_t)arch->num_experts : 1;
     return n;
 }
 
-/* Append what exists of a list as the parameters of a unit. */
+static int append_one(struct params *p, const struct arch *arch, const struct name *name,
+                      int unit, int64_t expert, struct ckpt_err *err)
+{
+    struct param *q = &p->item[p->n];
+
+    q->name = name_expand(&p->arena, p->prefix, name, unit - 1, expert);
+    q->shape = role_shape(arch, name->role);
+    if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
+        return ckpt_nomem(err, strlen(name->text) + 32);
+    q->unit = unit;
+    q->offset = p->unit_numel[unit];
+    q->decay = role_decays(name->role);
+    q->trainable = true;
+    q->role = (int)name->role;
+    q->expert = expert;
+    p->unit_numel[unit] += q->numel;
+    p->numel += q->numel;
+    if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
+        return ckpt_err_in(err, "parameter %s", q->name);
+    p->n++;
+    return 0;
+}
+
+/* Append what exists of a list as the parameters of a unit; experts one after another. */
 static int append(struct params *p, const struct arch *arch, const struct name *list, int unit,
                   struct ckpt_err *err)
 {
     for (; list->text; list++) {
-        struct param *q = &p->item[p->n];
+        const struct name *end = list;
 
-        if (!role_exists(arch, list->role))
+        if (!role_exists(arch, list->role, unit - 1))
             continue;
-        q->name = name_expand(&p->arena, p->prefix, list, unit - 1);
-        q->shape = role_shape(arch, list->role);
-        if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
-            return ckpt_nomem(err, strlen(list->text) + 32);
-        q->unit = unit;
-        q->offset = p->unit_numel[unit];
-        q->decay = role_decays(list->role);
-        q->trainable = true;
-        q->role = (int)list->role;
-        p->unit_numel[unit] += q->numel;
-        p->numel += q->numel;
-        if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
-            return ckpt_err_in(err, "parameter %s", q->name);
-        p->n++;
+        while (role_is_expert(end->role))
+            end++;
+        for (int64_t e = 0; list < end && e < arch->num_experts; e++)
+            for (const struct name *one = list; one < end; one++)
+                if (append_one(p, arch, one, unit, e, err))
+                    return err->code;
+        if (list == end && append_one(p, arch, list, unit, 0, err))
+            return err->code;
+        list = list < end ? end - 1 : list;
     }
     return 0;
 }
@@ -48,9 +67,10 @@ int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err
 {
     const struct family *f = arch->family;
     int64_t layers = arch->num_hidden_layers;
-    size_t n = count(arch, f->before) + (size_t)layers * count(arch, f->block) +
-               count(arch, f->after);
+    size_t n = count(arch, f->before, -1) + count(arch, f->after, -1);
 
+    for (int64_t l = 0; l < layers; l++)
+        n += count(arch, f->block, l);
     memset(p, 0, sizeof *p);
     p->prefix = f->prefix;
     p->spare = f->spare;

@@ -20,6 +20,7 @@ struct param {
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
     int               role;         /* enum role (names.h) */
+    int64_t           expert;       /* which, for a role that each expert has */
 };
 
 struct params {

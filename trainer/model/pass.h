@@ -14,6 +14,7 @@
  *
  * With rotary positions qkv is turned in place; with norms of q and k the projections go to raw
  * and rope writes qkv.  Gated: u = [y2 Wgate^T, y2 Wup^T], g = act(u's first half) * the second.
+ * Routed: the operation makes h' from y2 and keeps u by slots, probabilities and what was picked.
  */
 #ifndef CKPT_PASS_H
 #define CKPT_PASS_H
@@ -33,7 +34,8 @@ enum block_buf {
     BUF_CTX,                    /* H d */
     BUF_LSE,
     BUF_H1, BUF_Y2, BUF_STATS2,
-    BUF_U,                      /* F, gated 2F */
+    BUF_PROBS, BUF_PICKED,      /* E (f32); k (i32) */
+    BUF_U,                      /* F, gated 2F, of experts k 2F' */
     BUF_G,                      /* F */
     BUF_DG, BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
     BUF_COUNT

@@ -175,6 +175,31 @@ struct op_gate {
 };
 
 /*
+ * experts: a router picks k of E gated feed-forwards for each row.
+ *   p = softmax(x Wr^T) over all E, in f32;  the k largest are picked (equal ones: the first)
+ *   w = p of those, divided by their sum with renorm
+ *   out = residual + sum over the picked, by rising e, of w_e Wdown_e (act(Wgate_e x) * Wup_e x)
+ * Matrices of expert e lie e * stride elements behind those of expert 0.
+ * Backward: dx; with them the gradients of p's path through w.  u and what was picked are kept.
+ * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, models/qwen3_moe.
+ */
+struct op_experts {
+    void       *out;                /* fwd: activation [n, D] */
+    void       *dx;                 /* bwd: activation [n, D] */
+    void       *u;                  /* fwd writes, bwd reads: activation [n * k, 2F], by slot */
+    float      *probs;              /* likewise [n, E] */
+    int32_t    *picked;             /* likewise [n, k], rising */
+    const void *x, *residual;       /* activation [n, D]; residual NULL: none */
+    const void *dout;               /* bwd: activation [n, D] */
+    const void *router;             /* weight [E, D] */
+    const void *gate, *up, *down;   /* weights [F, D], [F, D], [D, F] of expert 0 */
+    void       *drouter, *dgate, *dup, *ddown;      /* gradients; NULL: frozen */
+    int64_t     n, dim, ff, n_expert, top_k, stride;
+    enum op_act act;
+    bool        renorm;
+};
+
+/*
  * attention over packed documents: row i sees rows j of its document with j <= i and, with a
  * window, j > i - window.  For head h (its keys: head h * K / H):
  *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i);  P = softmax_j(s);
@@ -240,6 +265,7 @@ struct op_limits {
     int64_t n, n_rows, max_doc;     /* N, rows with a loss, rows of the longest document */
     int64_t max_keys;               /* generation: keys of the longest sequence */
     int64_t dim, n_head, n_kv, head_dim, ff, vocab;
+    int64_t n_expert, top_k, expert_ff;     /* 0: no experts */
     bool    train;
 };
 
@@ -277,6 +303,8 @@ struct ops {
     void (*rope_bwd)(struct device *dev, const struct op_rope *a);
     void (*gate_fwd)(struct device *dev, const struct op_gate *a);
     void (*gate_bwd)(struct device *dev, const struct op_gate *a);
+    void (*experts_fwd)(struct device *dev, const struct op_experts *a);
+    void (*experts_bwd)(struct device *dev, const struct op_experts *a);
     void (*attention_fwd)(struct device *dev, const struct op_attention *a);
     void (*attention_bwd)(struct device *dev, const struct op_attention *a);
     void (*attention_cached)(struct device *dev, const struct op_cached *a);
