@@ -160,8 +160,8 @@ const struct name names_qwen3_moe_block[] = {
 };
 
 /* What a role is: its shape in sizes of the description, and how it starts. */
-enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2, EXPERTS,
-              EXPERT_FF };
+enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2,
+              EXPERTS, EXPERT_FF };
 
 static const struct {
     enum extent    rows, cols;          /* cols ONE: a vector */
