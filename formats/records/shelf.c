@@ -2,18 +2,17 @@
 #include "formats/records/shelf.h"
 
 #include <errno.h>
+#include <lz4.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "libckpt/fault.h"
 #include "libckpt/mem.h"
 #include "libckpt/spool.h"
 
 #define BLOCK ((size_t)16 << 10)    /* bytes of lines; a longer line has a block of its own */
-#define LEVEL 1
 
 struct shelf_block {
     uint64_t at;                    /* in the file */
@@ -98,32 +97,27 @@ static struct shelf_block *new_block(struct shelf_part *p)
 
 int shelf_flush(struct shelf *s, struct shelf_part *p, struct ckpt_err *err)
 {
-    size_t room = ZSTD_compressBound(p->filling.len), n;
+    int room = LZ4_compressBound((int)p->filling.len), n;
     struct shelf_block *b;
-    unsigned char *packed;
+    char *packed;
     int rc;
 
     if (p->filling.len == 0)
         return 0;
     b = new_block(p);
-    packed = b ? ckpt_alloc_buffer(room) : NULL;
+    packed = b ? ckpt_alloc_buffer((size_t)room) : NULL;
     if (!packed)
-        return ckpt_nomem(err, room);
-    n = ZSTD_compress(packed, room, p->filling.data, p->filling.len, LEVEL);
-    if (ZSTD_isError(n)) {
-        rc = ckpt_nomem(err, room);
-        goto out;
-    }
+        return ckpt_nomem(err, (size_t)room);
+    n = LZ4_compress_default((const char *)p->filling.data, packed, (int)p->filling.len, room);
     pthread_mutex_lock(&s->lock);
     *b = (struct shelf_block){s->end, (uint32_t)n, (uint32_t)p->filling.len, p->filling_first};
-    s->end += n;
+    s->end += (uint64_t)n;
     pthread_mutex_unlock(&s->lock);
-    rc = write_at(s, packed, n, b->at, err);
+    rc = write_at(s, (const unsigned char *)packed, (size_t)n, b->at, err);
     if (rc == 0) {
         p->n++;
         p->filling.len = 0;
     }
-out:
     ckpt_free(packed);
     return rc;
 }
@@ -190,7 +184,8 @@ int shelf_get(struct shelf *s, const struct shelf_part *p, int64_t i, struct ckp
     if (!raw)
         return ckpt_nomem(err, (size_t)b->raw + b->packed);
     rc = read_at(s, raw + b->raw, b->packed, b->at, err);
-    if (rc == 0 && ZSTD_decompress(raw, b->raw, raw + b->raw, b->packed) != b->raw)
+    if (rc == 0 && LZ4_decompress_safe((const char *)raw + b->raw, (char *)raw, (int)b->packed,
+                                       (int)b->raw) != (int)b->raw)
         rc = ckpt_fail(err, CKPT_EIO, "a temporary file has changed");
     if (rc)
         goto out;

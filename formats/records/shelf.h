@@ -3,7 +3,7 @@
  *
  * Lines are put in order into parts and read back in any order.  The file lies in $TMPDIR, or
  * /var/tmp (libckpt/spool.h), and is gone when the shelf is closed or the process dies; it is
- * about as large as the lines packed with zstd, and memory is 24 bytes a block of some 16 KiB.
+ * about as large as the lines packed with LZ4, and memory is 24 bytes a block of some 16 KiB.
  */
 #ifndef CKPT_SHELF_H
 #define CKPT_SHELF_H
