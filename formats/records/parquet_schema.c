@@ -106,8 +106,7 @@ static void parse_element(struct element *e, struct ckpt_cursor *c)
     }
 }
 
-/* A name as the text that goes in front of a value. */
-static const char *json_key(struct ckpt_arena *arena, const char *name, struct ckpt_err *err)
+const char *pq_json_key(struct ckpt_arena *arena, const char *name, struct ckpt_err *err)
 {
     json_t *v = json_string_nocheck(name);
     char *key = NULL, *text = v ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
@@ -231,7 +230,7 @@ static int add_node(struct pq_file *f, const struct element *e, const struct ope
     n->name = ckpt_arena_strndup(&f->arena, (const char *)e->name, e->name_len);
     if (!n->name)
         return ckpt_nomem(err, e->name_len);
-    n->key = json_key(&f->arena, n->name, err);
+    n->key = pq_json_key(&f->arena, n->name, err);
     if (!n->key)
         return err->code;
     if (e->repetition < REQUIRED || e->repetition > REPEATED)

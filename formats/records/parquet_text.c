@@ -131,6 +131,7 @@ static void put_decimal(struct ckpt_buf *out, const unsigned char *bytes, size_t
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static int64_t floor_rest(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
 
 /* The day so many days after 1970-01-01 in the proleptic Gregorian calendar. */
 static int put_date(char *dst, size_t size, int64_t days)
@@ -167,7 +168,7 @@ static void put_stamp(struct ckpt_buf *out, int64_t seconds, int64_t nanos, bool
     int n = put_date(text, sizeof text, days);
 
     text[n++] = 'T';
-    n += put_clock(text + n, sizeof text - (size_t)n, seconds - days * 86400, nanos);
+    n += put_clock(text + n, sizeof text - (size_t)n, floor_rest(seconds, 86400), nanos);
     ckpt_buf_printf(out, "\"%s%s\"", text, utc ? "+00:00" : "");
 }
 
@@ -175,7 +176,7 @@ static void put_stamp(struct ckpt_buf *out, int64_t seconds, int64_t nanos, bool
 static void put_time(struct ckpt_buf *out, const struct pq_node *leaf, int64_t v)
 {
     int64_t unit = leaf->digits == 3 ? 1000 : leaf->digits == 6 ? 1000000 : 1000000000,
-            seconds = floor_div(v, unit), nanos = (v - seconds * unit) * (1000000000 / unit);
+            seconds = floor_div(v, unit), nanos = floor_rest(v, unit) * (1000000000 / unit);
     char text[64];
 
     if (leaf->meaning == PQ_TIMESTAMP) {
@@ -198,7 +199,7 @@ static void put_int96(struct ckpt_buf *out, const unsigned char *b)
             seconds = floor_div(nanos, 1000000000);
 
     put_stamp(out, ((int64_t)le32(b + 8) - JULIAN_EPOCH) * 86400 + seconds,
-              nanos - seconds * 1000000000, false);
+              floor_rest(nanos, 1000000000), false);
 }
 
 static void put_uuid(struct ckpt_buf *out, const unsigned char *b)

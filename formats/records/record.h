@@ -12,7 +12,7 @@
 #include "libckpt/file.h"
 
 struct record_ops {
-    const char *name;                                   /* "jsonl", "text", "parquet" */
+    const char *name;                                   /* "jsonl", "text", "parquet", "arrow" */
     int (*bid)(const char *path, const unsigned char *head, size_t len);   /* 0..100 */
     int (*open)(void **self, struct ckpt_file *file, struct ckpt_err *err);/* takes file */
     int64_t (*count)(void *self);                       /* records */
@@ -24,7 +24,7 @@ struct record_ops {
 /* Several files seen as one list of records, in the order given. */
 struct records;
 
-/* paths: files, or directories whose *.jsonl / *.parquet / *.txt files are taken in name order. */
+/* paths: files, or directories whose files of data are taken (record_dir.h). */
 int records_open(struct records **out, const char *const *path, size_t n_path,
                  struct ckpt_err *err);
 void records_close(struct records *r);

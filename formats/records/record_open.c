@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 
 #include "formats/records/record.h"
+#include "formats/records/record_dir.h"
 #include "formats/records/record_rows.h"
 
 #define MAX_FILES 65536     /* each keeps a descriptor */
 #define HEAD      4096      /* bytes that readers see before they bid */
 
-static const struct record_ops *const rows[] = {&record_jsonl, &record_text, &record_parquet};
+static const struct record_ops *const rows[] = {&record_jsonl, &record_text, &record_parquet,
+                                                &record_arrow};
 #define N_ROWS (sizeof rows / sizeof *rows)
 
 struct part {
@@ -47,7 +49,8 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
         }
     }
     if (!*out)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON lines nor parquet nor a .txt file");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON lines nor parquet nor "
+                         "Arrow nor a .txt file");
     return 0;
 }
 
@@ -90,40 +93,20 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
     return 0;
 }
 
-static bool is_data_name(const char *name)
-{
-    static const char *const ends[] = {".jsonl", ".ndjson", ".parquet", ".txt"};
-    size_t n = strlen(name);
-
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (name[0] != '.' && n > strlen(ends[i]) &&
-            strcmp(name + n - strlen(ends[i]), ends[i]) == 0)
-            return true;
-    return false;
-}
-
 static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *file;
-    struct ckpt_entry *entry;
-    size_t n, before = r->n;
-    int rc;
+    const char **name;
+    size_t n;
+    int rc = record_dir_list(&dir, &name, &n, path, &arena, err);
 
-    rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err);
-    if (rc == 0)
-        rc = ckpt_dir_list(dir, &arena, &entry, &n, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (!entry[i].is_file || !is_data_name(entry[i].name))
-            continue;
-        rc = ckpt_file_open_at(&file, dir, entry[i].name, err);
+        rc = ckpt_file_open_at(&file, dir, name[i], err);
         if (rc == 0)
             rc = add_file(r, file, err);
     }
-    if (rc == 0 && r->n == before)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND,
-                       "%s: no *.jsonl, *.ndjson, *.parquet or *.txt file inside", path);
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
     return rc;

@@ -4,6 +4,6 @@
 
 #include "formats/records/record.h"
 
-extern const struct record_ops record_jsonl, record_text, record_parquet;
+extern const struct record_ops record_jsonl, record_text, record_parquet, record_arrow;
 
 #endif

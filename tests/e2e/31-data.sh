@@ -10,14 +10,29 @@ train() {
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl" | grep .; }
 t "a run on JSON lines" train lines "$D.jsonl"
 t "a run on parquet" train rows "$D.parquet"
-t "has the same losses" diff <(losses lines) <(losses rows)
+same() { losses "$1" > "$T/a" && losses "$2" > "$T/b" && diff "$T/a" "$T/b"; }
+t "has the same losses" same lines rows
 t "a run of two ranks on parquet" train two "$D.parquet" 2
 mkdir "$T/dir"; cp "$D.parquet" "$T/dir/train-00000-of-00001.parquet"
 t "a run on a directory of parquet files" train dir "$T/dir"
-t "has them too" diff <(losses lines) <(losses dir)
+t "has them too" same lines dir
 score() { ckpt-eval -q --json --eval-file "$1" "$T/lines/checkpoint-3" | grep -oE '"(loss|perplexity)": ?[0-9.e+-]+' | grep .; }
-t "scores agree" diff <(score "$D.jsonl") <(score "$D.parquet")
+scores() { score "$1" > "$T/a" && score "$2" > "$T/b" && diff "$T/a" "$T/b"; }
+t "scores agree" scores "$D.jsonl" "$D.parquet"
 head -c 3000 "$D.parquet" > "$T/cut.parquet"
 expect 65 "a cut file" train x "$T/cut.parquet"
 t "says so" says "cut.parquet: does not end in PAR1"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
+# What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
+train_text() {
+    ckpt-train -q --model "$T/base" --train-file "$2" --max-seq-length 64 --max-steps 2 \
+        --logging-steps 1 --per-device-train-batch-size 8 -o "$T/$1"
+}
+t "a run on a saved data set" train_text saved "$G/hf-saved/train"
+mkdir "$T/repo"; cp "$G"/hf-imdb/data/train-* "$T/repo"
+t "a run on its parquet files" train_text repo "$T/repo"
+t "has the same losses" same saved repo
+expect 64 "a data set of two splits" train_text x "$G/hf-saved"
+t "says how to name one" says "hint: name one of them, as in $G/hf-saved/train"
+expect 64 "a folder with files of two splits" train_text x "$G/hf-imdb"
+t "says so" says "files of several splits"

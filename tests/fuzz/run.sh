@@ -22,6 +22,7 @@ seeds() {
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;
     zip)         find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k; find tests/fuzz/seeds/zip -type f ;;
+    arrow)       find tests/golden/parquet -name "*.arrow" -size -20k ;;
     parquet)     find tests/golden/parquet -name "*.parquet" -size -20k ;;
     tfevents)    find tests/golden/logs -name "*tfevents*" ! -name "*.json" ;;
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;

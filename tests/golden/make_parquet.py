@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""make_parquet.py - parquet files for tests/golden/parquet, each with its rows as JSON lines.
+"""make_parquet.py - parquet and Arrow files for tests/golden/parquet, each with its rows as JSON
+lines.
 
-NAME.parquet has the rows of EXPECT.jsonl; index.json says which.  Rows are spelt as
+NAME.parquet has the rows of EXPECT.jsonl; index.json says which, index_arrow.json of NAME.arrow.  Rows are spelt as
 formats/records/parquet_text.h has it.  What pyarrow does not write (lists of older writers, two
 gzip members, Hadoop's LZ4 frames) is put together here byte by byte; pyarrow reads it back.
 Last made with pyarrow 26.0.1.
@@ -25,6 +26,7 @@ OUT = sys.argv[1] if len(sys.argv) > 1 else "tests/golden/parquet"
 R = random.Random(7)
 WORDS = "the a of model loss été 你好 😀 learn \"quoted\" x,y tab\there line\nbreak don't \\ नम".split(" ")
 index = {}
+index_arrow = {}
 
 
 def text(n):
@@ -204,6 +206,42 @@ def instruction_file():
          "output": " ".join(R.choices(plain, k=8)), "n": i} for i in range(40)]), row_group_size=17, compression="zstd")
 
 
+# --- Arrow streams and files of the same tables
+
+def arrow_files():
+    def read(name):
+        return pq.ParquetFile(os.path.join(OUT, name + ".parquet")).read()
+
+    def put_arrow(name, table, expect, chunk, new=pa.ipc.new_stream):
+        path = os.path.join(OUT, name + ".arrow")
+        with new(path, table.schema) as w:
+            w.write_table(table, max_chunksize=chunk)
+        index_arrow[name] = expect
+    for name in ("flat", "nested", "types", "empty", "runs"):
+        put_arrow(name, read(name), name, 17)
+    put_arrow("nested-file", read("nested").slice(0, 40), "nested", 1000, pa.ipc.new_file)
+    # Slices: offsets and validity bits that do not begin at 0.
+    t = read("nested")
+    put_arrow("nested-slices", pa.concat_tables([t.slice(0, 3), t.slice(3, 13), t.slice(16)]), "nested", 1000)
+    n = 30
+    coded = pa.table({
+        "k": pa.array(["a", "b", None, "long text", "a"] * 6).dictionary_encode(),
+        "list": pa.array([[["x", "y"][i % 2]] * (i % 3) for i in range(n)], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        "large": pa.array([[text(2)] * (i % 2) for i in range(n)], pa.large_list(pa.large_string())),
+        "date64": pa.array([dt.date(1969, 12, 31), dt.date(2024, 2, 29), None] * 10, pa.date64()),
+        "s": pa.array([dt.datetime(2020, 1, 2, 3, 4, 5), None, dt.datetime(1960, 1, 1)] * 10, pa.timestamp("s")),
+        "took": pa.array([i * 1000 for i in range(n)], pa.int64()).cast(pa.duration("us")),
+    })
+    rows_file("coded", [dict(r, took=i * 1000) for i, r in enumerate(coded.to_pylist())])
+    put_arrow("coded", coded, "coded", 11)
+    with pa.ipc.new_stream(os.path.join(OUT, "packed.arrow"), coded.schema,
+                           options=pa.ipc.IpcWriteOptions(compression="lz4")) as w:
+        w.write_table(coded)            # what is refused by name
+    with open(os.path.join(OUT, "index_arrow.json"), "w") as f:
+        json.dump(index_arrow, f, indent=1)
+        f.write("\n")
+
+
 # --- by hand
 
 def varint(v):
@@ -331,6 +369,7 @@ flat_files()
 typed_file()
 nested_files()
 instruction_file()
+arrow_files()
 old_files()
 with open(os.path.join(OUT, "index.json"), "w") as f:
     json.dump(index, f, indent=1)

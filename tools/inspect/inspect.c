@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 
 #include "formats/formats.h"
-#include "formats/logs/run_log.h"
-#include "formats/records/record.h"
 #include "libckpt/json.h"
 #include "libckpt/pack.h"
 
@@ -116,7 +114,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
 }
 
 /* An option that asks for tensors, of a file that has none. */
-static const char *tensors_asked(const struct inspect_want *w)
+const char *inspect_tensors_asked(const struct inspect_want *w)
 {
     return w->tensor ? "--tensor" : w->stats ? "--stats"
            : w->digest ? "--digest" : w->optimizer ? "--optimizer" : NULL;
@@ -157,58 +155,14 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (w->plot && !json)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
-    if (tensors_asked(w))
+    if (inspect_tensors_asked(w))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
-                         path, tensors_asked(w));
+                         path, inspect_tensors_asked(w));
     if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
         return err->code;
     if (!json)
         return inspect_tree(o, file, false, err);       /* takes the file */
     rc = json_file(o, w, cli->json, file, err);
-    ckpt_file_close(file);
-    return rc;
-}
-
-/* A file of data or a run's log, told by its first bytes and its name. */
-enum data_kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };
-
-static enum data_kind data_kind_of(const char *path, const unsigned char *head, size_t n)
-{
-    return run_log_is(head, n) ? DATA_LOG
-           : n >= 4 && memcmp(head, "PAR1", 4) == 0 ? DATA_PARQUET
-           : records_is(path, head, n) && n > 0 ? DATA_ROWS : NO_DATA;
-}
-
-/* Such a file; 1 when it is none. */
-static int data_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
-                     const char *path, struct ckpt_err *err)
-{
-    struct ckpt_file *file = NULL;
-    enum data_kind kind = NO_DATA;
-    unsigned char head[256];
-    struct stat st;
-    size_t n;
-    int rc;
-
-    if (stat(path, &st) || !S_ISREG(st.st_mode) ||
-        ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
-        ckpt_err_clear(err);            /* told by who opens it as a checkpoint */
-        return 1;
-    }
-    n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
-    rc = n > 0 ? ckpt_file_read_at(file, head, n, 0, err) : 0;
-    if (rc == 0)
-        kind = data_kind_of(path, head, n);
-    if (rc == 0 && kind != NO_DATA && (w->tree || tensors_asked(w)))
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this holds %s", path,
-                       w->tree ? "--tree" : tensors_asked(w),
-                       kind == DATA_LOG ? "a log" : "rows");
-    else if (rc == 0 && kind == DATA_PARQUET && w->plot)
-        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a log, this holds rows", path);
-    else if (rc == 0)
-        rc = kind == DATA_LOG       ? inspect_log(o, w, cli->json, file, err)
-             : kind == DATA_PARQUET ? inspect_parquet(o, w, cli->json, file, err)
-             : kind == DATA_ROWS    ? inspect_rows(o, w, cli->json, path, err) : 1;
     ckpt_file_close(file);
     return rc;
 }
@@ -270,12 +224,16 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
                                        : special_file(o, w, cli, path, err);
     if (rc == 1) {
-        rc = data_file(o, w, cli, path, err);
+        rc = inspect_data(o, w, cli, path, err);
         data = rc != 1;
     }
     if (rc == 1)
         rc = source_path(o, w, cli, path, err);
-    if (rc == CKPT_EREFUSED && !tensors_asked(w) && refused(o, cli, path, err) == 0)
+    if (rc == CKPT_EUNSUPPORTED) {
+        rc = inspect_data_dir(o, w, cli, path, err);
+        data |= rc == 0;
+    }
+    if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, cli, path, err) == 0)
         return err->code;
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);

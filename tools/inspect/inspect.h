@@ -85,6 +85,14 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
 /* Everything is there and reads: a manifest's digests, or checksums and every tensor. */
 int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err);
+/* The option that asks for tensors, or NULL. */
+const char *inspect_tensors_asked(const struct inspect_want *w);
+/* A file that is a log, or of rows: one of the three below; 1 when path is none. */
+int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                 const char *path, struct ckpt_err *err);
+/* A folder that err says is no checkpoint, as a log or rows; err stays when it is neither. */
+int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                     const char *path, struct ckpt_err *err);
 /* What a run logged: a TensorBoard or W&B file.  The file stays yours. */
 int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct ckpt_file *file,
                 struct ckpt_err *err);

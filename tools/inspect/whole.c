@@ -119,6 +119,12 @@ static void check_ranks(struct check *c)
         }
 }
 
+/* Data sets count their shards from 0, models from 1. */
+static bool counts_from_zero(const char *tail)
+{
+    return strcmp(tail, ".arrow") == 0 || strcmp(tail, ".parquet") == 0;
+}
+
 /* "stem-00001-of-00003.tail": the set it belongs to; false when it is no such name. */
 static bool shard_of(const char *name, int *stem, long *k, long *n, const char **tail)
 {
@@ -133,7 +139,8 @@ static bool shard_of(const char *name, int *stem, long *k, long *n, const char *
     *k = strtol(p, NULL, 10);
     *n = strtol(of + 4, &end, 10);
     *tail = end;
-    return end != of + 4 && *end == '.' && *n > 0 && *n < MAX_RANKS && *k > 0 && *k <= *n;
+    return end != of + 4 && *end == '.' && *n > 0 && *n < MAX_RANKS &&
+           *k >= (counts_from_zero(end) ? 0 : 1) && *k <= *n;
 }
 
 /* The shards of each set; a set is looked at when its first member comes by. */
@@ -154,8 +161,8 @@ static void check_shards(struct check *c)
         for (k = 1; first && k <= n; k++) {
             char name[600];
 
-            snprintf(name, sizeof name, "%.*s-%05ld-of-%05ld%s", stem, c->entry[i].name, k, n,
-                     tail);
+            snprintf(name, sizeof name, "%.*s-%05ld-of-%05ld%s", stem, c->entry[i].name,
+                     k - counts_from_zero(tail), n, tail);
             if (!has(c, name))
                 put(c, name, true, "the others of its set count it");
         }

@@ -1,0 +1,13 @@
+/* arrow_schema - an Arrow schema made into the fields of arrow_file.h. */
+#ifndef CKPT_ARROW_SCHEMA_H
+#define CKPT_ARROW_SCHEMA_H
+
+#include "formats/container/flat.h"
+#include "formats/records/arrow_file.h"
+
+int arrow_schema_read(struct arrow_file *f, struct flat *flat, const struct flat_table *schema,
+                      struct ckpt_err *err);
+/* How many buffers a field itself has in a batch. */
+size_t arrow_buffers_of(const struct arrow_field *field);
+
+#endif

@@ -1,0 +1,132 @@
+/* data - which of the rooms beside it tells a log, or a file or folder of rows; see inspect.h. */
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/logs/run_log.h"
+#include "formats/records/record.h"
+#include "tools/inspect/inspect.h"
+
+enum kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };
+
+/* By its first bytes and its name. */
+static enum kind kind_of(const char *path, const unsigned char *head, size_t n)
+{
+    return run_log_is(head, n) ? DATA_LOG
+           : n >= 4 && memcmp(head, "PAR1", 4) == 0 ? DATA_PARQUET
+           : records_is(path, head, n) && n > 0 ? DATA_ROWS : NO_DATA;
+}
+
+/* An option that asks for what such a file does not have. */
+static int check_options(const struct inspect_want *w, enum kind kind, const char *path,
+                         struct ckpt_err *err)
+{
+    const char *asked = w->tree ? "--tree" : inspect_tensors_asked(w);
+
+    if (asked)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this holds %s", path, asked,
+                         kind == DATA_LOG ? "a log" : "rows");
+    if (kind == DATA_PARQUET && w->plot)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a log, this holds rows", path);
+    return 0;
+}
+
+static int data_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                     const char *path, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    enum kind kind = NO_DATA;
+    unsigned char head[256];
+    size_t n;
+    int rc;
+
+    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
+        ckpt_err_clear(err);            /* told by who opens it as a checkpoint */
+        return 1;
+    }
+    n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
+    rc = n > 0 ? ckpt_file_read_at(file, head, n, 0, err) : 0;
+    if (rc == 0)
+        kind = kind_of(path, head, n);
+    if (rc == 0 && kind != NO_DATA)
+        rc = check_options(w, kind, path, err);
+    if (rc == 0)
+        rc = kind == DATA_LOG       ? inspect_log(o, w, cli->json, file, err)
+             : kind == DATA_PARQUET ? inspect_parquet(o, w, cli->json, file, err)
+             : kind == DATA_ROWS    ? inspect_rows(o, w, cli->json, path, err) : 1;
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* The one file of a folder that is a log, as a path in dst; 1 when there is none. */
+static int find_log(char *dst, size_t size, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_entry *entry;
+    size_t n = 0, found = 0;
+    int rc = ckpt_dir_list(dir, &arena, &entry, &n, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (!entry[i].is_file || (fnmatch("*.tfevents.*", entry[i].name, 0) != 0 &&
+                                  fnmatch("run-*.wandb", entry[i].name, 0) != 0))
+            continue;
+        found++;
+        if ((size_t)snprintf(dst, size, "%s/%s", ckpt_dir_path(dir), entry[i].name) >= size)
+            rc = ckpt_fail(err, CKPT_ELIMIT, "%s: a name too long", ckpt_dir_path(dir));
+    }
+    if (rc == 0 && found > 1) {
+        ckpt_fail(err, CKPT_EUSAGE, "%s: %zu logs in it", ckpt_dir_path(dir), found);
+        rc = ckpt_err_hint(err, "name them, as in %.200s/*", ckpt_dir_path(dir));
+    }
+    ckpt_arena_release(&arena);
+    return rc || found ? rc : 1;
+}
+
+/* A folder with a log, or one that datasets saved; 1 when it is neither. */
+static int data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                    const char *path, struct ckpt_err *err)
+{
+    struct ckpt_dir *dir;
+    char log[4200];
+    bool saved;
+    int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
+
+    if (rc) {
+        ckpt_err_clear(err);
+        return 1;
+    }
+    saved = (ckpt_dir_has(dir, "state.json") && ckpt_dir_has(dir, "dataset_info.json")) ||
+            ckpt_dir_has(dir, "dataset_dict.json");
+    rc = saved ? 1 : find_log(log, sizeof log, dir, err);
+    ckpt_dir_close(dir);
+    if (rc == 0)
+        return data_file(o, w, cli, log, err);
+    if (rc == 1 && saved)
+        rc = check_options(w, DATA_ROWS, path, err) ? err->code
+             : inspect_rows(o, w, cli->json, path, err);
+    return rc;
+}
+
+int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                 const char *path, struct ckpt_err *err)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? data_file(o, w, cli, path, err) : 1;
+}
+
+int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                     const char *path, struct ckpt_err *err)
+{
+    struct ckpt_err other = {0};
+    struct stat st;
+    int rc;
+
+    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+        return err->code;
+    rc = data_dir(o, w, cli, path, &other);
+    if (rc != 1)
+        *err = other;
+    return rc == 1 ? err->code : rc;
+}
