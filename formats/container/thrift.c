@@ -65,7 +65,9 @@ size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type)
     uint64_t n = b >> 4 == 15 ? wire_varint(c) : b >> 4;
 
     *type = (enum thrift_type)(b & 15);
-    if (c->failed || n > ckpt_cursor_left(c) || *type < THRIFT_TRUE || *type > THRIFT_STRUCT) {
+    /* An empty list of no type is what some writers put. */
+    if (c->failed || n > ckpt_cursor_left(c) ||
+        (n > 0 && (*type < THRIFT_TRUE || *type > THRIFT_STRUCT))) {
         c->failed = true;
         return 0;
     }

@@ -7,6 +7,7 @@
 
 #define TAIL      8             /* length and magic at the end */
 #define MAX_VALUE (64 << 10)    /* bytes of a metadata value that is kept */
+#define SLACK     100           /* bytes: old writers left a dictionary's header out of the sum */
 
 const char *pq_type_name(enum pq_type type)
 {
@@ -128,6 +129,7 @@ static int set_chunk(const struct pq_file *f, const struct pq_node *leaf, struct
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "column \"%s\" ends at byte %llu of %llu", leaf->name,
                             (unsigned long long)end, (unsigned long long)size);
+    chunk->limit = chunk->bytes + (size - TAIL - end < SLACK ? size - TAIL - end : SLACK);
     return 0;
 }
 
@@ -260,8 +262,6 @@ static int parse_field(struct pq_file *f, const struct thrift_field *field, stru
                                        : ckpt_fail(err, CKPT_EFORMAT, "metadata of type %d", type);
         return rc;
     }
-    if (field->id == 3)
-        f->rows = field->i;
     if (field->id == 6 && field->bytes && ckpt_utf8_valid(field->bytes, field->len)) {
         f->created_by = ckpt_arena_strndup(&f->arena, (const char *)field->bytes, field->len);
         if (!f->created_by)
@@ -280,7 +280,6 @@ static int parse_footer(struct pq_file *f, const unsigned char *bytes, size_t le
     int rc = 0;
 
     ckpt_cursor_init(&c, bytes, len);
-    f->rows = -1;
     while (rc == 0 && thrift_next(&c, &field))
         rc = parse_field(f, &field, &c, err);
     if (rc)
@@ -292,8 +291,8 @@ static int parse_footer(struct pq_file *f, const unsigned char *bytes, size_t le
         rows += f->group[i].rows;
     if (rows > 0 && f->n_leaf == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "has %lld rows and no column", (long long)rows);
-    return rows == f->rows ? 0 : ckpt_fail(err, CKPT_EFORMAT, "says %lld rows, its groups have "
-                                           "%lld", (long long)f->rows, (long long)rows);
+    f->rows = rows;                     /* some writers leave the file's own number at 0 */
+    return 0;
 }
 
 int pq_file_open(struct pq_file *f, struct ckpt_file *file, struct ckpt_err *err)

@@ -59,6 +59,7 @@ struct pq_node {
 /* The values of a leaf in a row group. */
 struct pq_chunk {
     uint64_t start, bytes;          /* in the file */
+    uint64_t limit;                 /* bytes from start that its pages may take */
     uint64_t raw_bytes;             /* as it says, unpacked */
     uint64_t values;                /* with nulls */
     int      codec;

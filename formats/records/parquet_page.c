@@ -94,7 +94,7 @@ static int room(struct pq_pages *p, unsigned char **b, size_t *cap, size_t n,
 /* The header at p->at: its length is known only when it is read, so more is tried if need be. */
 static int read_header(struct header *h, struct pq_pages *p, struct ckpt_err *err)
 {
-    uint64_t left = p->chunk->bytes - p->at;
+    uint64_t left = p->chunk->limit - p->at;
 
     for (size_t n = FIRST_HEAD;; n *= 8) {
         size_t take = n < left ? n : (size_t)left;
@@ -111,7 +111,7 @@ static int read_header(struct header *h, struct pq_pages *p, struct ckpt_err *er
 
 static int check_header(const struct header *h, const struct pq_pages *p, struct ckpt_err *err)
 {
-    uint64_t left = p->chunk->bytes - p->at - h->len;
+    uint64_t left = p->chunk->limit - p->at - h->len;
 
     if (h->packed < 0 || h->raw < 0 || (uint64_t)h->packed > left)
         return ckpt_fail(err, CKPT_EFORMAT, "a page of %lld bytes, %llu are left",
@@ -208,7 +208,7 @@ int pq_pages_next(struct pq_pages *p, struct pq_page *page, bool *got, struct ck
     int rc = 0;
 
     *got = false;
-    while (rc == 0 && p->at < p->chunk->bytes) {
+    while (rc == 0 && p->at < p->chunk->limit) {
         rc = read_header(&h, p, err);
         if (rc == 0)
             rc = check_header(&h, p, err);

@@ -242,7 +242,7 @@ int pq_rows_next(struct pq_rows *r, struct ckpt_buf *out, struct ckpt_err *err)
 {
     r->out = out;
     r->err = err;
-    if (put_struct(r, 0) || check_row(r))
+    if (check_row(r) || put_struct(r, 0))
         return err->code;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }

@@ -3,7 +3,8 @@
  *
  * How LIST and MAP are recognised is LogicalTypes.md, "Nested Types", with its rules for files
  * of older writers: the repeated child of a LIST is the element itself when it is no group,
- * when it has several fields, or when it is named "array" or after the list with "_tuple".
+ * when it has several fields or a repeated one, or when it is named "array" or after the list with
+ * "_tuple".
  */
 #include "formats/records/parquet_schema.h"
 
@@ -256,6 +257,17 @@ static int add_node(struct pq_file *f, const struct element *e, const struct ope
     return 0;
 }
 
+/* The repeated child r of list n is an element itself, and not a level around one. */
+static bool is_element(const struct pq_node *n, const struct pq_node *r)
+{
+    const struct pq_node *only = r + 1;
+    size_t len = strlen(n->name);
+
+    return r->kind != PQ_STRUCT || only->end != r->end || only->repeated ||
+           strcmp(r->name, "array") == 0 ||
+           (strncmp(r->name, n->name, len) == 0 && strcmp(r->name + len, "_tuple") == 0);
+}
+
 /* A LIST or MAP whose inside does not have the shape of one is a struct. */
 static void settle(struct pq_file *f, size_t i)
 {
@@ -266,26 +278,22 @@ static void settle(struct pq_file *f, size_t i)
     n->leaf_end = f->n_leaf;
     if (n->kind != PQ_LIST && n->kind != PQ_MAP)
         return;
-    if (n->repeated || r->end != n->end || !r->repeated) {
+    /* A repeated node that is a MAP is the inside of one, as Hive annotated it. */
+    if (r->end != n->end || !r->repeated || (n->repeated && n->kind == PQ_MAP)) {
         n->kind = PQ_STRUCT;
         return;
     }
-    if (n->kind == PQ_MAP) {
-        /* key_value { key; value }: more, or other than fields, is no map. */
-        bool pair = r->kind == PQ_STRUCT &&
-                    (f->node[first].end == r->end ||
-                     f->node[f->node[first].end].end == r->end);
-
-        n->kind = pair ? PQ_MAP : PQ_LIST;
-        n->element = i + 1;
-        return;
-    }
     n->element = i + 1;
-    if (r->kind == PQ_STRUCT && f->node[first].end == r->end && strcmp(r->name, "array") != 0 &&
-        !(strlen(r->name) == strlen(n->name) + 6 &&
-          strncmp(r->name, n->name, strlen(n->name)) == 0 &&
-          strcmp(r->name + strlen(n->name), "_tuple") == 0))
+    if (n->kind == PQ_LIST) {
+        n->element = is_element(n, r) ? i + 1 : first;
+    } else if (r->kind != PQ_STRUCT) {
+        n->kind = PQ_LIST;
+    } else if (f->node[first].end == r->end) {
+        n->kind = PQ_LIST;              /* keys alone: a set */
         n->element = first;
+    } else if (f->node[f->node[first].end].end != r->end) {
+        n->kind = PQ_LIST;              /* not of keys and values */
+    }
 }
 
 /* No two fields of a struct have one name. */

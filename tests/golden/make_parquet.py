@@ -350,6 +350,15 @@ def old_files():
         (["m", "map", "key"], TEXT, 1, 2, [0, 1, 0, 0], [2, 2, 1, 0], [b"k", b"l"]),
         (["m", "map", "value"], INT, 1, 3, [0, 1, 0, 0], [3, 2, 1, 0], [1]),
     ], 3)
+    # A list of lists where the inner one is the repeated node itself, and a map of keys alone.
+    hand_made("old-nested", [
+        node("schema", children=2),
+        node("a", OPT, children=1, converted=LIST), node("array", REP, children=1, converted=LIST), node("array", REP, INT),
+        node("s", OPT, children=1, converted=MAP), node("map", REP, children=1), node("key", 0, TEXT, converted=0),
+    ], [
+        (["a", "array", "array"], INT, 2, 3, [0, 2, 1, 0, 0, 0, 1], [3, 3, 3, 0, 1, 2, 3], [1, 2, 3, 4]),
+        (["s", "map", "key"], TEXT, 1, 2, [0, 1, 0, 0, 0], [2, 2, 0, 1, 2], [b"k", b"l", b"m"]),
+    ], 4)
     one = [node("schema", children=1), node("n", 0, INT)]
     values = list(range(-300, 300))
 
@@ -364,6 +373,28 @@ def old_files():
     hand_made("hadoop-lz4", one, [(["n"], INT, 0, 0, [], [], values)], 600, hadoop, 5)
 
 
+def other_writers():
+    """duckdb 2.0.0, polars 2.1.0 and fastparquet 2026.9.0, where they are installed."""
+    import duckdb
+    import fastparquet
+    import pandas
+    import polars
+    n = 50
+    words = [None if i % 9 == 0 else text(i % 7) for i in range(n)]
+    con = duckdb.connect()
+    con.execute("create table t as select range as id, case when range % 9 > 0 then repeat('é x ', range % 5) end as text, "
+                "[range, null] as l, {'a': range, 'b': [range]} as s, map(['k'], [range]) as m, range::hugeint as h, "
+                "(range * 1.5)::decimal(18, 3) as d, timestamp '2020-01-01' + interval (range) second as t from range(50)")
+    con.execute(f"copy t to '{OUT}/duckdb.parquet' (format parquet, parquet_version v2, compression zstd)")
+    polars.DataFrame({"id": range(n), "text": words, "l": [None if i % 7 == 0 else words[:i % 4] for i in range(n)]}
+                     ).write_parquet(f"{OUT}/polars.parquet", row_group_size=20, data_page_size=200)
+    fastparquet.write(f"{OUT}/fastparquet.parquet", pandas.DataFrame(
+        {"id": list(range(n)), "text": [w or "" for w in words], "f": [i / 7 for i in range(n)]}), compression="GZIP")
+    for name in ("duckdb", "polars", "fastparquet"):
+        index[name] = name
+        rows_file(name, pq.ParquetFile(os.path.join(OUT, name + ".parquet")).read().to_pylist())
+
+
 os.makedirs(OUT, exist_ok=True)
 flat_files()
 typed_file()
@@ -371,6 +402,7 @@ nested_files()
 instruction_file()
 arrow_files()
 old_files()
+other_writers()
 with open(os.path.join(OUT, "index.json"), "w") as f:
     json.dump(index, f, indent=1)
     f.write("\n")
