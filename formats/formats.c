@@ -17,6 +17,7 @@
 #include "formats/weights/peft.h"
 #include "formats/weights/safetensors.h"
 #include "formats/weights/torch.h"
+#include "formats/wholes.h"
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
@@ -160,19 +161,33 @@ static int choose(const struct ckpt_format **out, const struct ckpt_place *p,
     return 0;
 }
 
-/* The same; an archive of one thing that is no checkpoint yet is looked into. */
-static int choose_inside(const struct ckpt_format **out, struct ckpt_place *p,
-                         struct ckpt_arena *arena, struct ckpt_err *err)
+/* Folders around a checkpoint: experiment, trial, checkpoint_000001, checkpoint, and two more. */
+#define MAX_DEPTH 6
+
+/*
+ * The same; an archive of one thing that is no checkpoint yet is looked into, and the folder of a
+ * run is left for the newest checkpoint in it: *inside then is its path in arena, else NULL.
+ */
+static int choose_inside(const struct ckpt_format **out, const char **inside,
+                         struct ckpt_place *p, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_err outer;
     bool entered = true;
     int rc = choose(out, p, err);
 
-    for (outer = *err; rc == CKPT_EUNSUPPORTED && entered;) {
+    *inside = NULL;
+    outer = *err;
+    for (int depth = 0; rc == CKPT_EUNSUPPORTED && entered && depth < MAX_DEPTH; depth++) {
         ckpt_err_clear(err);
         rc = place_enter(p, arena, &entered, err);
+        if (rc == 0 && !entered) {
+            rc = wholes_enter(p, *inside != NULL, arena, &entered, err);
+            *inside = entered ? p->path : *inside;
+        }
         if (rc == 0)
             rc = entered ? choose(out, p, err) : CKPT_EUNSUPPORTED;
+        if (*inside && entered)
+            outer = *err;
     }
     if (rc == CKPT_EUNSUPPORTED)
         *err = outer;
@@ -183,13 +198,14 @@ int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow
                    struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
+    const char *inside;
     struct ckpt_place p;
     int rc;
 
     *out = NULL;
     rc = place_open(&p, path, &(struct ckpt_open_opts){.follow = follow}, &arena, err);
     if (rc == 0) {
-        rc = choose_inside(out, &p, &arena, err);
+        rc = choose_inside(out, &inside, &p, &arena, err);
         place_close(&p);
     }
     ckpt_arena_release(&arena);
@@ -201,6 +217,7 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
 {
     static const struct ckpt_open_opts none;
     struct ckpt_arena arena = {0};
+    const char *inside = NULL;
     struct ckpt_place p;
     int rc;
 
@@ -210,11 +227,32 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     rc = place_open(&p, path, opts, &arena, err);
     if (rc == 0) {
         if (!format)
-            rc = choose_inside(&format, &p, &arena, err);
+            rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0)
             rc = format->open(out, &p, opts, err);
+        if (rc == 0 && inside && ckpt_source_info(*out))
+            json_object_set_new((json_t *)ckpt_source_info(*out), "checkpoint",
+                                json_string(inside));
         place_close(&p);
     }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
+                  struct ckpt_err *err)
+{
+    const struct ckpt_format *format;
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p = {0};
+    const char *inside;
+    int rc = place_open(&p, path, opts, &arena, err);
+
+    if (rc == 0)
+        rc = choose_inside(&format, &inside, &p, &arena, err);
+    *dir = rc ? NULL : p.dir;
+    p.dir = *dir ? NULL : p.dir;
+    place_close(&p);
     ckpt_arena_release(&arena);
     return rc;
 }

@@ -13,7 +13,8 @@ const struct ckpt_format *ckpt_format_named(const char *name);
 
 /*
  * Recognise path and open it: a file, a directory, either in a tar or zip file or compressed, or
- * with "-" what comes from standard input.  opts may be NULL.
+ * with "-" what comes from standard input.  opts may be NULL.  The folder of a training run
+ * stands for the newest checkpoint in it (wholes.h); the fact "checkpoint" then is its path.
  * CKPT_ENOTFOUND when absent; CKPT_EUNSUPPORTED when no format bids (with a word of its own for
  * Git LFS pointers, HTML pages, empty files, partial downloads); CKPT_EFORMAT when two
  * bid alike.
@@ -29,6 +30,9 @@ int ckpt_open_as(struct ckpt_source **out, const char *format, const char *path,
  */
 int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
                 const struct ckpt_open_opts *opts, struct ckpt_err *err);
+/* The directory that ckpt_open reads, once it has found its way to it; NULL when it is a file. */
+int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
+                  struct ckpt_err *err);
 /* Which format a path is, without opening it. */
 int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
                    struct ckpt_err *err);

@@ -56,12 +56,10 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
     struct ckpt_dir *dir;
     struct ckpt_file *f = NULL;
     json_t *state = NULL;
-    int rc = ckpt_unpack(&dir, &f, path, &opts, err);
+    int rc = ckpt_open_dir(&dir, path, &opts, err);
 
-    if (rc || f) {
-        ckpt_file_close(f);
+    if (rc || !dir)
         return rc;
-    }
     if (ckpt_dir_has(dir, "trainer_state.json")) {
         rc = ckpt_file_open_at(&f, dir, "trainer_state.json", err);
         if (rc == 0)
@@ -74,6 +72,8 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
             rc = inspect_run(o, dir, err);
     } else if (w->plot) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot: no trainer_state.json in it", path);
+    } else if (ckpt_dir_has(dir, "random_states_0.pkl")) {
+        rc = inspect_run(o, dir, err);  /* accelerate's save_state */
     }
     json_decref(state);
     ckpt_file_close(f);

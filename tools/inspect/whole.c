@@ -27,6 +27,7 @@ static const struct {
     {"bf16_zero_pp_rank_", "_mp_rank_00_optim_states.pt"},
     {"fp16_zero_pp_rank_", "_mp_rank_00_optim_states.pt"},
     {"rng_state_", ".pth"},
+    {"random_states_", ".pkl"},
     {"__", "_0.distcp"},
 };
 #define N_RANKED (sizeof ranked / sizeof ranked[0])

@@ -1,0 +1,60 @@
+# The folders that training programs lay around checkpoints stand for the newest one in them.
+. "$(dirname "$0")/lib.sh"
+W=$G/wholes
+# holds NAME EXPECTED PATH - it is merged, and holds that.
+holds() {
+    rm -f "$T/out.safetensors"
+    t "$1 is merged" ckpt-merge -q -o "$T/out.safetensors" "$3"
+    expect 0 "$1: the weights that were saved" ckpt-inspect --compare "$2" "$T/out.safetensors"
+}
+holds "accelerate's project folder" "$W/expected.safetensors" "$W/accelerate"
+holds "accelerate's checkpoints folder" "$W/expected.safetensors" "$W/accelerate/checkpoints"
+holds "a folder of save_state" "$W/expected.safetensors" "$W/accelerate/checkpoints/checkpoint_1"
+holds "save_state of pytorch_model.bin" "$W/expected.safetensors" "$W/accelerate-bin"
+holds "a trial of Ray Train" "$W/expected_ray.safetensors" "$W/ray-trial"
+holds "a run of Ray Train 2" "$W/expected_ray.safetensors" "$W/ray-run"
+t "Lightning's .ckpt is merged" ckpt-merge -q -o "$T/light.safetensors" --include 'model.*' "$W/lightning.ckpt"
+expect 0 "Lightning's .ckpt: the weights that were saved" ckpt-inspect --compare "$W/expected_ckpt.safetensors" "$T/light.safetensors"
+expect 0 "accelerate's folder is inspected" ckpt-inspect "$W/accelerate"
+t "which checkpoint was taken is told" prints "checkpoint: $W/accelerate/checkpoints/checkpoint_1"
+t "its optimizer is told" bash -c "grep -q '^optimizer.bin  *optimizer ' $T/.out"
+t "its schedule is told" bash -c "grep -q '^scheduler.bin .*step 4, lr 0.002' $T/.out"
+t "its random states are told" bash -c "grep -q '^random_states_0.pkl .*torch seed 3' $T/.out"
+expect 0 "Ray's trial is inspected" ckpt-inspect "$W/ray-trial"
+t "the state of the run inside is told" prints "step: 4"
+expect 0 "Lightning's is inspected" ckpt-inspect "$W/lightning.ckpt"
+t "its optimizer's state is listed" prints "optimizer_states.0.state.0.exp_avg"
+# What is not plain is refused, with the folder that was likely meant.
+# doubted WORDS HINT NAME PATH
+doubted() {
+    expect 65 "$3 is refused" ckpt-merge -q -o "$T/no.safetensors" "$4"
+    t "$3: why" says "$1"
+    t "$3: a hint names it" bash -c "grep -q '^hint: .*/$2 looks like one' $T/.err"
+}
+mkdir "$T/exp"; cp -r "$W/ray-trial" "$T/exp/trial_a"; touch "$T/exp/.validate_storage_marker"
+holds "an experiment of one trial" "$W/expected_ray.safetensors" "$T/exp"
+cp -r "$W/ray-trial" "$T/exp/trial_b"
+doubted "several trials" trial_a "an experiment of two trials" "$T/exp"
+cp -r "$W/ray-run" "$T/run"; rm "$T/run/checkpoint_manager_snapshot.json"
+doubted "several checkpoints and no" "checkpoint_2026-01-02_03-04-06.000001" "a run without its index" "$T/run"
+cp -r "$W/ray-run" "$T/gone"; rm -r "$T/gone/checkpoint_2026-01-02_03-04-05.000002"
+expect 65 "an index that names what is gone" ckpt-inspect "$T/gone"
+t "the folder that is gone is named" says "names checkpoint_2026-01-02_03-04-05.000002, which is not there"
+cp -r "$W/ray-run" "$T/out_of"; sed -i 's|"checkpoint_dir_name": "[^"]*"|"checkpoint_dir_name": "../gone"|g' "$T/out_of/checkpoint_manager_snapshot.json"
+expect 77 "an index that leads out of its folder" ckpt-inspect "$T/out_of"
+cp -r "$W/accelerate" "$T/cut"; rm "$T/cut/checkpoints/checkpoint_1/random_states_0.pkl"
+doubted "its save did not end" checkpoint_0 "a save that was cut off" "$T/cut"
+# HF Trainer: steps are numbers.
+S=$W/ray-trial/checkpoint_000001/checkpoint
+mkdir "$T/hf"; cp -r "$W/ray-trial/checkpoint_000000/checkpoint" "$T/hf/checkpoint-9"; cp -r "$S" "$T/hf/checkpoint-10"
+holds "a run of HF Trainer" "$W/expected_ray.safetensors" "$T/hf"
+rm "$T/hf/checkpoint-10/trainer_state.json"
+doubted "has no trainer_state.json" checkpoint-9 "a run whose last save did not end" "$T/hf"
+cp -r "$S" "$T/hf/checkpoint_10"
+doubted "by two counts" checkpoint-10 "a folder of two programs" "$T/hf"
+# Packed, the same holds.
+tar -C "$W" -cf "$T/p.tar" accelerate
+holds "a packed project folder" "$W/expected.safetensors" "$T/p.tar"
+mkdir "$T/none"; touch "$T/none/notes.txt"; mkdir "$T/none/sub"
+expect 65 "a folder of no checkpoints" ckpt-inspect "$T/none"
+t "it is said of the folder that was named" says "$T/none: no checkpoint is recognised"
