@@ -222,7 +222,9 @@ int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, boo
     int rc;
 
     *entered = false;
-    if (!p->dir || place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
+    /* A model or adapter whose weights are missing, or are on their way, is not an older one. */
+    if (!p->dir || place_has(p, "config.json") || place_has(p, "adapter_config.json") ||
+        place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
         place_has_like(p, "*.aria2"))
         return 0;
     rc = pick(&name, p, arena, err);

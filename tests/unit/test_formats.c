@@ -104,13 +104,71 @@ static void test_directories_without_a_checkpoint_are_told_apart(void **state)
     assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", NULL);
     mkdir(TMP "/checkpoint-9", 0777);
     mkdir(TMP "/checkpoint-10", 0777);
-    assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", TMP "/checkpoint-10");
+    assert_told(TMP, CKPT_EUNSUPPORTED, TMP "/checkpoint-10: the directory is empty", NULL);
     put("config.json", "{}", 2);
     assert_told(TMP, CKPT_EUNSUPPORTED, "config.json, but no weights", NULL);
     put("adapter_config.json", "{}", 2);
     assert_told(TMP, CKPT_EUNSUPPORTED, "no adapter_model", NULL);
     put("model.safetensors.incomplete", "", 0);
     assert_told(TMP, CKPT_EUNSUPPORTED, "partial download", NULL);
+}
+
+/* The folder of a run stands for its newest checkpoint, by number or by Ray's index. */
+static void test_the_newest_of_a_run_is_opened(void **state)
+{
+    static const char model[] = "\2\0\0\0\0\0\0\0{}";
+    static const char right[] = "{\"latest_checkpoint_result\": "
+                                "{\"checkpoint_dir_name\": \"checkpoint-9\"}}";
+    static const struct { const char *text; int code; const char *says; } wrong[] = {
+        {"{\"latest_checkpoint_result\": null}", CKPT_EFORMAT, "no checkpoint was reported"},
+        {"{\"latest_checkpoint_result\": {\"checkpoint_dir_name\": \"a/b\"}}", CKPT_EREFUSED,
+         "no clean name"},
+        {"{\"latest_checkpoint_result\": {\"checkpoint_dir_name\": 7}}", CKPT_EREFUSED,
+         "no clean name"},
+        {"{\"latest_checkpoint_result\": [\"x\"]}", CKPT_EREFUSED,
+         "no clean name"},
+        {"[]", CKPT_EREFUSED,
+         "no clean name"},
+        {"{\"latest_checkpoint_result\": {\"checkpoint_dir_name\": \"x\"}}", CKPT_EFORMAT,
+         "is not there"},
+        {"{\"latest", CKPT_EFORMAT, "checkpoint_manager_snapshot.json"},
+    };
+    struct ckpt_err err = {0};
+    struct ckpt_source *s;
+
+    (void)state;
+    fresh();
+    mkdir(TMP "/checkpoint-9", 0777);
+    mkdir(TMP "/checkpoint-10", 0777);
+    put("checkpoint-9/model.safetensors", model, sizeof model - 1);
+    put("checkpoint-10/model.safetensors", model, sizeof model - 1);
+    assert_int_equal(ckpt_open(&s, TMP, NULL, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(ckpt_source_info(s), "checkpoint")),
+                        TMP "/checkpoint-10");
+    ckpt_source_close(s);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        put("checkpoint_manager_snapshot.json", wrong[i].text, strlen(wrong[i].text));
+        assert_told(TMP, wrong[i].code, wrong[i].says, NULL);
+    }
+    put("checkpoint_manager_snapshot.json", right, sizeof right - 1);
+    assert_int_equal(ckpt_open(&s, TMP, NULL, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(ckpt_source_info(s), "checkpoint")),
+                        TMP "/checkpoint-9");
+    ckpt_source_close(s);
+}
+
+/* Folders that only hold each other end. */
+static void test_a_run_in_a_run_has_an_end(void **state)
+{
+    char path[400] = TMP;
+
+    (void)state;
+    fresh();
+    for (size_t i = 0; i < 12; i++) {
+        strcat(path, "/checkpoint");
+        mkdir(path, 0777);
+    }
+    assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", NULL);
 }
 
 static void test_a_named_format_is_not_guessed(void **state)
@@ -165,6 +223,8 @@ int main(void)
         cmocka_unit_test(test_each_fixture_is_what_it_is),
         cmocka_unit_test(test_accidents_have_their_own_words),
         cmocka_unit_test(test_directories_without_a_checkpoint_are_told_apart),
+        cmocka_unit_test(test_the_newest_of_a_run_is_opened),
+        cmocka_unit_test(test_a_run_in_a_run_has_an_end),
         cmocka_unit_test(test_a_named_format_is_not_guessed),
         cmocka_unit_test(test_what_is_not_written_is_refused),
     };

@@ -37,6 +37,40 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
+/*
+ * A training program's dictionary in one torch file - Lightning's .ckpt and its like: the states
+ * of optimizers, loops and callbacks beside the weights go with the optimizer.
+ */
+static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
+{
+    static const char *const states[] = {"optimizer", "lr_scheduler", "callbacks.", "loops."};
+    size_t n = ckpt_source_count(*src), kept = 0, weights = 0;
+    size_t *keep = ckpt_alloc(n + 1, sizeof *keep);
+    int rc = 0;
+
+    if (!keep)
+        return ckpt_nomem(err, n * sizeof *keep);
+    for (size_t i = 0; i < n; i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(*src, i);
+        bool state = false;
+
+        for (size_t k = 0; t->kind == CKPT_OTHER && k < sizeof states / sizeof states[0]; k++)
+            state |= strncmp(t->name, states[k], strlen(states[k])) == 0;
+        weights += t->kind == CKPT_WEIGHT;
+        if (!state)
+            keep[kept++] = i;
+    }
+    if (weights && kept < n) {
+        struct ckpt_source *below = *src;
+
+        ckpt_log(CKPT_LOG_NOTE, "%zu tensors of optimizers and the like are left out", n - kept);
+        *src = NULL;
+        rc = ckpt_view_select(src, below, keep, kept, err);
+    }
+    ckpt_free(keep);
+    return rc;
+}
+
 /* What bitsandbytes has packed, as values where values are worked with, else as it is. */
 static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
 {
@@ -146,6 +180,9 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
         rc = open_inputs(src, w, job, again, follow, p, err);
     again = again && rc == 0 && is_gguf(*src);
     *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
+    if (rc == 0 && strcmp(w->optimizer, "drop") == 0 && w->include.n == 0 &&
+        strcmp(ckpt_source_format(*src), "torch") == 0)
+        rc = drop_states(src, err);
     if (rc == 0 && w->base && !w->extract && strcmp(ckpt_source_format(*src), "peft") != 0)
         rc = merge_fill(src, w, follow, p, err);
     if (rc == 0)
