@@ -50,6 +50,8 @@ struct run_log {
 bool run_log_is(const unsigned char *head, size_t len);
 /* The file stays yours. CKPT_EUNSUPPORTED when it is none. */
 int run_log_read(struct run_log **out, struct ckpt_file *file, struct ckpt_err *err);
+/* A further event file of the same run, one that was begun later.  The log stays good to free. */
+int run_log_add(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err);
 void run_log_free(struct run_log *log);
 
 /* For the readers: one more number. */

@@ -375,7 +375,7 @@ int tfevents_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *
 {
     struct log_window w = {.file = file};
     struct reader r = {.log = log};
-    uint64_t at = 0, before;
+    uint64_t at = 0, before, n = 0;
     int rc;
 
     log->format = "tensorboard";
@@ -384,12 +384,14 @@ int tfevents_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *
         before = at;
         rc = next_record(&r, &w, &at, err);
         if (rc)
-            ckpt_err_in(err, "event %llu, at byte %llu", (unsigned long long)log->records + 1,
+            ckpt_err_in(err, "event %llu, at byte %llu", (unsigned long long)n + 1,
                         (unsigned long long)before);
-        if (at != before)
+        if (at != before) {
+            n++;
             log->records++;
+        }
     } while (rc == 0 && at != before);
-    log->torn_bytes = ckpt_file_size(file) - at;
+    log->torn_bytes += ckpt_file_size(file) - at;
     log_window_release(&w);
     return rc;
 }

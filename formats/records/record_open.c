@@ -29,6 +29,7 @@ struct records {
 static int choose(const struct record_ops **out, const char *name, struct ckpt_file *file,
                   struct ckpt_err *err)
 {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/";
     unsigned char head[HEAD];
     uint64_t size = ckpt_file_size(file);
     size_t n = size < HEAD ? (size_t)size : HEAD;
@@ -37,6 +38,9 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
     *out = NULL;
     if (n > 0 && ckpt_file_read_at(file, head, n, 0, err))
         return err->code;
+    if (n >= sizeof pointer - 1 && memcmp(head, pointer, sizeof pointer - 1) == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "is a Git LFS pointer, the file itself was not fetched");
     for (size_t i = 0; i < N_ROWS; i++) {
         int bid = rows[i]->bid(name, head, n);
 

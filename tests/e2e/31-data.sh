@@ -22,6 +22,9 @@ t "scores agree" scores "$D.jsonl" "$D.parquet"
 head -c 3000 "$D.parquet" > "$T/cut.parquet"
 expect 65 "a cut file" train x "$T/cut.parquet"
 t "says so" says "cut.parquet: does not end in PAR1"
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > "$T/pointer.parquet"
+expect 65 "a Git LFS pointer" train x "$T/pointer.parquet"
+t "says what it is" says "pointer.parquet: is a Git LFS pointer"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
 # What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
 train_text() {

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 B=$1 DIR=${DIR:-build/bench} GIB=${GIB:-4} PEERS=${PEERS:-build/peers/bin/python}
 export PATH=$PWD/$B:$PATH
 mkdir -p "$DIR"
-libs() { pkg-config --libs jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 libarchive; }
+libs() { pkg-config --libs jansson libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 libarchive snappy libzstd liblz4 libbrotlidec; }
 prog() { gcc -O2 -I. -D_GNU_SOURCE $(pkg-config --cflags jansson) -o "$DIR/$1" "tests/perf/$1.c" "$B/libckpt.a" $(libs) -lpthread -lm; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'; }

@@ -325,6 +325,43 @@ static void test_a_session_that_starts_again_takes_back_what_was_not_saved(void 
     ckpt_buf_release(&b);
 }
 
+static void test_event_files_of_one_run_are_one_log(void **state)
+{
+    static const unsigned char start[] = {0x10, 3, 0x3a, 0x02, 0x08, 0x01};
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    struct run_log *log;
+    struct ckpt_buf b;
+    size_t n;
+    unsigned char *wandb = slurp(goldens[2], &n);
+
+    (void)state;
+    ckpt_buf_init(&b, SIZE_MAX);
+    put_event(&b, version, sizeof version - 1);
+    for (int i = 1; i <= 5; i++)
+        put_loss(&b, i);
+    assert_int_equal(read_bytes(&log, b.data, b.len, &err), 0);
+    b.len = 0;
+    put_event(&b, version, sizeof version - 1);
+    put_event(&b, start, sizeof start);
+    put_loss(&b, 9);
+    ckpt_buf_put(&b, "torn", 4);
+    assert_int_equal(ckpt_file_memory(&f, b.data, b.len, "second", &err), 0);
+    assert_int_equal(run_log_add(log, f, &err), 0);
+    ckpt_file_close(f);
+    assert_int_equal(log->n, 1);
+    assert_int_equal(log->series[0].count, 3);          /* 1, 2 and 9 */
+    assert_int_equal(log->series[0].last_step, 9);
+    assert_int_equal(log->records, 9);
+    assert_int_equal(log->torn_bytes, 4);
+    assert_int_equal(ckpt_file_memory(&f, wandb, n, "third", &err), 0);
+    assert_int_equal(run_log_add(log, f, &err), CKPT_EMISMATCH);
+    ckpt_file_close(f);
+    run_log_free(log);
+    ckpt_buf_release(&b);
+    free(wandb);
+}
+
 static void test_events_that_are_none_are_refused(void **state)
 {
     static const struct { const char *bytes; size_t n; const char *why; } bad[] = {
@@ -465,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_a_torn_end_is_left_out_and_counted),
         cmocka_unit_test(test_checksums_have_their_known_values),
         cmocka_unit_test(test_a_session_that_starts_again_takes_back_what_was_not_saved),
+        cmocka_unit_test(test_event_files_of_one_run_are_one_log),
         cmocka_unit_test(test_events_that_are_none_are_refused),
         cmocka_unit_test(test_typed_values_of_a_history_are_read),
         cmocka_unit_test(test_records_that_are_none_are_refused),

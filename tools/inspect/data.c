@@ -1,6 +1,5 @@
 /* data - which of the rooms beside it tells a log, or a file or folder of rows; see inspect.h. */
 #include <fnmatch.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -32,6 +31,18 @@ static int check_options(const struct inspect_want *w, enum kind kind, const cha
     return 0;
 }
 
+static int log_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                    struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct run_log *log = NULL;
+    int rc = run_log_read(&log, file, err);
+
+    if (rc == 0)
+        rc = inspect_log(o, w, cli->json, log, err);
+    run_log_free(log);
+    return rc ? ckpt_err_in(err, "%s", ckpt_file_name(file)) : 0;
+}
+
 static int data_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err)
 {
@@ -52,43 +63,53 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     if (rc == 0 && kind != NO_DATA)
         rc = check_options(w, kind, path, err);
     if (rc == 0)
-        rc = kind == DATA_LOG       ? inspect_log(o, w, cli->json, file, err)
+        rc = kind == DATA_LOG       ? log_file(o, w, cli, file, err)
              : kind == DATA_PARQUET ? inspect_parquet(o, w, cli->json, file, err)
              : kind == DATA_ROWS    ? inspect_rows(o, w, cli->json, path, err) : 1;
     ckpt_file_close(file);
     return rc;
 }
 
-/* The one file of a folder that is a log, as a path in dst; 1 when there is none. */
-static int find_log(char *dst, size_t size, struct ckpt_dir *dir, struct ckpt_err *err)
+/* One more file of a folder's log. */
+static int add_log(struct run_log **log, struct ckpt_dir *dir, const char *name,
+                   struct ckpt_err *err)
+{
+    struct ckpt_file *file;
+    int rc = ckpt_file_open_at(&file, dir, name, err);
+
+    if (rc)
+        return rc;
+    rc = *log ? run_log_add(*log, file, err) : run_log_read(log, file, err);
+    if (rc)
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* The log in a folder: TensorBoard's files in name order, which is that of time, or the one W&B
+ * file.  *log NULL when there is none. */
+static int read_logs(struct run_log **log, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_entry *entry;
-    size_t n = 0, found = 0;
+    size_t n = 0;
     int rc = ckpt_dir_list(dir, &arena, &entry, &n, err);
 
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (!entry[i].is_file || (fnmatch("*.tfevents.*", entry[i].name, 0) != 0 &&
-                                  fnmatch("run-*.wandb", entry[i].name, 0) != 0))
-            continue;
-        found++;
-        if ((size_t)snprintf(dst, size, "%s/%s", ckpt_dir_path(dir), entry[i].name) >= size)
-            rc = ckpt_fail(err, CKPT_ELIMIT, "%s: a name too long", ckpt_dir_path(dir));
-    }
-    if (rc == 0 && found > 1) {
-        ckpt_fail(err, CKPT_EUSAGE, "%s: %zu logs in it", ckpt_dir_path(dir), found);
-        rc = ckpt_err_hint(err, "name them, as in %.200s/*", ckpt_dir_path(dir));
-    }
+    *log = NULL;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (entry[i].is_file && (fnmatch("*.tfevents.*", entry[i].name, 0) == 0 ||
+                                 fnmatch("run-*.wandb", entry[i].name, 0) == 0))
+            rc = add_log(log, dir, entry[i].name, err);
     ckpt_arena_release(&arena);
-    return rc || found ? rc : 1;
+    return rc;
 }
 
 /* A folder with a log, or one that datasets saved; 1 when it is neither. */
 static int data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                     const char *path, struct ckpt_err *err)
 {
+    struct run_log *log = NULL;
     struct ckpt_dir *dir;
-    char log[4200];
     bool saved;
     int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
 
@@ -98,13 +119,14 @@ static int data_dir(struct out *o, const struct inspect_want *w, const struct cl
     }
     saved = (ckpt_dir_has(dir, "state.json") && ckpt_dir_has(dir, "dataset_info.json")) ||
             ckpt_dir_has(dir, "dataset_dict.json");
-    rc = saved ? 1 : find_log(log, sizeof log, dir, err);
+    rc = saved ? 0 : read_logs(&log, dir, err);
     ckpt_dir_close(dir);
+    if (rc == 0 && (saved || log))
+        rc = check_options(w, saved ? DATA_ROWS : DATA_LOG, path, err);
     if (rc == 0)
-        return data_file(o, w, cli, log, err);
-    if (rc == 1 && saved)
-        rc = check_options(w, DATA_ROWS, path, err) ? err->code
-             : inspect_rows(o, w, cli->json, path, err);
+        rc = saved ? inspect_rows(o, w, cli->json, path, err)
+             : log ? inspect_log(o, w, cli->json, log, err) : 1;
+    run_log_free(log);
     return rc;
 }
 

@@ -93,9 +93,10 @@ int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *
 /* A folder that err says is no checkpoint, as a log or rows; err stays when it is neither. */
 int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err);
-/* What a run logged: a TensorBoard or W&B file.  The file stays yours. */
-int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct ckpt_file *file,
-                struct ckpt_err *err);
+/* What a run logged. */
+struct run_log;
+int inspect_log(struct out *o, const struct inspect_want *w, bool json,
+                const struct run_log *log, struct ckpt_err *err);
 /* Files of its sets that a directory lacks, and shards that no index names: told in o.
  * CKPT_EFORMAT "missing" when one is missing; o is whole all the same. */
 int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);

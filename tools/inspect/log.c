@@ -139,14 +139,9 @@ static void put_facts(struct out *o, const json_t *info)
             out_json(o, key, key, v);
 }
 
-int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct ckpt_file *file,
-                struct ckpt_err *err)
+int inspect_log(struct out *o, const struct inspect_want *w, bool json,
+                const struct run_log *log, struct ckpt_err *err)
 {
-    struct run_log *log;
-    int rc = run_log_read(&log, file, err);
-
-    if (rc)
-        return ckpt_err_in(err, "%s", ckpt_file_name(file));
     out_str(o, "format", "format", log->format);
     put_facts(o, log->info);
     out_int(o, "records", "records", (int64_t)log->records);
@@ -154,15 +149,10 @@ int inspect_log(struct out *o, const struct inspect_want *w, bool json, struct c
         out_int(o, "torn_bytes", "bytes of a torn end, left out", (int64_t)log->torn_bytes);
     if (w->verify)
         out_str(o, "verified", "verified", "every record has its checksum");
-    if (w->plot && !json) {
-        rc = plot(o, w, log, err);
-        if (rc)
-            ckpt_err_in(err, "%s", ckpt_file_name(file));
-    } else {
-        put_tags(o, w, log);
-        if (json)
-            put_values(o, w, log);
-    }
-    run_log_free(log);
-    return rc;
+    if (w->plot && !json)
+        return plot(o, w, log, err);
+    put_tags(o, w, log);
+    if (json)
+        put_values(o, w, log);
+    return 0;
 }
