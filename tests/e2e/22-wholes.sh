@@ -29,6 +29,18 @@ expect 0 "Ray's trial is inspected" ckpt-inspect "$W/ray-trial"
 t "the state of the run inside is told" prints "step: 4"
 expect 0 "Lightning's is inspected" ckpt-inspect "$W/lightning.ckpt"
 t "its optimizer's state is listed" prints "optimizer_states.0.state.0.exp_avg"
+# accelerate's names for DeepSpeed's folder.
+D=$G/deepspeed/0.19-s3_w2_bf16
+mkdir -p "$T/ds/checkpoints"; cp -r "$D/ckpt" "$T/ds/checkpoints/checkpoint_0"
+mv "$T/ds/checkpoints/checkpoint_0/global_step4" "$T/ds/checkpoints/checkpoint_0/pytorch_model"
+printf pytorch_model > "$T/ds/checkpoints/checkpoint_0/latest"
+t "save_state of DeepSpeed is merged" ckpt-merge -q --tied keep -o "$T/ds.safetensors" "$T/ds"
+expect 0 "save_state of DeepSpeed: the weights that were saved" ckpt-inspect --compare "$D/expected.safetensors" "$T/ds.safetensors"
+# FSDP's shards, in a run's folder.
+F=$G/fsdp/trainer/run
+t "a checkpoint of FSDP's shards is merged" ckpt-merge -q -o "$T/f1.safetensors" "$F/checkpoint-4"
+mkdir -p "$T/fsdp"; cp -r "$F/checkpoint-4" "$T/fsdp/checkpoint_4"
+holds "save_state of FSDP" "$T/f1.safetensors" "$T/fsdp"
 # What is not plain is refused, with the folder that was likely meant.
 # doubted WORDS HINT NAME PATH
 doubted() {
