@@ -295,13 +295,15 @@ def runs(levels, most):
     return struct.pack("<I", len(b)) + b
 
 
-def hand_made(name, schema, columns, rows, pack=lambda b: b, codec=0):
-    """columns: (path, type, max rep, max def, rep levels, def levels, values)."""
+def hand_made(name, schema, columns, rows, pack=lambda b: b, codec=0, refused=False):
+    """columns: (path, type, max rep, max def, rep levels, def levels, values or their bytes)."""
     out, chunks = b"PAR1", []
     for path, kind, max_rep, max_def, reps, defs, values in columns:
         body = runs(reps, max_rep) + runs(defs, max_def)
-        for v in values:
-            body += struct.pack("<i", v) if kind == 1 else struct.pack("<I", len(v)) + v
+        if isinstance(values, bytes):
+            body, values = body + values, range(len(values) // 4)
+        else:
+            body += b"".join(struct.pack("<i", v) if kind == 1 else struct.pack("<I", len(v)) + v for v in values)
         packed = pack(body)
         page = Struct(f1=0, f2=len(body), f3=len(packed),
                       f5=Struct(f1=len(defs) if max_def else len(values), f2=0, f3=3, f4=3)).bytes() + packed
@@ -315,6 +317,8 @@ def hand_made(name, schema, columns, rows, pack=lambda b: b, codec=0):
     path = os.path.join(OUT, name + ".parquet")
     with open(path, "wb") as f:
         f.write(out + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    if refused:
+        return
     index[name] = name
     rows_file(name, pq.ParquetFile(path).read().to_pylist())
 
@@ -370,6 +374,13 @@ def old_files():
         return b"".join(struct.pack(">II", len(p), len(z)) + z
                         for p in parts for z in [pa.Codec("lz4_raw").compress(p, asbytes=True)])
     hand_made("two-members", one, [(["n"], INT, 0, 0, [], [], values)], 600, members, 2)
+    # What is refused: 128 MiB from 4 kB, groups in groups, names that clash.
+    hand_made("bomb", one, [(["n"], INT, 0, 0, [], [], bytes(128 << 20))], 32 << 20,
+              lambda b: pa.Codec("zstd").compress(b, asbytes=True), 6, refused=True)
+    deep = [node("schema", children=1)] + [node("g%d" % i, children=1) for i in range(40)] + [node("n", 0, INT)]
+    hand_made("too-deep", deep, [(["n"], INT, 0, 0, [], [], [1])], 1, refused=True)
+    hand_made("twice", [node("schema", children=2), node("n", 0, INT), node("n", 0, INT)],
+              [(["n"], INT, 0, 0, [], [], [1])] * 2, 1, refused=True)
     hand_made("hadoop-lz4", one, [(["n"], INT, 0, 0, [], [], values)], 600, hadoop, 5)
 
 

@@ -294,6 +294,30 @@ static void test_a_cut_file_is_refused(void **state)
     free(b);
 }
 
+static void test_what_asks_for_much_is_refused(void **state)
+{
+    static const struct { const char *name; int code; const char *why; } rows[] = {
+        {"bomb", CKPT_ELIMIT, "unpacks to 134217728"},
+        {"too-deep", CKPT_ELIMIT, "nested deeper than 32"},
+        {"twice", CKPT_EFORMAT, "two fields are named \"n\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t n;
+        unsigned char *b = slurp(rows[i].name, &n);
+        struct ckpt_err err = {0};
+        struct ckpt_buf out;
+
+        ckpt_buf_init(&out, SIZE_MAX);
+        assert_int_equal(read_rows(b, n, NULL, &out, &err), rows[i].code);
+        if (!strstr(err.text, rows[i].why))
+            fail_msg("%s", err.text);
+        ckpt_buf_release(&out);
+        free(b);
+    }
+}
+
 static void test_encrypted_files_are_told(void **state)
 {
     static const char file[] = "PARE....\4\0\0\0PARE";
@@ -304,6 +328,7 @@ static void test_encrypted_files_are_told(void **state)
     ckpt_buf_init(&out, SIZE_MAX);
     assert_int_equal(read_rows(file, sizeof file - 1, NULL, &out, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "encrypted"));
+    ckpt_buf_release(&out);
 }
 
 /* Rows that can be had one by one; what is said then, twice the same. */
@@ -531,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_changed_bytes_are_told_or_harmless),
         cmocka_unit_test(test_checksums_are_held),
         cmocka_unit_test(test_a_cut_file_is_refused),
+        cmocka_unit_test(test_what_asks_for_much_is_refused),
         cmocka_unit_test(test_encrypted_files_are_told),
         cmocka_unit_test(test_rows_in_front_of_damage_can_be_had),
         cmocka_unit_test(test_hybrid_runs),
