@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "libckpt/guard.h"
 #include "libckpt/pool.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)
@@ -28,6 +29,7 @@ struct job {
     struct part                 *part;      /* [n_part], by first */
     size_t                       n_part, n_piece;
     unsigned char              **buffer;    /* [workers][chunk] */
+    struct proofs               *proofs;    /* of the source's checksums; NULL: by workers */
     pthread_mutex_t              lock;      /* of all below */
     pthread_cond_t               turn_changed;
     size_t                       turn;      /* stream: the piece to be written next */
@@ -208,8 +210,13 @@ static int move_piece(struct job *j, size_t piece, unsigned char *buffer, struct
 static int work(void *ctx, size_t piece, size_t worker, struct ckpt_err *err)
 {
     struct job *j = ctx;
-    int rc = move_piece(j, piece, j->buffer[worker], err);
+    int rc;
 
+    proofs_use(j->proofs);
+    rc = j->proofs && proofs_failed(j->proofs)
+             ? ckpt_fail(err, CKPT_ESTOPPED, "a checksum was wrong")
+             : move_piece(j, piece, j->buffer[worker], err);
+    proofs_use(NULL);
     end_turn(j, rc, err);
     return rc;
 }
@@ -238,6 +245,7 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     struct job j = {.sink = sink, .src = src, .opts = opts ? opts : &none,
                     .lock = PTHREAD_MUTEX_INITIALIZER,
                     .turn_changed = PTHREAD_COND_INITIALIZER};
+    struct ckpt_err wrong = {0};
     size_t workers = j.opts->workers ? j.opts->workers : ckpt_pool_default(8);
     int rc;
 
@@ -246,9 +254,16 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     rc = cut(&j, err);
     if (workers > j.n_piece)
         workers = j.n_piece ? j.n_piece : 1;
+    /* What a stream has been given cannot be taken back: its workers prove before they write. */
+    if (rc == 0 && !ckpt_sink_is_stream(sink))
+        rc = proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
     if (rc == 0 && (rc = make_buffers(&j, workers, err)) == 0 &&
         (rc = ckpt_pool_run(workers, j.n_piece, work, &j, err)) != 0 && j.err.code != 0) {
         *err = j.err;                   /* not that of one that only waited for it */
+        rc = err->code;
+    }
+    if (proofs_end(j.proofs, &wrong)) { /* it is why the others stopped */
+        *err = wrong;
         rc = err->code;
     }
     for (size_t w = 0; j.buffer && w < workers; w++)

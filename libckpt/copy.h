@@ -3,6 +3,8 @@
  *
  * Work is cut into chunks of at most chunk_bytes; each worker owns one buffer of that size, so
  * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.
+ * Checksums that the source's files know are proved by threads beside the copy, which ends when
+ * all of them are.
  * Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy).  A
  * stream is written in order: a worker whose chunk is read waits for its turn, so that the
  * workers' buffers are the ring that is read ahead.
