@@ -1,10 +1,10 @@
 /*
  * guard - checksums of a file's ranges, proved when the first byte of a range is asked for.
  *
- * A range is proved whole, by whoever touches it first (or for him, see proofs_new); others that read in it meanwhile are
- * not held up.  So bytes are not known to be right when they are read, but the reader who
- * touched their range first has been told by the time it has finished: who publishes what many
- * workers read does so after all of them have succeeded.
+ * A range is proved whole, by whoever touches it first (or for him, see proofs_new); others that
+ * read in it meanwhile are not held up.  So bytes are not known to be right when they are read,
+ * but the reader who touched their range first has been told by the time it has finished: who
+ * publishes what many workers read does so after all of them have succeeded.
  */
 #ifndef CKPT_GUARD_H
 #define CKPT_GUARD_H
