@@ -24,7 +24,8 @@ struct record_ops {
 /* Several files seen as one list of records, in the order given. */
 struct records;
 
-/* paths: files, or directories whose files of data are taken (record_dir.h). */
+/* paths: files, patterns of them (glob(7)), or directories whose files of data are taken
+ * (record_dir.h). */
 int records_open(struct records **out, const char *const *path, size_t n_path,
                  struct ckpt_err *err);
 void records_close(struct records *r);

@@ -42,7 +42,8 @@ static int one_split(const char *path, const char **name, size_t n, struct ckpt_
         if (a && b && strcmp(a, b) != 0) {
             ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %s and %s", path, name[0],
                       name[i]);
-            return ckpt_err_hint(err, "name the files of one, as in %.150s/%s*", path, a);
+            return ckpt_err_hint(err, "name the files of one, as in '%.150s/%s*'", path,
+                                 strcmp(b, "train") == 0 ? b : a);
         }
     }
     return 0;

@@ -1,4 +1,5 @@
 /* record_open - chooses the reader for a path or a list of paths, see record.h. */
+#include <glob.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -116,7 +117,7 @@ static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-static int add_path(struct records *r, const char *path, struct ckpt_err *err)
+static int add_named(struct records *r, const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     struct stat st;
@@ -124,6 +125,26 @@ static int add_path(struct records *r, const char *path, struct ckpt_err *err)
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return add_dir(r, path, err);
     return ckpt_file_open(&file, path, CKPT_FOLLOW, err) ? err->code : add_file(r, file, err);
+}
+
+/* A path, or where there is none of that name a pattern: all that match, in name order. */
+static int add_path(struct records *r, const char *path, struct ckpt_err *err)
+{
+    struct stat st;
+    glob_t found;
+    int rc;
+
+    if (!strpbrk(path, "*?[") || lstat(path, &st) == 0)
+        return add_named(r, path, err);
+    rc = glob(path, 0, NULL, &found);
+    if (rc)
+        return rc == GLOB_NOMATCH ? ckpt_fail(err, CKPT_ENOTFOUND, "%s: no file matches", path)
+               : rc == GLOB_NOSPACE ? ckpt_nomem(err, strlen(path))
+                                    : ckpt_fail(err, CKPT_EIO, "%s: cannot be listed", path);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
+        rc = add_named(r, found.gl_pathv[i], err);
+    globfree(&found);
+    return rc;
 }
 
 int records_open(struct records **out, const char *const *path, size_t n_path,

@@ -32,8 +32,7 @@ train_text() {
         --logging-steps 1 --per-device-train-batch-size 8 -o "$T/$1"
 }
 t "a run on a saved data set" train_text saved "$G/hf-saved/train"
-mkdir "$T/repo"; cp "$G"/hf-imdb/data/train-* "$T/repo"
-t "a run on its parquet files" train_text repo "$T/repo"
+t "a run on its parquet files" train_text repo "$G/hf-imdb/data/train-*"
 t "has the same losses" same saved repo
 expect 64 "a data set of two splits" train_text x "$G/hf-saved"
 t "says how to name one" says "hint: name one of them, as in $G/hf-saved/train"
