@@ -8,7 +8,7 @@
 #include "libckpt/half.h"
 
 #define FRAME      12           /* bytes in front of a payload; four follow it */
-#define MAX_STARTS 10000        /* each goes through all numbers */
+#define MAX_STARTS 1000         /* each goes through all numbers */
 
 static const char version_text[] = "brain.Event:";
 

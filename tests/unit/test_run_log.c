@@ -437,6 +437,26 @@ static void test_typed_values_of_a_history_are_read(void **state)
     run_log_free(log);
 }
 
+static void test_measurements_of_the_machine_are_counted(void **state)
+{
+    /* stats { timestamp { seconds: 100 } item { key: "cpu" value_json: "12.5" } item ... } */
+    static const char record[] = "\x3a\x20\x12\x02\x08\x64" "\x1a\x0c\x0a\x03" "cpu"
+                                 "\x82\x01\x04" "12.5" "\x1a\x0c\x0a\x03" "cpu"
+                                 "\x82\x01\x04" "13.5";
+    struct ckpt_err err = {0};
+    const struct log_series *s;
+    struct run_log *log;
+
+    (void)state;
+    if (read_record(&log, record, sizeof record - 1, &err))
+        fail_msg("%s", err.text);
+    s = run_log_find(log, "system/cpu", 10, "scalar");
+    assert_non_null(s);
+    assert_int_equal(s->count, 2);
+    assert_true(s->point[1].step == 1 && s->point[1].value == 13.5 && s->point[1].time == 100);
+    run_log_free(log);
+}
+
 static void test_records_that_are_none_are_refused(void **state)
 {
     static const struct { const char *bytes; size_t n; const char *why; } bad[] = {
@@ -505,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_event_files_of_one_run_are_one_log),
         cmocka_unit_test(test_events_that_are_none_are_refused),
         cmocka_unit_test(test_typed_values_of_a_history_are_read),
+        cmocka_unit_test(test_measurements_of_the_machine_are_counted),
         cmocka_unit_test(test_records_that_are_none_are_refused),
         cmocka_unit_test(test_no_memory_at_any_point_is_told),
     };
