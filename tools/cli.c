@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
@@ -15,13 +16,27 @@
 
 volatile int cli_stop;
 
-/* The first signal asks for an orderly end, the second has its own way. */
+/*
+ * The first signal asks for an orderly end, one that comes a second later has its own way.  Within
+ * that second it is the same request: timeout(1) signals the process and then its whole group.
+ */
 static void on_signal(int sig)
 {
+    static struct timespec first;
     struct sigaction standard = {.sa_handler = SIG_DFL};
+    int saved = errno;
+    struct timespec now;
 
-    cli_stop = sig;
-    sigaction(sig, &standard, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!cli_stop) {
+        cli_stop = sig;
+        first = now;
+    } else if ((now.tv_sec - first.tv_sec) * 1000 + (now.tv_nsec - first.tv_nsec) / 1000000 >=
+               1000) {
+        sigaction(sig, &standard, NULL);
+        raise(sig);
+    }
+    errno = saved;
 }
 
 static void tell(void *ctx, enum ckpt_log_level level, const char *line)

@@ -40,7 +40,8 @@ int cli_error(const struct cli *cli, const struct ckpt_err *err);
 int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_err *err);
 /* Close the program: flush and check stdout, closing warning line.  Gives the exit status. */
 int cli_end(struct cli *cli, int status);
-/* Set by SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2; a second signal has its default action. */
+/* Set by SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2; one a second
+ * later has its default action. */
 extern volatile int cli_stop;
 
 /*

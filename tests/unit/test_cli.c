@@ -108,6 +108,7 @@ static void test_stop_between_items(void **state)
     assert_int_equal(cli_items_next(items, &item, &err), 0);
     ckpt_free(item);
     raise(SIGTERM);
+    raise(SIGTERM);                             /* at once: the same request */
     assert_int_equal(cli_stop, SIGTERM);
     assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
     assert_null(item);
@@ -261,9 +262,32 @@ static void test_closed_descriptors(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* A second later it is impatience: the signal has its own way. */
+static void test_a_later_signal_ends_the_process(void **state)
+{
+    int status;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        struct cli cli = {0};
+
+        cli_begin(&cli, "ckpt-test");
+        raise(SIGTERM);
+        if (!cli_stop)
+            _exit(1);
+        usleep(1100000);
+        raise(SIGTERM);
+        _exit(2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_later_signal_ends_the_process),
         cmocka_unit_test(test_items),     cmocka_unit_test(test_items_refused),
         cmocka_unit_test(test_stop_between_items), cmocka_unit_test(test_errors),
         cmocka_unit_test(test_artifacts), cmocka_unit_test(test_end),
