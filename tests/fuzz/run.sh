@@ -8,7 +8,7 @@ secs=${1:-60}; shift || true
 command -v clang >/dev/null || { echo "fuzz: clang is not there (packages clang, libclang-rt-dev)" >&2; exit 69; }
 mkdir -p build/fuzz
 flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I. -D_GNU_SOURCE -fopenmp=libgomp $(pkg-config --cflags jansson libarchive libgit2 libpcre2-8 libutf8proc)"
-newest=$(find libckpt formats trainer -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
+newest=$(find libckpt formats trainer tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
 for f in $(find libckpt formats trainer -name '*.c' ! -path 'trainer/cuda/*' ! -name comm_mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
     [ "$o" -nt "$f" ] && [ "$o" -nt "$newest" ] || printf '%s %s\n' "$o" "$f"

@@ -111,7 +111,12 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
 {
     int rc = format ? ckpt_open_as(src, format, path, opts, err)
                     : ckpt_open(src, path, opts, err);
+    const char *picked;
 
+    picked = rc ? NULL
+                : json_string_value(json_object_get(ckpt_source_info(*src), "checkpoint"));
+    if (picked)
+        ckpt_log(CKPT_LOG_NOTE, "%s: a run; its newest checkpoint is read: %s", path, picked);
     if (rc == 0)
         rc = provenance_add(p, role, path, *src, err);
     if (rc == 0 && strcmp(role, "base") == 0)

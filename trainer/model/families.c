@@ -410,9 +410,7 @@ static const struct family families[] = {
         .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .prefix = "model.",
         .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_SEPARATE, .qk_norm = ARCH_QK_NORM_HEAD},
         .keys = qwen3_moe_keys, .ignored = llama_ignored, .read = experts_read,
-        .finish = qwen3_moe_finish,
-        .before = names_llama_before, .block = names_qwen3_moe_block, .after = names_llama_after,
-        .spare = llama_spare,
+        .finish = qwen3_moe_finish, LLAMA_NAMES,
     },
     {
         .model_type = "phi3", .architecture = "Phi3ForCausalLM", .prefix = "model.",

@@ -87,7 +87,7 @@ const struct name names_gpt2_after[] = {
 const struct name names_llama_before[] = {
     {ROLE_TOKENS, "embed_tokens.weight", false}, {ROLE_COUNT, NULL, false},
 };
-/* Also Mistral, Qwen2 and Qwen3: role_exists leaves out what a family has not. */
+/* Also Mistral, Qwen2, Qwen3 and Qwen3-MoE: role_exists leaves out what a family has not. */
 const struct name names_llama_block[] = {
     {ROLE_Q_W, "layers.%d.self_attn.q_proj.weight", false},
     {ROLE_Q_B, "layers.%d.self_attn.q_proj.bias", false},
@@ -99,6 +99,10 @@ const struct name names_llama_block[] = {
     {ROLE_OUT_B, "layers.%d.self_attn.o_proj.bias", false},
     {ROLE_Q_NORM, "layers.%d.self_attn.q_norm.weight", false},
     {ROLE_K_NORM, "layers.%d.self_attn.k_norm.weight", false},
+    {ROLE_ROUTER_W, "layers.%d.mlp.gate.weight", false},
+    {ROLE_EXPERT_GATE, "layers.%d.mlp.experts.%d.gate_proj.weight", false},
+    {ROLE_EXPERT_UP, "layers.%d.mlp.experts.%d.up_proj.weight", false},
+    {ROLE_EXPERT_DOWN, "layers.%d.mlp.experts.%d.down_proj.weight", false},
     {ROLE_GATE_W, "layers.%d.mlp.gate_proj.weight", false},
     {ROLE_GATE_B, "layers.%d.mlp.gate_proj.bias", false},
     {ROLE_UP_W, "layers.%d.mlp.up_proj.weight", false},
@@ -136,29 +140,6 @@ const struct name names_mixtral_block[] = {
     {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
     {ROLE_COUNT, NULL, false},
 };
-const struct name names_qwen3_moe_block[] = {
-    {ROLE_Q_W, "layers.%d.self_attn.q_proj.weight", false},
-    {ROLE_Q_B, "layers.%d.self_attn.q_proj.bias", false},
-    {ROLE_K_W, "layers.%d.self_attn.k_proj.weight", false},
-    {ROLE_K_B, "layers.%d.self_attn.k_proj.bias", false},
-    {ROLE_V_W, "layers.%d.self_attn.v_proj.weight", false},
-    {ROLE_V_B, "layers.%d.self_attn.v_proj.bias", false},
-    {ROLE_OUT_W, "layers.%d.self_attn.o_proj.weight", false},
-    {ROLE_OUT_B, "layers.%d.self_attn.o_proj.bias", false},
-    {ROLE_Q_NORM, "layers.%d.self_attn.q_norm.weight", false},
-    {ROLE_K_NORM, "layers.%d.self_attn.k_norm.weight", false},
-    {ROLE_ROUTER_W, "layers.%d.mlp.gate.weight", false},
-    {ROLE_EXPERT_GATE, "layers.%d.mlp.experts.%d.gate_proj.weight", false},
-    {ROLE_EXPERT_UP, "layers.%d.mlp.experts.%d.up_proj.weight", false},
-    {ROLE_EXPERT_DOWN, "layers.%d.mlp.experts.%d.down_proj.weight", false},
-    {ROLE_GATE_W, "layers.%d.mlp.gate_proj.weight", false},
-    {ROLE_UP_W, "layers.%d.mlp.up_proj.weight", false},
-    {ROLE_DOWN_W, "layers.%d.mlp.down_proj.weight", false},
-    {ROLE_NORM1_W, "layers.%d.input_layernorm.weight", false},
-    {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
-    {ROLE_COUNT, NULL, false},
-};
-
 /* What a role is: its shape in sizes of the description, and how it starts. */
 enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2,
               EXPERTS, EXPERT_FF };

@@ -39,7 +39,7 @@ extern const struct name names_bloom_before[], names_bloom_block[], names_bloom_
 extern const struct name names_opt_before[], names_opt_block[], names_opt_after[];
 extern const struct name names_gpt2_before[], names_gpt2_block[], names_gpt2_after[];
 extern const struct name names_llama_before[], names_llama_block[], names_llama_after[];
-extern const struct name names_mixtral_block[], names_qwen3_moe_block[];
+extern const struct name names_mixtral_block[];
 extern const struct name names_phi3_block[];    /* before and after as Llama */
 
 /* False: this description has no such parameter (no bias, tied head, no embedding norm) in that
