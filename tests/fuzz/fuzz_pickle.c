@@ -24,9 +24,11 @@ static void write_twice(const struct value *v)
     ckpt_buf_init(&again, WRITTEN);
     if (pickle_write(&once, v, NULL, 0, &err) == 0 && ckpt_buf_ok(&once)) {
         ckpt_cursor_init(&c, once.data, once.len);
-        if (pickle_read(&w, &c, &a, NULL, &err) || ckpt_cursor_left(&c) ||
-            pickle_write(&again, w, NULL, 0, &err) || again.len != once.len ||
-            memcmp(again.data, once.data, once.len) != 0)
+        if (pickle_read(&w, &c, &a, NULL, &err) || ckpt_cursor_left(&c))
+            abort();
+        /* A set comes back as the call that makes one, a level deeper: the only way to fail. */
+        if (pickle_write(&again, w, NULL, 0, &err) ? err.code != CKPT_ELIMIT :
+            again.len != once.len || memcmp(again.data, once.data, once.len) != 0)
             abort();
     }
     ckpt_buf_release(&once);

@@ -144,7 +144,7 @@ static const char *const llama_spare[] = {"*.rotary_emb.inv_freq", NULL};
 /* transformers 5.17, models/{llama,mistral,qwen2,qwen3,phi3}/configuration_*.py */
 static const struct family_key llama_keys[] = {
     LLAMA_KEYS(32000, 11008, 0, 2048, 1e-6),
-    {"head_dim", NULL, KEY_INT, AT(head_dim), 0, 1, MAX_HIDDEN},
+    {"head_dim", NULL, KEY_INT, AT(head_dim), 0, 0, MAX_HIDDEN},
     {"mlp_bias", NULL, KEY_BOOL, AT(mlp_bias), 0, 0, 0}, END,
 };
 static const struct family_key mistral_keys[] = {
