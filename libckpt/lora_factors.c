@@ -7,15 +7,6 @@
 
 #include "libckpt/convert.h"
 
-/* Vector code, and the same sums as without it. */
-#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
-#if defined(__x86_64__)
-#define HOT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define HOT
-#endif
-
-#define BLOCK 2048              /* elements of a row worked on at a time: they stay in L1 */
 #define KEEP  16                /* pairs that stay loaded when nobody uses them */
 #define CHUNK ((int64_t)65536)  /* elements of W read at a time for lengths */
 
@@ -24,7 +15,7 @@ struct slot {
     size_t          users;      /* the rest: of the lock of all */
     bool            kept;       /* in the ring of those that stay */
     bool            ready;
-    float          *line, *coef, *stretch;
+    float          *panel, *coef, *stretch;  /* of a lora_product */
 };
 
 /* A whole B whose columns belong to many pairs (experts): read once for neighbours. */
@@ -49,9 +40,9 @@ struct lora_factors {
 /* The lengths stay: they cost a pass over W. */
 static void unload(struct slot *s)
 {
-    ckpt_free(s->line);
+    ckpt_free(s->panel);
     ckpt_free(s->coef);
-    s->line = s->coef = NULL;
+    s->panel = s->coef = NULL;
     s->ready = false;
 }
 
@@ -100,57 +91,6 @@ void lora_factors_free(struct lora_factors *f)
     ckpt_free(f->slot);
     ckpt_free(f->pair);
     ckpt_free(f);
-}
-
-/* -- the product ----------------------------------------------------------------------------- */
-
-/* d[j] += sum over i < r of c[i] * line[i * stride + j], in order of i; four lines a pass. */
-HOT static void add_lines(float *restrict d, int64_t n, const float *restrict line,
-                          int64_t stride, const float *restrict c, int64_t r)
-{
-    int64_t i = 0;
-
-    for (; i + 4 <= r; i += 4) {
-        const float *l0 = line + i * stride, *l1 = l0 + stride;
-        const float *l2 = l1 + stride, *l3 = l2 + stride;
-        float c0 = c[i], c1 = c[i + 1], c2 = c[i + 2], c3 = c[i + 3];
-
-        for (int64_t j = 0; j < n; j++)
-            d[j] = (((d[j] + c0 * l0[j]) + c1 * l1[j]) + c2 * l2[j]) + c3 * l3[j];
-    }
-    for (; i < r; i++)
-        for (int64_t j = 0; j < n; j++)
-            d[j] += c[i] * line[i * stride + j];
-}
-
-HOT static void add_scaled(float *restrict w, const float *restrict d, float scale, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++)
-        w[j] += scale * d[j];
-}
-
-static void stretch(float *w, const struct lora_use *use, int64_t row, int64_t col, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++)
-        w[j] *= use->stretch[use->pair->transposed ? col + j : row];
-}
-
-void lora_apply(float *w, const struct lora_use *use, int64_t start, int64_t n)
-{
-    int64_t cols = use->pair->n_col;
-    float d[BLOCK];
-
-    for (int64_t at = 0, k; at < n; at += k) {
-        int64_t row = (start + at) / cols, col = (start + at) % cols;
-
-        k = cols - col < n - at ? cols - col : n - at;
-        k = k < BLOCK ? k : BLOCK;
-        memset(d, 0, (size_t)k * sizeof *d);
-        add_lines(d, k, use->line + col, cols, use->coef + row * use->r, use->r);
-        add_scaled(w + at, d, use->pair->scale, k);
-        if (use->stretch)
-            stretch(w + at, use, row, col, k);
-    }
 }
 
 /* -- loading --------------------------------------------------------------------------------- */
@@ -248,10 +188,10 @@ static int transpose(float **m, int64_t rows, int64_t cols, struct ckpt_err *err
 }
 
 /* sum[k] += the square of each element of output k. */
-static int add_squares(double *sum, const struct lora_use *use, struct lora_factors *f, size_t i,
-                       struct ckpt_err *err)
+static int add_squares(double *sum, const struct lora_product *use, struct lora_factors *f,
+                       size_t i, struct ckpt_err *err)
 {
-    const struct lora_pair *p = use->pair;
+    const struct lora_pair *p = &f->pair[i];
     int64_t numel = p->n_row * p->n_col;
     float *w = ckpt_alloc_buffer((size_t)CHUNK * sizeof *w);
     int rc = w ? 0 : ckpt_nomem(err, (size_t)CHUNK * sizeof *w);
@@ -262,7 +202,7 @@ static int add_squares(double *sum, const struct lora_use *use, struct lora_fact
         rc = f->read_w(f->ctx, i, at, n, w, err);
         if (rc)
             break;
-        lora_apply(w, use, at, n);
+        lora_add_product(w, use, at, n);
         for (int64_t j = 0; j < n; j++)
             sum[p->transposed ? (at + j) % p->n_col : (at + j) / p->n_col] += (double)w[j] * w[j];
     }
@@ -271,10 +211,10 @@ static int add_squares(double *sum, const struct lora_use *use, struct lora_fact
 }
 
 /* magnitude / length of each of W's outputs, lengths summed in f64. */
-static int load_stretch(struct lora_factors *f, size_t i, const struct lora_use *use,
+static int load_stretch(struct lora_factors *f, size_t i, const struct lora_product *use,
                         struct ckpt_err *err)
 {
-    const struct lora_pair *p = use->pair;
+    const struct lora_pair *p = &f->pair[i];
     int64_t n_out = p->transposed ? p->n_col : p->n_row;
     double *sum = ckpt_alloc((size_t)n_out, sizeof *sum);
     float *m = NULL;
@@ -293,32 +233,46 @@ static int load_stretch(struct lora_factors *f, size_t i, const struct lora_use 
     return rc;
 }
 
-static void show(struct lora_use *use, const struct lora_factors *f, size_t i)
+static void show(struct lora_product *use, const struct lora_factors *f, size_t i)
 {
+    const struct lora_pair *p = &f->pair[i];
     const struct slot *s = &f->slot[i];
 
-    *use = (struct lora_use){&f->pair[i], f->pair[i].r, s->line, s->coef, s->stretch};
+    *use = (struct lora_product){.n_col = p->n_col, .r = p->r, .panel = s->panel, .coef = s->coef,
+                                 .scale = p->scale, .stretch = s->stretch,
+                                 .by_column = p->transposed};
+}
+
+/* Lines and coefficients: A and B, or for a transposed W B and A, both transposed. */
+static int load_both(struct slot *s, struct lora_factors *f, const struct lora_pair *p,
+                     struct ckpt_err *err)
+{
+    int64_t in = p->transposed ? p->n_row : p->n_col;
+    int64_t out = p->transposed ? p->n_col : p->n_row;
+    float *line = NULL;
+    int rc = load(p->transposed ? &s->coef : &line, p->adapter, p->a, p->a_row * in, p->r * in,
+                  err);
+
+    if (rc == 0)
+        rc = load_b(p->transposed ? &line : &s->coef, f, p, out, err);
+    if (rc == 0 && p->transposed) {
+        rc = transpose(&s->coef, p->r, in, err);
+        if (rc == 0)
+            rc = transpose(&line, out, p->r, err);
+    }
+    if (rc == 0)
+        rc = lora_panels(&s->panel, line, p->r, p->n_col, err);
+    ckpt_free(line);
+    return rc;
 }
 
 static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
 {
-    const struct lora_pair *p = &f->pair[i];
     struct slot *s = &f->slot[i];
-    struct lora_use use;
-    int64_t in = p->transposed ? p->n_row : p->n_col;
-    int64_t out = p->transposed ? p->n_col : p->n_row;
-    int rc;
+    struct lora_product use;
+    int rc = load_both(s, f, &f->pair[i], err);
 
-    rc = load(p->transposed ? &s->coef : &s->line, p->adapter, p->a, p->a_row * in, p->r * in,
-              err);
-    if (rc == 0)
-        rc = load_b(p->transposed ? &s->line : &s->coef, f, p, out, err);
-    if (rc == 0 && p->transposed) {
-        rc = transpose(&s->coef, p->r, in, err);
-        if (rc == 0)
-            rc = transpose(&s->line, out, p->r, err);
-    }
-    if (rc == 0 && p->magnitude != SIZE_MAX && !s->stretch) {
+    if (rc == 0 && f->pair[i].magnitude != SIZE_MAX && !s->stretch) {
         show(&use, f, i);
         rc = load_stretch(f, i, &use, err);
     }
@@ -349,7 +303,7 @@ static void keep(struct lora_factors *f, size_t i)
     f->slot[i].kept = true;
 }
 
-int lora_factors_begin(struct lora_use *use, struct lora_factors *f, size_t i,
+int lora_factors_begin(struct lora_product *use, struct lora_factors *f, size_t i,
                        struct ckpt_err *err)
 {
     struct slot *s = &f->slot[i];

@@ -1,13 +1,12 @@
 /*
- * lora_factors - pairs of low-rank factors, loaded when they are needed, and their product added
- * to a range of a matrix.
+ * lora_factors - pairs of low-rank factors, loaded when they are needed.
  *
- * A few pairs stay in memory beside those in use, so neighbouring ranges find them.  Products
- * are added in f32 in order of rank, without fused multiply-adds: the same bits on every machine.
+ * A few pairs stay in memory beside those in use, so neighbouring ranges find them.
  */
 #ifndef CKPT_LORA_FACTORS_H
 #define CKPT_LORA_FACTORS_H
 
+#include "libckpt/lora_product.h"
 #include "libckpt/source.h"
 
 /* What is added to a matrix W [n_row, n_col]; checked by the caller. */
@@ -28,26 +27,14 @@ typedef int lora_read_fn(void *ctx, size_t i, int64_t start, int64_t n, float *w
 
 struct lora_factors;
 
-/* A pair that is in memory, between begin and end. */
-struct lora_use {
-    const struct lora_pair *pair;
-    int64_t                 r;
-    const float            *line;       /* [r, n_col] A, or B transposed */
-    const float            *coef;       /* [n_row, r] B, or A transposed */
-    const float            *stretch;    /* [out] magnitude / length, or NULL */
-};
-
 /* Keeps adapters and ctx until free; copies pairs.  read_w is asked only for lengths. */
 int lora_factors_new(struct lora_factors **out, const struct lora_pair *pair, size_t n,
                      lora_read_fn *read_w, void *ctx, struct ckpt_err *err);
 void lora_factors_free(struct lora_factors *f);
 
-/* Any thread.  end only after a begin that gave 0. */
-int lora_factors_begin(struct lora_use *use, struct lora_factors *f, size_t i,
+/* use: valid until end.  Any thread.  end only after a begin that gave 0. */
+int lora_factors_begin(struct lora_product *use, struct lora_factors *f, size_t i,
                        struct ckpt_err *err);
 void lora_factors_end(struct lora_factors *f, size_t i);
-
-/* w, elements [start, start + n) of W: w += scale * (B @ A), then stretched. */
-void lora_apply(float *w, const struct lora_use *use, int64_t start, int64_t n);
 
 #endif

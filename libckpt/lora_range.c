@@ -5,14 +5,20 @@
 
 #include "libckpt/convert.h"
 
-#define BLOCK  4096             /* elements of W worked on at a time */
+#define BLOCK  65536            /* elements of W worked on at a time: rows that share a cache */
+#define STAGE  4096             /* elements of another dtype read at a time */
 #define WIDEST 16               /* bytes of an element */
 
 /* The updates that touch every element of a stretch of one tensor: one an adapter at most. */
 struct touch {
     size_t          n;
     size_t          u[CKPT_LORA_MAX_ADAPTERS];
-    struct lora_use use[CKPT_LORA_MAX_ADAPTERS];
+    struct lora_product use[CKPT_LORA_MAX_ADAPTERS];
+};
+
+/* Room for a block of W, as it was, as one adapter makes it, and for what is added to it. */
+struct work {
+    float w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
 };
 
 static const struct ckpt_tensor *base_tensor(const struct lora *l, size_t base)
@@ -26,12 +32,12 @@ static int read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_
 {
     enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
     size_t width = ckpt_dtype_size(to);
-    _Alignas(64) unsigned char stage[BLOCK * WIDEST];
+    _Alignas(64) unsigned char stage[STAGE * WIDEST];
 
     if (to == from)
         return ckpt_source_read(src, i, start, n, dst, err);
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t k = n - at < BLOCK ? n - at : BLOCK;
+    for (int64_t at = 0; at < n; at += STAGE) {
+        int64_t k = n - at < STAGE ? n - at : STAGE;
 
         if (ckpt_source_read(src, i, start + at, k, stage, err))
             return err->code;
@@ -65,15 +71,15 @@ static bool only_adds(const struct ckpt_lora_update *up)
            up->rows == CKPT_LORA_NONE;
 }
 
-/* Adds update k's product and vector to w, elements [start, start + n) of the tensor. */
+/* Adds update k's product and vector to w, elements [start, start + n) of the tensor, through v. */
 static int add_change(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
-                      float *w, struct ckpt_err *err)
+                      float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
-    float v[BLOCK], scale = only_adds(up) ? up->scale * up->weight : up->scale;
+    float scale = only_adds(up) ? up->scale * up->weight : up->scale;
 
     if (up->a != CKPT_LORA_NONE)
-        lora_apply(w, &t->use[k], start - up->part.first, n);
+        lora_add_product(w, &t->use[k], start - up->part.first, n);
     if (up->add == CKPT_LORA_NONE)
         return 0;
     if (read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err))
@@ -105,87 +111,98 @@ static int replace_rows(struct lora *l, const struct ckpt_lora_update *up, int64
 
 /* w becomes what update k alone makes of it. */
 static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
-                 float *w, struct ckpt_err *err)
+                 float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
 
     if (up->own != CKPT_LORA_NONE &&
         read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err))
         return err->code;
-    if (add_change(l, t, k, start, n, w, err))
+    if (add_change(l, t, k, start, n, w, v, err))
         return err->code;
     return up->rows == CKPT_LORA_NONE ? 0 : replace_rows(l, up, start, n, w, CKPT_F32, err);
 }
 
-/* sum becomes W + the weighted changes; it is W before. */
-static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t n, float *sum,
-                  struct ckpt_err *err)
+/* work->w becomes W + the weighted changes; it is W before. */
+static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t n,
+                  struct work *work, struct ckpt_err *err)
 {
-    float w[BLOCK], v[BLOCK];
+    float *sum = work->w, *old = work->old, *v = work->alone;
 
-    memcpy(w, sum, (size_t)n * sizeof *w);
+    memcpy(old, sum, (size_t)n * sizeof *old);
     for (size_t k = 0; k < t->n; k++) {
         const struct ckpt_lora_update *up = &l->update[t->u[k]];
 
         if (only_adds(up)) {
-            if (add_change(l, t, k, start, n, sum, err))
+            if (add_change(l, t, k, start, n, sum, work->add, err))
                 return err->code;
             continue;
         }
-        memcpy(v, w, (size_t)n * sizeof *v);
-        if (alone(l, t, k, start, n, v, err))
+        memcpy(v, old, (size_t)n * sizeof *v);
+        if (alone(l, t, k, start, n, v, work->add, err))
             return err->code;
         for (int64_t j = 0; j < n; j++)
-            sum[j] += up->weight * (v[j] - w[j]);
+            sum[j] += up->weight * (v[j] - old[j]);
     }
     return 0;
 }
 
 /* A double keeps its own digits: only what is added has f32's. */
 static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, int64_t n,
-                          unsigned char *p, struct ckpt_err *err)
+                          unsigned char *p, struct work *work, struct ckpt_err *err)
 {
-    float d[BLOCK] = {0};
-
+    memset(work->w, 0, (size_t)n * sizeof *work->w);
     for (size_t k = 0; k < t->n; k++)
-        if (add_change(l, t, k, start, n, d, err))
+        if (add_change(l, t, k, start, n, work->w, work->add, err))
             return err->code;
     for (int64_t j = 0; j < n; j++) {
         double v;
 
         memcpy(&v, p + (size_t)j * sizeof v, sizeof v);
-        v += (double)d[j];
+        v += (double)work->w[j];
         memcpy(p + (size_t)j * sizeof v, &v, sizeof v);
     }
     return 0;
 }
 
+/* Elements of the next block from at: up to the end of a row where that is near. */
+static int64_t block_at(const struct lora *l, const struct touch *t, int64_t at, int64_t end)
+{
+    const struct ckpt_lora_update *up = &l->update[t->u[0]];
+    int64_t cols = up->a == CKPT_LORA_NONE ? 0 : t->use[0].n_col;
+    int64_t n = end - at < BLOCK ? end - at : BLOCK;
+    int64_t over = cols ? (at - up->part.first + n) % cols : 0;
+
+    return at + n < end && over < n ? n - over : n;
+}
+
 /* dst is the base's stretch, or nothing yet when the tensor was resized. */
 static int update_stretch(struct lora *l, const struct lora_item *item, const struct touch *t,
-                          int64_t start, int64_t count, unsigned char *dst, struct ckpt_err *err)
+                          int64_t start, int64_t end, unsigned char *dst, struct work *work,
+                          struct ckpt_err *err)
 {
     enum ckpt_dtype dtype = base_tensor(l, item->base)->dtype;
     const struct ckpt_lora_update *up = &l->update[t->u[0]];
     bool sole = t->n == 1 && up->weight == 1;
     bool doubles = dtype == CKPT_F64;
-    float w[BLOCK];
     int rc = 0;
 
     for (size_t k = 0; k < t->n; k++)
         doubles = doubles && only_adds(&l->update[t->u[k]]);
-    for (int64_t at = 0; rc == 0 && at < count; at += BLOCK) {
-        int64_t n = count - at < BLOCK ? count - at : BLOCK;
-        unsigned char *p = dst + (size_t)at * ckpt_dtype_size(dtype);
+    for (int64_t at = start, n; rc == 0 && at < end; at += n) {
+        unsigned char *p = dst + (size_t)(at - start) * ckpt_dtype_size(dtype);
 
+        n = block_at(l, t, at, end);
         if (doubles) {
-            rc = add_to_doubles(l, t, start + at, n, p, err);
+            rc = add_to_doubles(l, t, at, n, p, work, err);
             continue;
         }
         if (!item->resized)
-            ckpt_convert(w, CKPT_F32, p, dtype, (size_t)n);
-        rc = sole ? alone(l, t, 0, start + at, n, w, err) : add_up(l, t, start + at, n, w, err);
+            ckpt_convert(work->w, CKPT_F32, p, dtype, (size_t)n);
+        rc = sole ? alone(l, t, 0, at, n, work->w, work->add, err)
+                  : add_up(l, t, at, n, work, err);
         if (rc == 0)
-            ckpt_convert(p, dtype, w, CKPT_F32, (size_t)n);
+            ckpt_convert(p, dtype, work->w, CKPT_F32, (size_t)n);
     }
     return rc;
 }
@@ -213,7 +230,8 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
                         unsigned char *dst, struct ckpt_err *err)
 {
     size_t width = ckpt_dtype_size(base_tensor(l, item->base)->dtype);
-    int rc = 0;
+    struct work *work = ckpt_alloc_buffer(sizeof *work);
+    int rc = work ? 0 : ckpt_nomem(err, sizeof *work);
 
     for (int64_t at = start, next; rc == 0 && at < end; at = next) {
         struct touch t;
@@ -226,12 +244,13 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
         if (rc)
             begun--;
         if (rc == 0 && t.n)
-            rc = update_stretch(l, item, &t, at, next - at,
-                                dst + (size_t)(at - start) * width, err);
+            rc = update_stretch(l, item, &t, at, next, dst + (size_t)(at - start) * width, work,
+                                err);
         while (begun-- > 0)
             if (l->update[t.u[begun]].a != CKPT_LORA_NONE)
                 lora_factors_end(l->factors, t.u[begun]);
     }
+    ckpt_free(work);
     return rc;
 }
 
