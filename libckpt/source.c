@@ -128,6 +128,8 @@ int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t c
                          i, (long long)start, (long long)count);
     if (count == 0)
         return 0;
+    if (t->unread)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s", t->name, t->unread);
     if (ckpt_dtype_size(t->dtype) == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s elements are not read", t->name,
                          ckpt_dtype_name(t->dtype));
@@ -147,7 +149,7 @@ bool ckpt_source_locate(struct ckpt_source *src, size_t i, int64_t start, int64_
     struct ckpt_shape shape;
 
     if (!t || count <= 0 || start < 0 || start > t->numel || count > t->numel - start ||
-        ckpt_dtype_size(t->dtype) == 0)
+        ckpt_dtype_size(t->dtype) == 0 || t->unread)
         return false;
     if (src->ops->locate)
         return src->ops->locate(src->self, i, start, count, out);

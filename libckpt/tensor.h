@@ -32,6 +32,8 @@ struct ckpt_tensor {
                                             "Q4_K", "NF4", while dtype is what reading gives;
                                             else NULL */
     uint64_t                    stored_bytes;   /* then: bytes in the file */
+    const char                 *unread;  /* why its values cannot be read, it is only listed:
+                                            "of kind sparse_coo, which is not read"; else NULL */
 };
 
 /* A list in insertion order.  A zeroed struct is a valid empty list. */

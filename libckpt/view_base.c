@@ -60,6 +60,7 @@ int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *na
                          err))
         return err->code;
     added->kind = t->kind;
+    added->unread = t->unread;
     if (dtype == t->dtype) {
         added->stored = t->stored;
         added->stored_bytes = t->stored_bytes;

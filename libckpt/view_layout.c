@@ -190,6 +190,8 @@ static int add_row(struct layout *l, struct ckpt_tensors *list, size_t i,
         memcpy(part, r->part, r->n_part * sizeof *part);
         r->part = part;
         t->kind = ckpt_source_tensor(l->below, part[0].src)->kind;
+        for (size_t k = 0; k < r->n_part && !t->unread; k++)
+            t->unread = ckpt_source_tensor(l->below, part[k].src)->unread;
     } else if (t->numel > 0) {
         float *value = ckpt_arena_alloc(&list->arena, (size_t)t->numel, sizeof *value);
 

@@ -82,9 +82,6 @@ static int read_gguf(void *self, size_t i, int64_t start, int64_t count, void *d
 
     if (!p->file)
         return ckpt_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count, err);
-    if (!p->type->values)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "the values of %s blocks are not read",
-                         p->type->name);
     return read_packed(p, start, count, dst, err);
 }
 
@@ -113,6 +110,12 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
     if (r->type->n > 1) {
         t->stored = r->type->name;
         t->stored_bytes = r->bytes;
+        if (!r->type->values) {
+            t->unread = ckpt_arena_printf(&list->arena, "the values of %s blocks are not read",
+                                          r->type->name);
+            if (!t->unread)
+                return ckpt_nomem(err, sizeof *t);
+        }
         g->packed[list->n - 1] = (struct packed){file, r->offset, r->type};
     }
     return 0;

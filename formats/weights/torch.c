@@ -13,6 +13,7 @@
 #include "formats/weights/torch_sink.h"
 #include "formats/weights/torch_value.h"
 #include "libckpt/buf.h"
+#include "libckpt/map.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)
 
@@ -189,7 +190,9 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     return open_zip(a, strict, err);
 }
 
-static int open_as(struct torch_archive **out, struct ckpt_file *file, bool strict,
+enum open_how { OPEN_STRICT, OPEN_LISTED, OPEN_ANY };
+
+static int open_as(struct torch_archive **out, struct ckpt_file *file, enum open_how how,
                    struct ckpt_err *err)
 {
     struct torch_archive *a = ckpt_alloc(1, sizeof *a);
@@ -200,7 +203,8 @@ static int open_as(struct torch_archive **out, struct ckpt_file *file, bool stri
         return ckpt_nomem(err, sizeof *a);
     }
     a->file = file;
-    if (open_archive(a, strict, err)) {
+    a->storages.keep_unread = how == OPEN_LISTED;
+    if (open_archive(a, how != OPEN_ANY, err)) {
         ckpt_err_in(err, "%s", ckpt_file_name(file));
         torch_archive_close(a);
         return err->code;
@@ -211,13 +215,13 @@ static int open_as(struct torch_archive **out, struct ckpt_file *file, bool stri
 
 int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struct ckpt_err *err)
 {
-    return open_as(out, file, true, err);
+    return open_as(out, file, OPEN_STRICT, err);
 }
 
 int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err)
 {
-    return open_as(out, file, false, err);
+    return open_as(out, file, OPEN_ANY, err);
 }
 
 bool torch_archive_has_sums(const struct torch_archive *a)
@@ -285,16 +289,103 @@ static int bid(const struct ckpt_place *p)
     return torch_tar_is(p->head, p->head_len) ? 40 : 0;
 }
 
-static void close_source(void *self) { torch_archive_close(self); }
+/* What a source has: the archive, and which of its tensors lie in the pickle. */
+struct torch_source {
+    struct torch_archive      *archive;
+    const struct ckpt_tensors *list;
+    struct torch_inner        *inner;
+    size_t                     n_inner;
+};
 
-static const struct ckpt_source_ops ops = {.format = "torch", .close = close_source};
+static void close_source(void *self)
+{
+    struct torch_source *s = self;
+
+    torch_archive_close(s->archive);
+    ckpt_free(s->inner);
+    ckpt_free(s);
+}
+
+static int read_source(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                       struct ckpt_err *err)
+{
+    const struct torch_source *s = self;
+    const struct ckpt_tensor *t = &s->list->item[i];
+    size_t low = 0, high = s->n_inner;
+
+    if (t->n_frag)
+        return ckpt_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count, err);
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (s->inner[mid].index < i)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return torch_array_gather(dst, &s->inner[low].array, start, count, err);
+}
+
+static const struct ckpt_source_ops ops = {
+    .format = "torch", .read = read_source, .close = close_source,
+};
+
+/* The list of a's tensors, and the source's own part of it. */
+static int list_archive(struct torch_source **out, struct ckpt_tensors *list, size_t *left_out,
+                        struct torch_archive *a, struct ckpt_err *err)
+{
+    struct torch_adder to = {.a = a, .list = list};
+    struct torch_source *s = ckpt_alloc(1, sizeof *s);
+    int rc = s ? torch_list(&to, err) : ckpt_nomem(err, sizeof *s);
+
+    ckpt_map_free(to.seen);
+    *left_out = to.left_out;
+    *out = rc ? NULL : s;
+    if (rc) {
+        ckpt_free(to.inner);
+        ckpt_free(s);
+        return rc;
+    }
+    *s = (struct torch_source){.archive = a, .inner = to.inner, .n_inner = to.n_inner};
+    return 0;
+}
+
+/* Takes file. */
+static int source_of(struct ckpt_source **out, struct ckpt_file *file, enum open_how how,
+                     struct ckpt_err *err)
+{
+    struct ckpt_tensors list = {0};
+    struct torch_source *s;
+    struct torch_archive *a;
+    size_t left_out;
+    json_t *info;
+
+    *out = NULL;
+    if (open_as(&a, file, how, err))
+        return err->code;
+    if (list_archive(&s, &list, &left_out, a, err)) {
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
+        ckpt_tensors_release(&list);
+        torch_archive_close(a);
+        return err->code;
+    }
+    info = json_pack("{s:s,s:s}", "format", "torch", "container", a->container);
+    if (left_out)
+        json_object_set_new(info, "arrays_left_out", json_integer((json_int_t)left_out));
+    if (ckpt_source_new(out, &ops, s, &list, NULL, 0, info, err))
+        return err->code;
+    s->list = ckpt_source_tensors(*out);
+    return 0;
+}
+
+int torch_look(struct ckpt_source **out, struct ckpt_file *file, struct ckpt_err *err)
+{
+    return source_of(out, file, OPEN_ANY, err);
+}
 
 static int open_source(struct ckpt_source **out, struct ckpt_place *place,
                        const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
-    struct ckpt_tensors list = {0};
-    struct torch_archive *a;
-
     (void)opts;
     *out = NULL;
     if (!place->file)
@@ -305,17 +396,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
                          "%s: neither a zip archive nor a stream of pickles as torch writes them",
                          place->path);
     place->took = true;
-    if (torch_archive_open(&a, place->file, err))
-        return err->code;
-    if (torch_list(&list, a, err)) {
-        ckpt_err_in(err, "%s", place->path);
-        ckpt_tensors_release(&list);
-        torch_archive_close(a);
-        return err->code;
-    }
-    return ckpt_source_new(out, &ops, a, &list, NULL, 0,
-                           json_pack("{s:s,s:s}", "format", "torch", "container", a->container),
-                           err);
+    return source_of(out, place->file, OPEN_LISTED, err);
 }
 
 const struct ckpt_format ckpt_format_torch = {

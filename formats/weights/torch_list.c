@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "formats/container/pickle.h"
-#include "formats/weights/torch_names.h"
-#include "formats/weights/torch_shard.h"
 #include "libckpt/buf.h"
 #include "libckpt/map.h"
 
@@ -26,38 +24,13 @@ struct frame {
 };
 
 struct lister {
-    const struct torch_visitor *visitor;
-    struct frame                frame[PICKLE_MAX_DEPTH + 8];
-    size_t                      depth, visits, max_visits;
-    struct ckpt_buf             path;
-    enum ckpt_kind              kind;
-    const struct value         *skip;   /* listed already */
-    struct ckpt_err            *err;
+    struct torch_adder *to;
+    struct frame        frame[PICKLE_MAX_DEPTH + 8];
+    size_t              depth, visits, max_visits;
+    struct ckpt_buf     path;
+    const struct value *skip;           /* listed already */
+    struct ckpt_err    *err;
 };
-
-/* The path of the value in work; a file that is one tensor has no path. */
-static const char *name_of(const struct lister *l)
-{
-    return l->path.len ? (const char *)l->path.data : "tensor";
-}
-
-static size_t name_len(const struct lister *l) { return l->path.len ? l->path.len : 6; }
-
-/* A record that stands for a tensor which could not be made one. */
-static int check_object(struct lister *l, const struct value *v)
-{
-    const struct torch_name *row = torch_name_find(v->u.obj.module, v->u.obj.name);
-    const struct value_seq *args = &v->u.obj.args->u.seq;
-
-    if (!row || row->what < NAME_UNREAD)
-        return 0;
-    /* What it would be says more than what would make it. */
-    if (row->what == NAME_FROM_TYPE && args->n > 1 && value_is(args->item[1], VALUE_GLOBAL))
-        v = args->item[1];
-    return ckpt_fail(l->err, CKPT_EUNSUPPORTED, "tensor %.*s: of kind %s.%s, which is not read",
-                     (int)(name_len(l) < 256 ? name_len(l) : 256), name_of(l), v->u.obj.module,
-                     v->u.obj.name);
-}
 
 /* Take v at the current path: a tensor is listed, a container is entered. */
 static int visit(struct lister *l, const struct value *v)
@@ -66,21 +39,12 @@ static int visit(struct lister *l, const struct value *v)
         return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", l->max_visits);
     if (v == l->skip)
         return 0;
-    switch (v->kind) {
-    case VALUE_TENSOR:
-        return l->visitor->tensor(l->visitor->ctx, name_of(l), name_len(l), l->kind, v->u.tensor,
-                                  l->err);
-    case VALUE_OBJECT:
-        if (torch_shard_is(v))
-            return l->visitor->shard(l->visitor->ctx, name_of(l), name_len(l), l->kind, v, l->err);
-        if (check_object(l, v))
-            return l->err->code;
-        break;
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_DICT:
-        break;
-    default:
+    if (torch_add_is(v))                /* a file that is one tensor has no path */
+        return l->path.len ? torch_add(l->to, (const char *)l->path.data, l->path.len, v, l->err)
+                           : torch_add(l->to, "tensor", 6, v, l->err);
+    if (v->kind != VALUE_OBJECT && v->kind != VALUE_LIST && v->kind != VALUE_TUPLE &&
+        v->kind != VALUE_DICT)
         return 0;
-    }
     for (size_t i = 0; i < l->depth; i++)
         if (l->frame[i].v == v)
             return 0;                   /* inside itself */
@@ -179,120 +143,31 @@ static bool holds_no_weights(const struct value *root)
            (value_get(root, "python") && value_get(root, "cpu"));
 }
 
-int torch_walk(const struct torch_archive *a, const struct torch_visitor *visitor,
-               struct ckpt_err *err)
+int torch_list(struct torch_adder *to, struct ckpt_err *err)
 {
-    const struct value *root = torch_archive_root(a), *inner = unwrap(root);
+    const struct value *root = torch_archive_root(to->a), *inner = unwrap(root);
     struct lister *l = ckpt_alloc(1, sizeof *l);
-    int rc = 0;
+    int rc;
 
     if (!l)
         return ckpt_nomem(err, sizeof *l);
-    l->visitor = visitor;
+    rc = to->seen ? 0 : ckpt_map_new(&to->seen, 64, err);
+    l->to = to;
     l->err = err;
-    l->max_visits = VISITS_MIN + VISITS_PER * torch_archive_values(a);
+    l->max_visits = VISITS_MIN + VISITS_PER * torch_archive_values(to->a);
     if (l->max_visits > VISITS_MAX)
         l->max_visits = VISITS_MAX;
     ckpt_buf_init(&l->path, MAX_PATH + 64);
-    if (inner) {
-        l->kind = CKPT_WEIGHT;
+    if (rc == 0 && inner) {
+        to->kind = CKPT_WEIGHT;
         rc = walk(l, inner);
         l->path.len = 0;
         l->skip = inner;
     }
-    l->kind = inner || holds_no_weights(root) ? CKPT_OTHER : CKPT_WEIGHT;
+    to->kind = inner || holds_no_weights(root) ? CKPT_OTHER : CKPT_WEIGHT;
     if (rc == 0)
         rc = walk(l, root);
     ckpt_buf_release(&l->path);
     ckpt_free(l);
-    return rc;
-}
-
-/* -- one file as a list ---------------------------------------------------------------------- */
-
-struct one {
-    const struct torch_archive *a;
-    struct ckpt_tensors        *list;
-    struct ckpt_map            *seen;   /* window -> index: tied tensors */
-};
-
-/* Windows are the same when all of this is. */
-struct window {
-    uint64_t storage, dtype, rank;
-    int64_t  offset, dim[CKPT_MAX_RANK], stride[CKPT_MAX_RANK];
-};
-
-static int find_alias(struct one *o, const struct value_tensor *t, size_t *alias_of,
-                      struct ckpt_err *err)
-{
-    struct window *w = ckpt_arena_alloc(&o->list->arena, 1, sizeof *w);
-    size_t before;
-
-    if (!w)
-        return ckpt_nomem(err, sizeof *w);
-    w->storage = t->storage;
-    w->dtype = t->dtype;
-    w->rank = (uint64_t)t->shape.rank;
-    w->offset = t->offset;
-    for (int i = 0; i < t->shape.rank; i++) {
-        w->dim[i] = t->shape.dim[i];
-        w->stride[i] = t->stride[i];
-    }
-    before = ckpt_map_get(o->seen, (const char *)w, sizeof *w);
-    if (before != CKPT_MAP_NONE) {
-        *alias_of = before;
-        return 0;
-    }
-    return ckpt_map_add(o->seen, (const char *)w, sizeof *w, o->list->n - 1, err);
-}
-
-static int add_tensor(void *ctx, const char *name, size_t len, enum ckpt_kind kind,
-                      const struct value_tensor *t, struct ckpt_err *err)
-{
-    struct one *o = ctx;
-    struct ckpt_fragment *f = NULL;
-    struct ckpt_tensor *added;
-    int64_t numel;
-
-    if (!ckpt_shape_numel(&numel, &t->shape))
-        return ckpt_fail(err, CKPT_EFORMAT, "a tensor's size overflows");
-    if (numel > 0 && ckpt_dtype_size(t->dtype) > 0 &&
-        torch_archive_fragment(&f, &o->list->arena, o->a, t, err))
-        return err->code;
-    if (ckpt_tensors_add(o->list, &added, name, len, t->dtype, &t->shape, f, f != NULL, false,
-                         err))
-        return err->code;
-    added->kind = kind;
-    return numel ? find_alias(o, t, &added->alias_of, err) : 0;
-}
-
-/* Of a tensor that is spread over ranks this file has the whole, or it is a part of a set. */
-static int add_whole(void *ctx, const char *name, size_t len, enum ckpt_kind kind,
-                     const struct value *v, struct ckpt_err *err)
-{
-    struct one *o = ctx;
-    struct torch_shard s;
-    int64_t numel;
-
-    if (torch_shard_read(&s, &o->list->arena, v, err))
-        return ckpt_err_in(err, "tensor %.*s", (int)(len < 256 ? len : 256), name);
-    if (s.n == 1 && ckpt_shape_equal(&s.shape, &s.piece[0].tensor->shape))
-        return add_tensor(ctx, name, len, kind, s.piece[0].tensor, err);
-    if (s.n == 0 && ckpt_shape_numel(&numel, &s.shape) && numel == 0)
-        return ckpt_tensors_add(o->list, NULL, name, len, s.dtype, &s.shape, NULL, 0, false, err);
-    ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %.*s: one rank's part of a sharded tensor",
-              (int)(len < 256 ? len : 256), name);
-    return ckpt_err_hint(err, "a directory that holds the files of all ranks is read as one");
-}
-
-int torch_list(struct ckpt_tensors *list, const struct torch_archive *a, struct ckpt_err *err)
-{
-    struct one o = {.a = a, .list = list};
-    struct torch_visitor visitor = {.ctx = &o, .tensor = add_tensor, .shard = add_whole};
-    int rc = ckpt_map_new(&o.seen, 64, err);
-
-    if (rc == 0)
-        rc = torch_walk(a, &visitor, err);
-    ckpt_map_free(o.seen);
     return rc;
 }

@@ -34,11 +34,14 @@ static const struct torch_name rows[] = {
     {"torch", "Tensor", NAME_INERT},
     {"torch", "per_tensor_affine", NAME_INERT},
     {"torch", "per_channel_affine", NAME_INERT},
+    {"torch", "per_tensor_symmetric", NAME_INERT},
+    {"torch", "per_channel_symmetric", NAME_INERT},
+    {"torch", "per_channel_affine_float_qparams", NAME_INERT},
     {"torch._C", "Generator", NAME_INERT},
     {"torch.nn.parameter", "Parameter", NAME_INERT},
     {"torch.nn.parameter", "Buffer", NAME_INERT},
     {"torch.serialization", "_get_layout", NAME_INERT},
-    /* TorchScript's attributes, see also names_script */
+    /* TorchScript's attributes, see also is_below */
     {"torch.jit._pickle", NULL, NAME_INERT},
     /* Python */
     {"collections", "OrderedDict", NAME_DICT},
@@ -161,6 +164,21 @@ static const struct torch_name rows[] = {
 /* What is known by more than a row. */
 static const struct torch_name inert_row = {"torch", NULL, NAME_INERT};
 
+/* Dtypes of torch that are known by name only, and the storages of some. */
+static bool is_odd_dtype(const char *name)
+{
+    static const char *const odd[] = {
+        "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16", "quint4x2", "quint2x4",
+        "QUInt4x2Storage", "QUInt2x4Storage", "float4_e2m1fn_x2",
+    };
+
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
+        if (strcmp(odd[i], name) == 0)
+            return true;
+    name += *name == 'u';               /* int1 to int7, and uint1 to uint7 */
+    return strncmp(name, "int", 3) == 0 && name[3] >= '1' && name[3] <= '7' && !name[4];
+}
+
 /* torch.float32, torch.FloatStorage and their kin are names of dtypes. */
 static bool names_dtype(const char *module, const char *name)
 {
@@ -169,13 +187,19 @@ static bool names_dtype(const char *module, const char *name)
                strcmp(name, "TypedStorage") == 0;
     if (strcmp(module, "torch") != 0 && strcmp(module, "torch.cuda") != 0)
         return false;
-    return strcmp(name, "UntypedStorage") == 0 || ckpt_dtype_parse(name) != CKPT_DTYPE_NONE;
+    return strcmp(name, "UntypedStorage") == 0 || is_odd_dtype(name) ||
+           ckpt_dtype_parse(name) != CKPT_DTYPE_NONE;
 }
 
-/* Classes of TorchScript modules, whose code lies in the archive and stays there. */
-static bool names_script(const char *module)
+/*
+ * A module of the package: classes of TorchScript, whose code lies in the archive and stays
+ * there, and torchao's, whose tensors are told by their class.
+ */
+static bool is_below(const char *module, const char *package)
 {
-    return strncmp(module, "__torch__", 9) == 0 && (!module[9] || module[9] == '.');
+    size_t n = strlen(package);
+
+    return strncmp(module, package, n) == 0 && (!module[n] || module[n] == '.');
 }
 
 const struct torch_name *torch_name_find(const char *module, const char *name)
@@ -184,7 +208,8 @@ const struct torch_name *torch_name_find(const char *module, const char *name)
         if (strcmp(rows[i].module, module) == 0 &&
             (!rows[i].name || strcmp(rows[i].name, name) == 0))
             return &rows[i];
-    return names_dtype(module, name) || names_script(module) ? &inert_row : NULL;
+    return names_dtype(module, name) || is_below(module, "__torch__") ||
+                   is_below(module, "torchao") ? &inert_row : NULL;
 }
 
 bool torch_name_alarms(const char *module, const char *name)

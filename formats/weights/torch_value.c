@@ -438,8 +438,9 @@ static int resolve(struct walk *w, struct value *v, int nest)
             return 0;
         rc = resolve_by(w, v, row, nest);
     }
-    /* Who only looks is shown the record of what is not read. */
-    if (!w->strict && (rc == CKPT_EUNSUPPORTED || rc == CKPT_ELIMIT)) {
+    /* Who only looks is shown the record of what is not read; who lists tells it. */
+    if ((rc == CKPT_EUNSUPPORTED && (!w->strict || w->storages->keep_unread)) ||
+        (rc == CKPT_ELIMIT && !w->strict)) {
         ckpt_err_clear(w->err);
         rc = 0;
     }

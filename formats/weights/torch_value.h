@@ -17,6 +17,7 @@ struct torch_storages {
     size_t                n, cap;
     struct ckpt_map      *by_key;
     bool                  legacy;       /* persistent ids have views */
+    bool                  keep_unread;  /* tensors that are not read stay records */
     size_t                values;       /* below the root, each counted once */
     struct value_tensor **named;        /* what persistent ids name in torch's tar */
     struct ckpt_map      *by_id;        /* -> named; NULL elsewhere */
@@ -44,7 +45,8 @@ int torch_names_check(const struct value_seq *names, bool alarms_only, struct ck
 /*
  * Make tensors, dictionaries and plain values of the records below root, in place.  Every value
  * is visited once; more than 64 M are CKPT_ELIMIT.  Tensors are checked against their storage's
- * size as the pickle tells it (offsets in the file are not known here).
+ * size as the pickle tells it (offsets in the file are not known here); those of kinds that are
+ * not read are CKPT_EUNSUPPORTED, unless the storages say they stay records.
  */
 int torch_value_resolve(struct value *root, struct torch_storages *storages,
                         struct ckpt_arena *arena, bool strict, struct ckpt_err *err);

@@ -25,6 +25,23 @@ mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/
 for f in legacy legacy_t24 legacy_proto4; do
     expect 0 "$f.pt holds what torch loads" ckpt-inspect --diff "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
 done
+# Tensors of kinds that are not read are named, and do not keep the others from being read.
+expect 0 "kinds that are listed only" ckpt-inspect --stats --verify "$G/torch/unread.pt"
+t "by what they are" bash -c "[ \$(grep -cE '^(coo +sparse_coo|csr +sparse_csr|nested +nested|meta +meta|conj +C64, conjugate or negative|q4 +QUInt4x2) ' $T/.out) = 6 ]"
+t "the others read to their end" prints "tensors that read to their end: 4"
+expect 65 "they are not merged" ckpt-merge -q -o "$T/out/x.safetensors" "$G/torch/unread.pt"
+t "but named" says "unread.pt: tensor coo: of kind sparse_coo, which is not read"
+expect 65 "nor are quantised ones" ckpt-merge -q -o "$T/out/x.safetensors" --include q "$G/torch/unread.pt"
+expect 0 "nor do they stop the others" ckpt-merge -q -o "$T/out/x.safetensors" --include w --include b "$G/torch/unread.pt"
+t "which are whole" ckpt-inspect -q --diff "$T/out/x.safetensors" "$G/torch/unread.expected.safetensors"
+rm "$T/out/x.safetensors"
+# A class that is in no table: its file is looked at, and not loaded.
+expect 77 "a class of the user" ckpt-inspect "$G/torch/param_od.pt"
+t "tensors are listed beside it" bash -c "grep -qE '^weight +F32 +\[3, 2\]' $T/.out && grep -q '^refused: .*__main__.Sub' $T/.out"
+refused 77 '__main__.Sub' 'a class of the user' "$G/torch/param_od.pt"
+for p in 2 3 4 5; do
+    t "arrays of numpy, protocol $p" bash -c "ckpt-merge -q --exclude arrays.c16 -o $T/a$p.safetensors $G/torch/arrays_p$p.pt && ckpt-inspect -q --diff $T/a$p.safetensors $G/torch/arrays.expected.safetensors"
+done
 LEGACY=$G/deepspeed/0.19-s1_w2_legacy
 t "checkpoint_serialization: false is merged" ckpt-merge -q -o "$T/legacy.safetensors" "$LEGACY/ckpt"
 expect 0 "and holds what DeepSpeed's converter gives" ckpt-inspect --diff "$LEGACY/expected.safetensors" "$T/legacy.safetensors"

@@ -17,6 +17,7 @@ import struct
 import sys
 import tarfile
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -165,7 +166,60 @@ def mesh():
     torch.multiprocessing.spawn(mesh_rank, (port, out), nprocs=4)
 
 
+def unread():
+    """Tensors that are known for what they are and not read, beside two that are."""
+    torch.manual_seed(1)
+    w = torch.randn(3, 4)
+    coo = torch.sparse_coo_tensor([[0, 2], [1, 3]], [1.5, -2.0], (3, 4))
+    c = torch.complex(torch.randn(3), torch.randn(3))
+    scale, zero = torch.tensor([.1, .2]), torch.tensor([0, 1])
+    d = {"w": w, "coo": coo, "csr": w.to_sparse_csr(), "bsr": w.repeat(2, 1).to_sparse_bsr((2, 2)),
+         "nested": torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(1, 3)]),
+         "meta": torch.empty(5, 6, device="meta"), "param": torch.nn.Parameter(coo.clone()),
+         "conj": c.conj(), "neg": c.clone().conj().imag,
+         "q": torch.quantize_per_tensor(torch.randn(4), 0.1, 3, torch.qint8),
+         "qc": torch.quantize_per_channel(torch.randn(2, 4), scale, zero, 0, torch.quint8),
+         "q4": torch.quantize_per_channel(torch.randn(2, 4), scale, zero.float(), 0,
+                                          torch.quint4x2),
+         "bits": torch.zeros(4, dtype=torch.uint8).view(torch.bits8), "b": torch.arange(3)}
+    torch.save(d, f"{out}/unread.pt")
+    save_file({"w": w, "b": d["b"]}, f"{out}/unread.expected.safetensors")
+
+
+def arrays():
+    """numpy arrays of every dtype and order, as each protocol spells them."""
+    g = np.random.default_rng(2)
+    a = {"c": g.standard_normal((3, 4)), "f": np.asfortranarray(g.standard_normal((3, 4))),
+         "k": np.arange(24, dtype="i2").reshape(2, 3, 4).transpose(1, 0, 2),
+         "cut": np.arange(20.)[3:17:3], "big": np.arange(5, dtype=">i4") * 70000,
+         "big_f": np.asfortranarray(g.standard_normal((2, 3)).astype(">f8")), "zero": np.array(2.5),
+         "none": np.empty((0, 3), "f4"), "bool": np.array([True, False, True])}
+    for code in ("i1", "u1", "u2", "u4", "i8", "u8", "f2", "f4", "c8", "c16"):
+        a[code] = (g.standard_normal(7) * 50).astype(code[0] == "u" and "u8" or "f8").astype(code)
+    d = {"w": torch.arange(4.), "arrays": a, "names": np.array(["ab", "c"]),
+         "things": np.array([1, "x", None], dtype=object), "scalar": np.float32(1.5)}
+    for p in (2, 3, 4, 5):
+        torch.save(d, f"{out}/arrays_p{p}.pt", pickle_protocol=p)
+    keep = {f"arrays.{k}": torch.from_numpy(np.ascontiguousarray(v.astype(v.dtype.newbyteorder("="))
+                                                                ).reshape(v.shape))
+            for k, v in a.items() if k != "c16"}
+    save_file(keep | {"w": d["w"]}, f"{out}/arrays.expected.safetensors")
+
+
+def more_dtypes():
+    """Dtypes that safetensors' torch has no name for; raw: the bytes of each."""
+    torch.manual_seed(4)
+    names = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+    d = {n: torch.randn(5, 3).to(getattr(torch, n)).t() for n in names}
+    d["float8_e8m0fnu"] = (torch.rand(6) * 4).to(torch.float8_e8m0fnu)
+    d["complex128"] = torch.complex(torch.randn(3, 2).double(), torch.randn(3, 2).double()).t()
+    d["complex64_0d"] = torch.tensor(1 - 2j)
+    torch.save(d, f"{out}/more_dtypes.pt")
+    save_file({k: v.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+               for k, v in d.items()}, f"{out}/more_dtypes.raw.safetensors")
+
+
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, tar, script, mesh):
+    for make in (no_crc, tar, script, mesh, unread, arrays, more_dtypes):
         make()

@@ -97,8 +97,6 @@ static void test_dtypes_that_are_listed_only(void **state)
 static void test_what_is_not_read_is_named(void **state)
 {
     static const struct { const char *path, *word; int code; bool shown; } rows[] = {
-        {"ty_sparse", "_rebuild_sparse_tensor", CKPT_EUNSUPPORTED, true},
-        {"ty_meta", "_rebuild_meta_tensor", CKPT_EUNSUPPORTED, true},
         {"dtensor", "1 files of its set", CKPT_EFORMAT, true},
         {"sharded", "1 files of its set", CKPT_EFORMAT, true},
         {"param_od", "__main__.Sub", CKPT_EREFUSED, true},
@@ -121,6 +119,108 @@ static void test_what_is_not_read_is_named(void **state)
         if ((err.code == 0) != rows[i].shown)
             fail_msg("%s: %s", path, err.text);
     }
+}
+
+/* Kinds without values here: listed by what they are, beside tensors that read. */
+static void test_kinds_that_are_listed_only(void **state)
+{
+    static const struct {
+        const char     *name, *kind;
+        enum ckpt_dtype dtype;
+        int             rank;
+        int64_t         dim[2];
+        uint64_t        bytes;
+    } rows[] = {
+        {"coo", "sparse_coo", CKPT_F32, 2, {3, 4}, 40},
+        {"csr", "sparse_csr", CKPT_F32, 2, {3, 4}, 176},
+        {"bsr", "sparse_bsr", CKPT_F32, 2, {6, 4}, 176},
+        {"nested", "nested", CKPT_F32, 1, {9}, 116},
+        {"meta", "meta", CKPT_F32, 2, {5, 6}, 0},
+        {"param", "sparse_coo", CKPT_F32, 2, {3, 4}, 40},
+        {"conj", "C64, conjugate or negative", CKPT_C64, 1, {3}, 24},
+        {"neg", "F32, conjugate or negative", CKPT_F32, 1, {3}, 12},
+        {"bits", "bits8", CKPT_U8, 1, {4}, 4},
+        {"q4", "QUInt4x2", CKPT_U8, 2, {2, 4}, 4},
+    };
+    struct ckpt_source *s = must_open(GOLDEN "unread.pt", NULL);
+    struct ckpt_err err = {0};
+    unsigned char buf[256];
+
+    (void)state;
+    assert_int_equal(assert_holds(s, GOLDEN "unread.expected.safetensors"), 2);
+    assert_int_equal(ckpt_source_count(s), 4 + sizeof rows / sizeof rows[0]);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t k = ckpt_source_find(s, rows[i].name);
+        const struct ckpt_tensor *t = ckpt_source_tensor(s, k);
+        struct ckpt_shape shape = ckpt_shape_of(rows[i].rank, rows[i].dim);
+
+        if (!t || strcmp(t->stored, rows[i].kind) != 0 || t->dtype != rows[i].dtype ||
+            !ckpt_shape_equal(&t->shape, &shape) || t->stored_bytes != rows[i].bytes)
+            fail_msg("%s: %s of %s, %llu bytes", rows[i].name, t ? t->stored : "none",
+                     t ? ckpt_dtype_name(t->dtype) : "none",
+                     t ? (unsigned long long)t->stored_bytes : 0);
+        assert_non_null(t->unread);
+        assert_int_equal(ckpt_source_read(s, k, 0, 1, buf, &err), CKPT_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, rows[i].kind));
+        assert_false(ckpt_source_locate(s, k, 0, 1, &(struct ckpt_extent){0}));
+    }
+    ckpt_source_close(s);
+}
+
+/* Arrays of every dtype and order, as each protocol spells them; what is none is counted. */
+static void test_numpy_arrays(void **state)
+{
+    (void)state;
+    for (int protocol = 2; protocol <= 5; protocol++) {
+        struct ckpt_source *s;
+        char path[256];
+        double last;
+
+        snprintf(path, sizeof path, GOLDEN "arrays_p%d.pt", protocol);
+        s = must_open(path, NULL);
+        assert_int_equal(assert_holds(s, GOLDEN "arrays.expected.safetensors"), 19);
+        assert_int_equal(ckpt_source_count(s), 20);
+        assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "arrays.c16"))->dtype,
+                         CKPT_C128);
+        assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(s),
+                                                            "arrays_left_out")), 2);
+        /* Part of one that lies in another order. */
+        struct ckpt_err err = {0};
+        size_t i = ckpt_source_find(s, "arrays.f");
+        double *all = read_whole(s, i);
+
+        assert_int_equal(ckpt_source_read(s, i, 7, 1, &last, &err), 0);
+        assert_true(last == all[7]);
+        free(all);
+        ckpt_source_close(s);
+    }
+}
+
+/* Dtypes beyond those of older files: their bytes, gathered along the axes. */
+static void test_more_dtypes(void **state)
+{
+    static const struct { const char *name; enum ckpt_dtype dtype; } rows[] = {
+        {"float8_e4m3fn", CKPT_F8_E4M3}, {"float8_e4m3fnuz", CKPT_F8_E4M3FNUZ},
+        {"float8_e5m2", CKPT_F8_E5M2}, {"float8_e5m2fnuz", CKPT_F8_E5M2FNUZ},
+        {"float8_e8m0fnu", CKPT_F8_E8M0}, {"complex128", CKPT_C128}, {"complex64_0d", CKPT_C64},
+    };
+    struct ckpt_source *s = must_open(GOLDEN "more_dtypes.pt", NULL);
+    struct ckpt_source *raw = must_open(GOLDEN "more_dtypes.raw.safetensors", NULL);
+
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        size_t i = ckpt_source_find(s, rows[k].name), j = ckpt_source_find(raw, rows[k].name);
+        uint64_t n = ckpt_tensor_bytes(ckpt_source_tensor(raw, j));
+        void *a = read_whole(s, i), *b = read_whole(raw, j);
+
+        assert_int_equal(ckpt_source_tensor(s, i)->dtype, rows[k].dtype);
+        assert_int_equal(ckpt_tensor_bytes(ckpt_source_tensor(s, i)), n);
+        assert_memory_equal(a, b, n);
+        free(a);
+        free(b);
+    }
+    ckpt_source_close(raw);
+    ckpt_source_close(s);
 }
 
 static void test_ties_share_and_views_do_not(void **state)
@@ -471,6 +571,9 @@ int main(void)
         cmocka_unit_test(test_trees_without_tensors_are_shown),
         cmocka_unit_test(test_dtypes_that_are_listed_only),
         cmocka_unit_test(test_what_is_not_read_is_named),
+        cmocka_unit_test(test_kinds_that_are_listed_only),
+        cmocka_unit_test(test_numpy_arrays),
+        cmocka_unit_test(test_more_dtypes),
         cmocka_unit_test(test_ties_share_and_views_do_not),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_checksums_are_proved_on_demand),

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "formats/weights/torch.h"
 #include "libckpt/json.h"
 #include "libckpt/pack.h"
 
@@ -167,17 +168,35 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     return rc;
 }
 
+/* The tensors of a file that is not to be loaded; CKPT_ENOTFOUND when it has none. */
+static int list_refused(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                        const char *path, struct ckpt_err *err)
+{
+    struct ckpt_source *src = NULL;
+    struct ckpt_file *file;
+    int rc = ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err);
+
+    if (rc == 0)
+        rc = torch_look(&src, file, err);       /* takes it */
+    if (rc == 0)
+        rc = ckpt_source_count(src) ? inspect_source(o, w, src, cli->jobs, err) : CKPT_ENOTFOUND;
+    ckpt_source_close(src);
+    return rc;
+}
+
 /*
  * A torch file that is refused because loading it would run something: what it holds is told
  * all the same, and the refusal stands.
  */
-static int refused(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err)
+static int refused(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                   const char *path, struct ckpt_err *err)
 {
     struct ckpt_err other = {0};
     struct ckpt_file *file;
 
-    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
-        inspect_tree(o, file, false, &other))
+    if (list_refused(o, w, cli, path, &other) &&
+        (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
+         inspect_tree(o, file, false, &other)))
         return err->code;
     out_str(o, "refused", "refused", err->text);
     err->hint[0] = '\0';                /* it says: look at it with this tool */
@@ -233,7 +252,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         rc = inspect_data_dir(o, w, cli, path, err);
         data |= rc == 0;
     }
-    if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, cli, path, err) == 0)
+    if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, w, cli, path, err) == 0)
         return err->code;
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);

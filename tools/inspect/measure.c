@@ -140,7 +140,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
         do {
             int64_t to = t->numel - at < step ? t->numel : at + step;
 
-            if (!width)
+            if (!width || t->unread)
                 break;                      /* of sub-byte dtypes nothing is told */
             if (list)
                 list[n_unit] = (struct unit){.k = k, .from = at, .to = to};
@@ -165,7 +165,7 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
         const struct ckpt_tensor *t = ckpt_source_tensor(src, tensor_of(&j, k));
 
         m[k] = (struct tensor_measure){.numbers = (what & MEASURE_STATS) &&
-                                                  ckpt_dtype_size(t->dtype) &&
+                                                  ckpt_dtype_size(t->dtype) && !t->unread &&
                                                   ckpt_convert_can(CKPT_F64, t->dtype)};
     }
     cut(&j, n, j.unit);

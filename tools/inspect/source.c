@@ -277,9 +277,11 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
     if (tensors_measure(&m, src, &i, 1, MEASURE_STATS | MEASURE_DIGEST, 0, err))
         return err->code;
     out_str(o, "name", "tensor", t->name);
-    out_str(o, "dtype", "dtype", ckpt_dtype_name(t->dtype));
+    out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
     out_str(o, "shape", "shape", ckpt_shape_text(shape, sizeof shape, &t->shape));
-    out_bytes(o, "bytes", "bytes", ckpt_tensor_bytes(t));
+    out_bytes(o, "bytes", "bytes", ckpt_tensor_stored_bytes(t));
+    if (t->unread)
+        out_str(o, "unread", "values", t->unread);
     if (m.s.n) {
         out_real(o, "min", "min", m.s.min);
         out_real(o, "max", "max", m.s.max);

@@ -4,6 +4,7 @@
 
 #include "formats/container/zip.h"
 #include "formats/weights/torch.h"
+#include "formats/weights/torch_add.h"
 #include "tools/inspect/inspect.h"
 
 #define MAX_VALUES  200000
@@ -32,6 +33,8 @@ static bool holds_tensors(const struct value *root)
     size_t next[MAX_DEPTH] = {0}, depth = 1, seen = 0;
 
     stack[0] = root;
+    if (torch_add_is(root))
+        return true;
     while (depth > 0) {
         struct value **child = NULL;
         size_t n = children(stack[depth - 1], &child);
@@ -42,7 +45,7 @@ static bool holds_tensors(const struct value *root)
             continue;
         }
         v = child[next[depth - 1]++];
-        if (value_is(v, VALUE_TENSOR) || ++seen > MAX_VALUES || depth == MAX_DEPTH)
+        if (torch_add_is(v) || ++seen > MAX_VALUES || depth == MAX_DEPTH)
             return true;
         if (children(v, &child)) {
             stack[depth] = v;
@@ -81,7 +84,8 @@ bool inspect_is_values(struct ckpt_file *file)
         return false;
     root = torch_archive_root(a);
     values = strcmp(torch_archive_container(a), "TorchScript") != 0 &&
-             (inspect_is_rng(a) || value_is(root, VALUE_OBJECT) || !holds_tensors(root));
+             (inspect_is_rng(a) || (value_is(root, VALUE_OBJECT) && !torch_add_is(root)) ||
+              !holds_tensors(root));
     torch_archive_close(a);
     return values;
 }

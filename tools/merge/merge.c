@@ -138,6 +138,20 @@ static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
     return rc;
 }
 
+/* What can only be listed is named before anything is written. */
+static int refuse_unread(const struct ckpt_source *src, const char *input, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+
+        if (!t->unread)
+            continue;
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: tensor %s: %s", input, t->name, t->unread);
+        return ckpt_err_hint(err, "--exclude '%s' leaves it out", t->name);
+    }
+    return 0;
+}
+
 int merge_run(const struct merge_want *want, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err)
 {
@@ -167,6 +181,8 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = merge_open(&src, &origin, w, job, format, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
+    if (rc == 0)
+        rc = refuse_unread(src, job->input[0], err);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)
