@@ -3,38 +3,11 @@
 
 #include <math.h>
 
-#define ROUNDS 10
-
-static void multiply(uint32_t *hi, uint32_t *lo, uint32_t a, uint32_t b)
-{
-    uint64_t p = (uint64_t)a * b;
-
-    *hi = (uint32_t)(p >> 32);
-    *lo = (uint32_t)p;
-}
+#include "trainer/philox.h"
 
 void rng_words(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
-    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
-
-    for (int r = 0; r < ROUNDS; r++) {
-        uint32_t h0, l0, h1, l1;
-
-        multiply(&h0, &l0, 0xD2511F53u, c0);
-        multiply(&h1, &l1, 0xCD9E8D57u, c2);
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    philox(out, seed, stream, index);
 }
 
 /* Uniform in [0, 1) of 53 bits from two words. */

@@ -1,9 +1,8 @@
 /*
- * rng - counter-based random numbers: Philox4x32-10.
+ * rng - counter-based random numbers: Philox4x32-10 (philox.h).
  *
  * A number is a pure function of (seed, stream, index): any rank can make any part of a
  * sequence, nothing has to be carried along, and the whole state is those three integers.
- * Source: Salmon et al. 2011, Random123 1.14 (philox.h); the constants are theirs.
  */
 #ifndef CKPT_RNG_H
 #define CKPT_RNG_H

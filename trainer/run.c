@@ -250,7 +250,7 @@ static int loop(struct run *r, struct ckpt_err *err)
     const struct settings *s = r->s;
     struct optim_opts opts = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2,
                               .eps = s->adam_epsilon, .weight_decay = s->weight_decay,
-                              .max_grad_norm = s->max_grad_norm};
+                              .max_grad_norm = s->max_grad_norm, .seed = s->seed};
     struct window w = {.start = now()};
 
     while (r->state.global_step < r->state.max_steps) {

@@ -33,6 +33,7 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
     for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
         double sum = 0;
 
+        model_drop_key(model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
         rc = model_loss_grad(model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;
     }

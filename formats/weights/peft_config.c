@@ -174,12 +174,19 @@ void peft_config_release(struct peft_config *c)
     c->alpha_of = c->rank_of = NULL;
 }
 
+int peft_config_rank(double *rank, const struct peft_config *c, const char *module,
+                     struct ckpt_err *err)
+{
+    *rank = c->r;
+    return match(rank, c->rank_of, module, err);
+}
+
 int peft_config_scale(float *scale, const struct peft_config *c, const char *module, int64_t r,
                       struct ckpt_err *err)
 {
-    double alpha = c->alpha, told = c->r;
+    double alpha = c->alpha, told;
 
-    if (match(&alpha, c->alpha_of, module, err) || match(&told, c->rank_of, module, err))
+    if (match(&alpha, c->alpha_of, module, err) || peft_config_rank(&told, c, module, err))
         return err->code;
     if (told != (double)r)
         ckpt_log(CKPT_LOG_WARNING, "%s: adapter_config.json says rank %g, its factors have %lld",

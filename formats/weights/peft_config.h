@@ -32,6 +32,9 @@ void peft_config_release(struct peft_config *c);
 /* What the product of a module's factors of rank r is multiplied with. */
 int peft_config_scale(float *scale, const struct peft_config *c, const char *module, int64_t r,
                       struct ckpt_err *err);
+/* The rank the adapter gives a module. */
+int peft_config_rank(double *rank, const struct peft_config *c, const char *module,
+                     struct ckpt_err *err);
 /* The rows of a module that token adapters replace: a list of integers, or NULL. */
 const json_t *peft_config_tokens(const struct peft_config *c, const char *module);
 

@@ -129,7 +129,7 @@ static inline void golden_close(struct golden *g)
 }
 
 /*
- * The batch of a side ("right", "left", "leftpos", "long") without its padding: masked tokens are
+ * The batch of a side ("right", "left", "leftpos", "long"; "" when there is one) without its padding: masked tokens are
  * left out.  Positions follow the mask, but for "left" they are places in the padded row, unless
  * the family always takes them from the mask.  place[i] is where row i lay in the padded
  * [rows, cols].
@@ -139,15 +139,16 @@ static inline void golden_batch(struct golden *g, const char *side, struct batch
 {
     const char *kind = strcmp(side, "leftpos") ? side : "left";
     bool by_place = strcmp(side, "left") == 0 && !g->arch->pos_from_mask;
+    const char *dot = *kind ? "." : "";
     char name[64];
     int64_t R, C, *ids, *mask, *labels;
     int32_t *out_ids, *pos, *start, *rows, *targets;
 
-    snprintf(name, sizeof name, "%s.input_ids", kind);
+    snprintf(name, sizeof name, "%s%sinput_ids", kind, dot);
     ids = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.attention_mask", kind);
+    snprintf(name, sizeof name, "%s%sattention_mask", kind, dot);
     mask = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.labels", kind);
+    snprintf(name, sizeof name, "%s%slabels", kind, dot);
     labels = golden_ints(g, name, &R, &C);
     out_ids = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *out_ids);
     pos = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *pos);

@@ -15,15 +15,25 @@ static const struct { int unit; int64_t numel; } shapes[] = {
 };
 #define N (sizeof shapes / sizeof shapes[0])
 
-static void make_params(struct params *p, struct param *item, int64_t *unit_numel)
+/* Every parameter but those of the mask is trained; unit_numel [6]: weights, then gradients. */
+static void make_some(struct params *p, struct param *item, int64_t *unit_numel, unsigned frozen)
 {
     memset(p, 0, sizeof *p);
-    memset(unit_numel, 0, 3 * sizeof *unit_numel);
+    memset(unit_numel, 0, 6 * sizeof *unit_numel);
+    p->unit_grad = unit_numel + 3;
     for (size_t i = 0; i < N; i++) {
-        item[i] = (struct param){.name = "p", .unit = shapes[i].unit, .numel = shapes[i].numel,
-                                 .offset = unit_numel[shapes[i].unit], .trainable = true};
-        unit_numel[shapes[i].unit] += shapes[i].numel;
+        int unit = shapes[i].unit;
+        bool trained = !(frozen >> i & 1);
+
+        item[i] = (struct param){.name = "p", .unit = unit, .numel = shapes[i].numel,
+                                 .offset = unit_numel[unit], .trainable = trained,
+                                 .grad_offset = trained ? p->unit_grad[unit] : -1};
+        unit_numel[unit] += shapes[i].numel;
         p->numel += shapes[i].numel;
+        if (trained) {
+            p->unit_grad[unit] += shapes[i].numel;
+            p->grad_numel += shapes[i].numel;
+        }
     }
     p->item = item;
     p->n = N;
@@ -31,11 +41,16 @@ static void make_params(struct params *p, struct param *item, int64_t *unit_nume
     p->unit_numel = unit_numel;
 }
 
+static void make_params(struct params *p, struct param *item, int64_t *unit_numel)
+{
+    make_some(p, item, unit_numel, 0);
+}
+
 static void test_stage_3_owns_each_element_once(void **state)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
-    int64_t unit_numel[3];
+    int64_t unit_numel[6];
     struct params p;
 
     (void)state;
@@ -67,7 +82,7 @@ static void test_spread_then_assemble_gives_the_same_unit(void **state)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
-    int64_t unit_numel[3];
+    int64_t unit_numel[6];
     struct params p;
 
     (void)state;
@@ -103,7 +118,7 @@ static void test_stage_0_holds_units_whole(void **state)
 {
     struct ckpt_err err = {0};
     struct param item[N];
-    int64_t unit_numel[3];
+    int64_t unit_numel[6];
     struct params p;
     struct flat f;
 
@@ -116,12 +131,64 @@ static void test_stage_0_holds_units_whole(void **state)
     flat_release(&f);
 }
 
+/* Gradients of what is frozen are nowhere, those of the rest arrive in their order. */
+static void test_frozen_parameters_have_no_gradient(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+    struct param item[N];
+    int64_t unit_numel[6];
+    struct params p;
+
+    (void)state;
+    make_some(&p, item, unit_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
+    for (size_t k = 0; k < 4; k++)
+        for (int stage = 0; stage <= 3; stage += 3) {
+            float whole[1][96], parts[96 * 8 + 64];
+            struct ckpt_err err = {0};
+            int64_t held = 0;
+
+            for (int r = 0; r < worlds[k]; r++) {
+                struct flat f;
+
+                assert_int_equal(flat_init(&f, &p, stage, r, worlds[k], &err), 0);
+                for (size_t i = 0; i < N; i++) {
+                    struct flat_piece piece = flat_grad_piece(&f, i, r);
+
+                    held += piece.count;
+                    if (!p.item[i].trainable)
+                        assert_int_equal(piece.count, 0);
+                    else if (piece.count > 0)
+                        assert_in_range(piece.at + piece.count, 1, f.grad_numel);
+                }
+                assert_int_equal(flat_grad_part(&f, 2), 0);
+                assert_int_equal(flat_grad_base(&f, 1), f.grad_base[2]);
+                flat_release(&f);
+            }
+            assert_int_equal(held, (5 + 1 + 64) * (stage == 0 ? worlds[k] : 1));
+            if (stage == 3) {
+                struct flat f;
+                double sum = 0;
+
+                assert_int_equal(flat_init(&f, &p, stage, 0, worlds[k], &err), 0);
+                for (int i = 0; i < 65; i++)
+                    whole[0][i] = (float)(i + 1);
+                memset(parts, 0xff, sizeof parts);
+                flat_spread(&f, 1, parts, whole[0]);
+                for (int64_t i = 0; i < flat_grad_part(&f, 1) * worlds[k]; i++)
+                    sum += (double)parts[i];
+                assert_true(sum == 65.0 * 66 / 2);
+                flat_release(&f);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stage_3_owns_each_element_once),
         cmocka_unit_test(test_spread_then_assemble_gives_the_same_unit),
         cmocka_unit_test(test_stage_0_holds_units_whole),
+        cmocka_unit_test(test_frozen_parameters_have_no_gradient),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void test_init_is_the_same_however_it_is_cut(void **state)
     float whole[31 * 24], part[31 * 24];
 
     (void)state;
-    assert_int_equal(params_build(&p, arch, &err), 0);
+    assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(init_fill(&init, 0, 0, 31 * 24, whole, &err), 0);
     for (int64_t ranks = 2; ranks < 12; ranks++) {
         int64_t each = (31 * 24 + ranks - 1) / ranks;
@@ -106,7 +106,7 @@ static void test_init_gives_each_role_its_kind(void **state)
     bool have = false;
 
     (void)state;
-    assert_int_equal(params_build(&p, arch, &err), 0);
+    assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     for (size_t i = 0; i < p.n; i++) {
         const char *name = p.item[i].name;
         double sum = 0, sq = 0;

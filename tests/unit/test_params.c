@@ -13,7 +13,7 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     int unit = 0;
 
     (void)state;
-    assert_int_equal(params_build(&p, arch, &err), 0);
+    assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(p.n, 3 + 2 * 12 + 2);
     assert_int_equal(p.n_unit, 4);
     assert_int_equal(p.numel, 11 * 8 + 16 + 2 * (12 * 64 + 13 * 8) + 16);
@@ -46,7 +46,7 @@ static void test_params_find_when_prefix_is_missing(void **state)
 
     (void)state;
     assert_null(arch_tied_name(arch));
-    assert_int_equal(params_build(&p, arch, &err), 0);
+    assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(params_find(&p, "transformer.ln_f.weight"), p.n - 3);
     assert_int_equal(params_find(&p, "ln_f.weight"), p.n - 3);
     assert_int_equal(params_find(&p, "lm_head.weight"), p.n - 1);

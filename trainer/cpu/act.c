@@ -5,6 +5,7 @@
 #include "trainer/cpu/act.h"
 
 #include "trainer/cpu/cpu.h"
+#include "trainer/cpu/drop.h"
 #include "trainer/cpu/vmath.h"
 
 #define ACT(name, both)                                                                        \
@@ -101,19 +102,27 @@ void cpu_gate_fwd(struct device *dev, const struct op_gate *a)
     if (dev->err.code)
         return;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 16 * a->n * a->ff))
-    for (int64_t i = 0; i < a->n; i++)
+    for (int64_t i = 0; i < a->n; i++) {
         cpu_act_gate(a->act, out + i * a->ff, u + 2 * i * a->ff, u + (2 * i + 1) * a->ff, a->ff);
+        if (a->drop.p > 0)
+            cpu_drop_rows(out + i * a->ff, a->ff, out + i * a->ff, a->ff, &a->drop, i, i + 1,
+                          a->ff);
+    }
 }
 
 void cpu_gate_bwd(struct device *dev, const struct op_gate *a)
 {
-    const float *u = a->u, *dout = a->dout;
-    float *du = a->du;
+    const float *u = a->u;
+    float *du = a->du, *dout = a->dout;
 
     if (dev->err.code)
         return;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 16 * a->n * a->ff))
-    for (int64_t i = 0; i < a->n; i++)
+    for (int64_t i = 0; i < a->n; i++) {
+        if (a->drop.p > 0)
+            cpu_drop_rows(dout + i * a->ff, a->ff, dout + i * a->ff, a->ff, &a->drop, i, i + 1,
+                          a->ff);
         cpu_act_gate_back(a->act, du + 2 * i * a->ff, du + (2 * i + 1) * a->ff, dout + i * a->ff,
                           u + 2 * i * a->ff, u + (2 * i + 1) * a->ff, a->ff);
+    }
 }

@@ -51,6 +51,8 @@ bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 
 /* Workspace of each room, bytes. */
 uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_linear_work(const struct device *dev, const struct op_limits *l);
+uint64_t cpu_embed_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_rope_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_experts_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l);

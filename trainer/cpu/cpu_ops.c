@@ -63,8 +63,10 @@ static void cpu_close(struct device *dev) { ckpt_free(dev); }
 
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t need[] = {cpu_norm_work(dev, l), cpu_attention_work(dev, l),
-                       cpu_rope_work(dev, l), cpu_experts_work(dev, l), cpu_head_work(dev, l)};
+    uint64_t need[] = {cpu_norm_work(dev, l),    cpu_attention_work(dev, l),
+                       cpu_rope_work(dev, l),    cpu_experts_work(dev, l),
+                       cpu_linear_work(dev, l),  cpu_embed_work(dev, l),
+                       cpu_head_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)

@@ -3,11 +3,15 @@
  * row added; and back.
  *
  * The table's gradient is split by columns: each thread adds all rows in their order to its own
- * strip, so two tokens with one id never meet and the sum's order is fixed.
+ * strip, so two tokens with one id never meet and the sum's order is fixed.  Low-rank changes of
+ * the table and tokens with rows of their own are small and go one after another.
  */
 #include "trainer/cpu/cpu.h"
 
+#include <cblas.h>
 #include <string.h>
+
+#include "trainer/cpu/drop.h"
 
 /* Rows of id `not` are left out. */
 CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
@@ -26,12 +30,117 @@ CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
     }
 }
 
-CPU_HOT static void add_rows(float *restrict out, const float *restrict a,
-                             const float *restrict b, int64_t n)
+/* out may be a. */
+CPU_HOT static void add_rows(float *out, const float *a, const float *restrict b, int64_t n)
 {
 #pragma omp simd
     for (int64_t j = 0; j < n; j++)
         out[j] = a[j] + b[j];
+}
+
+/* The workspace of a lookup with changed rows. */
+struct space {
+    float *t, *dt;              /* [n, r]: A's columns of the ids; gradients of those */
+    float *e;                   /* [n, D]: rows before their norm */
+};
+
+static bool changed(const struct op_embed *a) { return a->lora.rank || a->tokens; }
+
+static uint64_t norm_floats(const struct device *dev, int64_t dim)
+{
+    return cpu_norm_work(dev, &(struct op_limits){.dim = dim, .train = true}) / sizeof(float);
+}
+
+uint64_t cpu_embed_work(const struct device *dev, const struct op_limits *l)
+{
+    int64_t dim = l->embed > l->dim ? l->embed : l->dim;
+
+    return l->lora_rank ? (norm_floats(dev, dim) + (uint64_t)(l->n * (2 * l->lora_rank + dim))) *
+                              sizeof(float)
+                        : 0;
+}
+
+static bool open_space(struct space *s, struct device *dev, const struct op_embed *a,
+                       const char *op)
+{
+    uint64_t norm = norm_floats(dev, a->dim), narrow = (uint64_t)(a->n * a->lora.rank);
+    uint64_t wide = a->norm ? (uint64_t)(a->n * a->dim) : 0;
+
+    s->t = (float *)dev->work + norm;   /* the norm's backward has its own before it */
+    s->dt = s->t + narrow;
+    s->e = s->dt + narrow;
+    return !cpu_work_short(dev, op, (norm + 2 * narrow + wide) * sizeof(float));
+}
+
+/* Where the id is among those with rows of their own, which are few; -1: nowhere. */
+static int64_t token_of(const struct op_embed *a, int32_t id)
+{
+    for (int64_t k = 0; a->tokens && k < a->n_tokens; k++)
+        if (a->token_ids[k] == id)
+            return k;
+    return -1;
+}
+
+/* e's rows [begin, end) with what changes them. */
+static void gather(const struct op_embed *a, const struct space *s, float *e, int64_t begin,
+                   int64_t end)
+{
+    const struct op_lora *l = &a->lora;
+    const float *table = a->table, *tokens = a->tokens, *la = l->a;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t k = token_of(a, a->ids[i]);
+        const float *row = k < 0 ? table + a->ids[i] * a->dim : tokens + k * a->dim;
+
+        memcpy(e + i * a->dim, row, (size_t)a->dim * sizeof(float));
+        for (int64_t r = 0; r < l->rank; r++)
+            s->t[i * l->rank + r] = la[r * a->vocab + a->ids[i]];
+    }
+    if (l->rank && begin < end)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(end - begin), (int)a->dim,
+                    (int)l->rank, l->scale, s->t + begin * l->rank, (int)l->rank, l->b,
+                    (int)l->rank, 1.0f, e + begin * a->dim, (int)a->dim);
+}
+
+static void drop_rows(struct device *dev, const struct op_embed *a, float *x)
+{
+    if (!(a->drop.p > 0) || dev->err.code)
+        return;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * a->n * a->dim))
+    for (int64_t i = 0; i < a->n; i++)
+        cpu_drop_rows(x + i * a->dim, a->dim, x + i * a->dim, a->dim, &a->drop, i, i + 1, a->dim);
+}
+
+/* The norm of the gathered rows e. */
+static struct op_rownorm norm_of(const struct op_embed *a, const float *e)
+{
+    return (struct op_rownorm){.out = a->out, .stats = a->stats, .dx = a->dout, .x = e,
+                               .dout = a->dout, .norm = *a->norm, .n = a->n, .n_x = a->n,
+                               .dim = a->dim};
+}
+
+static void changed_fwd(struct device *dev, const struct op_embed *a)
+{
+    float *out = a->out;
+    const float *pos = a->pos;
+    struct space s;
+
+    if (a->n == 0 || !open_space(&s, dev, a, "embed_fwd"))
+        return;
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
+    {
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, a->n, 1, omp_get_thread_num(), omp_get_num_threads());
+        gather(a, &s, a->norm ? s.e : out, begin, end);
+        for (int64_t i = begin; pos && i < end; i++)
+            add_rows(out + i * a->dim, out + i * a->dim, pos + a->positions[i] * a->dim, a->dim);
+    }
+    if (a->norm) {
+        struct op_rownorm norm = norm_of(a, s.e);
+
+        cpu_norm_fwd(dev, &norm);
+    }
 }
 
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
@@ -41,29 +150,84 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
 
     if (dev->err.code)
         return;
-    if (a->norm) {
+    if (changed(a)) {
+        changed_fwd(dev, a);
+    } else if (a->norm) {
         cpu_norm_fwd(dev, &(struct op_rownorm){
             .out = a->out, .stats = a->stats, .x = a->table, .rows = a->ids, .norm = *a->norm,
             .n = a->n, .n_x = a->vocab, .dim = a->dim});
-        return;
-    }
+    } else {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * a->n * a->dim))
-    for (int64_t i = 0; i < a->n; i++)
-        if (pos)
-            add_rows(out + i * a->dim, table + a->ids[i] * a->dim, pos + a->positions[i] * a->dim,
-                     a->dim);
-        else
-            memcpy(out + i * a->dim, table + a->ids[i] * a->dim, (size_t)a->dim * sizeof(float));
+        for (int64_t i = 0; i < a->n; i++)
+            if (pos)
+                add_rows(out + i * a->dim, table + a->ids[i] * a->dim,
+                         pos + a->positions[i] * a->dim, a->dim);
+            else
+                memcpy(out + i * a->dim, table + a->ids[i] * a->dim,
+                       (size_t)a->dim * sizeof(float));
+    }
+    drop_rows(dev, a, out);
+}
+
+/* Back to what is normalised; with changed rows t again. */
+static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
+{
+    if (changed(a)) {
+        struct op_rownorm norm;
+
+        gather(a, s, a->norm ? s->e : NULL, 0, a->norm ? a->n : 0);
+        if (a->norm) {
+            norm = norm_of(a, s->e);
+            cpu_norm_bwd(dev, &norm);
+        }
+        for (int64_t i = 0; i < a->n; i++)
+            for (int64_t r = 0; r < a->lora.rank; r++)
+                s->t[i * a->lora.rank + r] = ((const float *)a->lora.a)[r * a->vocab + a->ids[i]];
+    } else if (a->norm) {
+        cpu_norm_bwd_gathered(dev, &(struct op_rownorm){
+            .stats = a->stats, .dx = a->dout, .x = a->table, .dout = a->dout, .rows = a->ids,
+            .norm = *a->norm, .n = a->n, .n_x = a->vocab, .dim = a->dim});
+    }
+}
+
+/* Gradients of a low-rank change and of the rows of their own. */
+static void changed_bwd(const struct op_embed *a, const struct space *s)
+{
+    const struct op_lora *l = &a->lora;
+    const float *dout = a->dout;
+    float *da = l->da, *dtokens = a->dtokens;
+
+    if (l->db)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->dim, (int)l->rank, (int)a->n,
+                    l->scale, dout, (int)a->dim, s->t, (int)l->rank, 1.0f, l->db, (int)l->rank);
+    if (da)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)a->n, (int)l->rank,
+                    (int)a->dim, l->scale, dout, (int)a->dim, l->b, (int)l->rank, 0.0f, s->dt,
+                    (int)l->rank);
+    for (int64_t i = 0; i < a->n; i++) {
+        int64_t k = token_of(a, a->ids[i]);
+
+        if (a->ids[i] == a->no_grad)
+            continue;
+        for (int64_t r = 0; da && r < l->rank; r++)
+            da[r * a->vocab + a->ids[i]] += s->dt[i * l->rank + r];
+        if (dtokens && k >= 0)
+            add_rows(dtokens + k * a->dim, dtokens + k * a->dim, dout + i * a->dim, a->dim);
+    }
 }
 
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a)
 {
-    if (a->norm)
-        cpu_norm_bwd_gathered(dev, &(struct op_rownorm){
-            .stats = a->stats, .dx = a->dout, .x = a->table, .dout = a->dout, .rows = a->ids,
-            .norm = *a->norm, .n = a->n, .n_x = a->vocab, .dim = a->dim});
+    struct space s;
+
+    if (dev->err.code || a->n == 0 || (changed(a) && !open_space(&s, dev, a, "embed_bwd")))
+        return;
+    drop_rows(dev, a, a->dout);
+    norm_back(dev, a, &s);
     if (dev->err.code)
         return;
+    if (changed(a))
+        changed_bwd(a, &s);
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int64_t begin, end;

@@ -6,15 +6,12 @@
  * residual are written first and the product is added to them: OpenBLAS' kernels always add, so
  * they cost no pass of their own.
  */
-#include "trainer/cpu/cpu.h"
+#include "trainer/cpu/linear.h"
 
 #include <cblas.h>
 #include <string.h>
 
 #include "trainer/cpu/act.h"
-
-/* Rows a thread should have at least before work is split by rows. */
-#define MIN_ROWS 16
 
 CPU_HOT static void add_columns(float *restrict sum, const float *restrict x, int64_t rows,
                                 int64_t stride, int64_t begin, int64_t end)
@@ -33,13 +30,11 @@ CPU_HOT static void add_bias(float *restrict out, const float *restrict residual
         out[j] = residual[j] + b[j];
 }
 
-static int64_t out_ld(const struct op_linear *a) { return a->out_ld ? a->out_ld : a->n_out; }
-
 /* out[row][c0, c1) <- what the product is added to. */
 static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t c0, int64_t c1)
 {
     const float *b = a->b, *res = a->residual;
-    float *to = out + row * out_ld(a) + c0;
+    float *to = out + row * linear_out_ld(a) + c0;
     size_t bytes = (size_t)(c1 - c0) * sizeof(float);
 
     if (res && b)
@@ -48,8 +43,7 @@ static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t 
         memmove(to, res ? res + row * a->n_out + c0 : b + c0, bytes);
 }
 
-/* to[m, n] (row stride ld) = columns [c0, c0 + n) of x W^T, + beta to. */
-static void product(const struct op_linear *a, float *to, int64_t ld, const float *x, int64_t c0,
+void linear_product(const struct op_linear *a, float *to, int64_t ld, const float *x, int64_t c0,
                     int64_t m, int64_t n, float beta)
 {
     int64_t k = a->n_in, w_ld = a->in_out ? a->n_out : k;
@@ -75,7 +69,8 @@ static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c
 
     for (int64_t i = r0; i < r1; i++)
         prefill(a, to, i, c0, c1);
-    product(a, to + r0 * out_ld(a) + c0, out_ld(a), x + r0 * a->n_in, c0, r1 - r0, c1 - c0, beta);
+    linear_product(a, to + r0 * linear_out_ld(a) + c0, linear_out_ld(a), x + r0 * a->n_in, c0,
+                   r1 - r0, c1 - c0, beta);
     for (int64_t i = r0; i < r1 && (a->act != OP_ACT_NONE || a->pre); i++) {
         int64_t at = i * a->n_out + c0;
 
@@ -88,6 +83,10 @@ static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c
 
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 {
+    if (a->lora.rank || a->drop.p > 0) {
+        lora_linear_fwd(dev, a);
+        return;
+    }
     if (dev->err.code || a->n == 0)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
@@ -95,7 +94,7 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t begin, end;
 
-        if (a->n >= (int64_t)threads * MIN_ROWS) {
+        if (a->n >= (int64_t)threads * LINEAR_MIN_ROWS) {
             cpu_range(&begin, &end, a->n, 8, me, threads);
             forward(a, begin, end, 0, a->n_out);
         } else {
@@ -103,6 +102,15 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
             forward(a, 0, a->n, begin, end);
         }
     }
+}
+
+void linear_product_back(const struct op_linear *a, float *dx, const float *dout, int64_t ld,
+                         int64_t m, float beta)
+{
+    if (m > 0)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasTrans : CblasNoTrans, (int)m,
+                    (int)a->n_in, (int)a->n_out, 1.0f, dout, (int)ld, a->w,
+                    (int)(a->in_out ? a->n_out : a->n_in), beta, dx, (int)a->n_in);
 }
 
 /* Rows [r0, r1) of dx, and of x when it is rebuilt. */
@@ -114,36 +122,36 @@ static void backward_rows(const struct op_linear *a, int64_t r0, int64_t r1)
 
     if (n == 0 || !dx)
         return;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasTrans : CblasNoTrans,
-                (int)(r1 - r0), (int)a->n_in, (int)a->n_out, 1.0f, dout + r0 * out_ld(a),
-                (int)out_ld(a), a->w, (int)(a->in_out ? a->n_out : a->n_in),
-                a->dx_add ? 1.0f : 0.0f, dx + at, (int)a->n_in);
+    linear_product_back(a, dx + at, dout + r0 * linear_out_ld(a), linear_out_ld(a), r1 - r0,
+                        a->dx_add ? 1.0f : 0.0f);
     if (a->x_act != OP_ACT_NONE)
         cpu_act_back(a->x_act, x + at, dx + at, pre + at, n);
 }
 
-/* Output columns [c0, c1) of dw and db. */
-static void backward_columns(const struct op_linear *a, int64_t c0, int64_t c1)
+void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int64_t c0, int64_t c1)
 {
-    const float *dout = a->dout;
     float *dw = a->dw;
 
     if (c0 == c1)
         return;
     if (dw && a->in_out)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->n_in, (int)(c1 - c0),
-                    (int)a->n, 1.0f, a->x, (int)a->n_in, dout + c0, (int)out_ld(a), 1.0f,
-                    dw + c0, (int)a->n_out);
+                    (int)a->n, 1.0f, a->x, (int)a->n_in, dout + c0, (int)ld, 1.0f, dw + c0,
+                    (int)a->n_out);
     else if (dw)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(c1 - c0), (int)a->n_in,
-                    (int)a->n, 1.0f, dout + c0, (int)out_ld(a), a->x, (int)a->n_in, 1.0f,
+                    (int)a->n, 1.0f, dout + c0, (int)ld, a->x, (int)a->n_in, 1.0f,
                     dw + c0 * a->n_in, (int)a->n_in);
     if (a->db)
-        add_columns(a->db, dout, a->n, out_ld(a), c0, c1);
+        add_columns(a->db, dout, a->n, ld, c0, c1);
 }
 
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 {
+    if (a->lora.rank || a->drop.p > 0 || a->x_drop.p > 0) {
+        lora_linear_bwd(dev, a);
+        return;
+    }
     if (dev->err.code || a->n == 0)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
@@ -157,7 +165,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 #pragma omp barrier
         }
         cpu_range(&begin, &end, a->n_out, 16, me, threads);
-        backward_columns(a, begin, end);
+        linear_grads(a, a->dout, linear_out_ld(a), begin, end);
     }
 }
 

@@ -86,7 +86,9 @@ struct arch {
     double attn_scale;                          /* of q.k */
     double emb_mul, head_mul;
     double initializer_range;
-    double hidden_dropout, attention_dropout;
+    double hidden_dropout, attention_dropout;    /* before each sum with the residual; of what
+                                                   attention looks at */
+    double embed_dropout;                       /* of what enters the first block */
     struct rope rope;
     bool       *dense;                          /* [L] which blocks have no experts, though
                                                    others do; NULL: none */

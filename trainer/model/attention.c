@@ -107,7 +107,7 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
         op[i] = (struct op_linear){
             .x = attention_in(p, b), .w = unit_weight(u, role), .b = unit_weight(u, role_b),
             .n = p->n, .n_in = a->hidden_size, .n_out = width, .out_ld = qkv_width(a),
-            .in_out = a->weight_order == ARCH_IN_OUT,
+            .lora = unit_lora(p, u, role), .in_out = a->weight_order == ARCH_IN_OUT,
         };
         if (back) {
             op[i].dout = part;
@@ -132,7 +132,8 @@ static struct op_linear out_linear(const struct pass *p, const struct unit *u,
         .b = unit_weight(u, ROLE_OUT_B),
         .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
         .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
-        .in_out = a->weight_order == ARCH_IN_OUT,
+        .in_out = a->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_OUT_W),
+        .drop = pass_drop(p, u, DROP_OUT, a->hidden_dropout),
     };
 }
 

@@ -1,4 +1,5 @@
 /* block - one layer: its weights' brackets around its halves, and how large its buffers are. */
+#include "trainer/model/lora.h"
 #include "trainer/model/pass.h"
 
 struct unit unit_acquire(const struct pass *p, int index)
@@ -13,27 +14,68 @@ void unit_release(const struct pass *p, const struct unit *u)
 }
 
 /* Elements before the role in its unit; -1: no such parameter.  ROLE_COUNT is none. */
-static int64_t role_at(const struct unit *u, enum role role)
+static int64_t role_at(const struct unit *u, const int64_t *offset, enum role role)
 {
-    return role == ROLE_COUNT ? -1 : u->m->offset[u->index * (int)ROLE_COUNT + (int)role];
+    return role == ROLE_COUNT ? -1 : offset[u->index * (int)ROLE_COUNT + (int)role];
+}
+
+static const void *weight_at(const struct unit *u, int64_t at)
+{
+    return at < 0 ? NULL : (const unsigned char *)u->weights +
+                               (size_t)at * ckpt_dtype_size(u->m->dev->weight);
+}
+
+static void *grad_at(const struct unit *u, int64_t at)
+{
+    return at < 0 || !u->grads ? NULL : (unsigned char *)u->grads +
+                                            (size_t)at * ckpt_dtype_size(u->m->dev->grad);
 }
 
 const void *unit_weight(const struct unit *u, enum role role)
 {
-    int64_t at = role_at(u, role);
-
-    if (at < 0)
-        return NULL;
-    return (const unsigned char *)u->weights + (size_t)at * ckpt_dtype_size(u->m->dev->weight);
+    return weight_at(u, role_at(u, u->m->offset, role));
 }
 
 void *unit_grad(const struct unit *u, enum role role)
 {
-    int64_t at = role_at(u, role);
+    return grad_at(u, role_at(u, u->m->grad_offset, role));
+}
 
-    if (at < 0 || !u->grads)
-        return NULL;
-    return (unsigned char *)u->grads + (size_t)at * ckpt_dtype_size(u->m->dev->grad);
+struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
+                         double probability)
+{
+    if (!p->drop || probability <= 0)
+        return (struct op_drop){0};
+    return (struct op_drop){.p = (float)probability, .seed = p->m->drop_key,
+                            .stream = (uint64_t)u->index << 16 | (uint64_t)place};
+}
+
+struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role)
+{
+    const struct change_at *c;
+
+    if (!u->m->change || role == ROLE_COUNT)
+        return (struct op_lora){0};
+    c = &u->m->change[u->index * (int)ROLE_COUNT + (int)role];
+    if (!c->rank)
+        return (struct op_lora){0};
+    return (struct op_lora){
+        .a = weight_at(u, c->a), .b = weight_at(u, c->b), .da = grad_at(u, c->da),
+        .db = grad_at(u, c->db), .magnitude = weight_at(u, c->magnitude),
+        .dmagnitude = grad_at(u, c->dmagnitude), .rank = c->rank, .scale = c->scale,
+        .drop = role == ROLE_TOKENS ? (struct op_drop){0}
+                                    : pass_drop(p, u, DROP_LORA + (int)role,
+                                                lora_dropout(u->m->opts.lora)),
+    };
+}
+
+/* The rows of the embedding that are trained by themselves. */
+void unit_tokens(struct op_embed *op, const struct unit *u)
+{
+    op->tokens = u->m->n_tokens ? weight_at(u, u->m->tokens) : NULL;
+    op->dtokens = u->m->n_tokens ? grad_at(u, u->m->dtokens) : NULL;
+    op->token_ids = u->m->token_ids;
+    op->n_tokens = u->m->n_tokens;
 }
 
 struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)

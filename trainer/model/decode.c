@@ -40,19 +40,6 @@ struct decode {
     void              *arena;
 };
 
-static struct op_limits limits(const struct decode *d)
-{
-    const struct arch *a = d->m->arch;
-
-    return (struct op_limits){
-        .n = d->chunk, .max_keys = d->max_len, .dim = a->hidden_size,
-        .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .head_dim = a->head_dim, .ff = a->intermediate_size, .vocab = a->vocab_size,
-        .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
-        .expert_ff = a->moe_intermediate_size,
-    };
-}
-
 enum { N_PLACES = BUF_COUNT + 16 };
 
 /* Everything lives as long as the session: a step is short and its buffers are small. */
@@ -61,7 +48,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     const struct arch *a = d->m->arch;
     struct model *view = &d->view;
     struct device *dev = d->m->dev;
-    struct op_limits lim = limits(d);
+    struct op_limits lim = model_limits(d->m, d->chunk);
     uint64_t act = ckpt_dtype_size(dev->act), seg = (uint64_t)d->n_seq * sizeof(int32_t);
     uint64_t rows = (uint64_t)(d->chunk > view->logit_rows ? d->chunk : view->logit_rows);
     struct {
@@ -72,6 +59,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
 
     d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
                      (uint64_t)d->max_len * act;
+    lim.max_keys = d->max_len;
     view->work_bytes = dev->ops->workspace(dev, &lim);
 #define ADD(place, bytes)                                                                      \
     (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)

@@ -98,24 +98,22 @@ static const struct family_key gpt2_keys[] = {
     {"initializer_range", NULL, KEY_NUM, AT(initializer_range), 0.02, 0, 100},
     {"resid_pdrop", NULL, KEY_NUM, AT(hidden_dropout), 0.1, 0, 1},
     {"attn_pdrop", NULL, KEY_NUM, AT(attention_dropout), 0.1, 0, 1},
+    {"embd_pdrop", NULL, KEY_NUM, AT(embed_dropout), 0.1, 0, 1},
     {"scale_attn_by_inverse_layer_idx", NULL, KEY_BOOL, AT(scale_by_layer), 0, 0, 0},
     {"tie_word_embeddings", NULL, KEY_BOOL, AT(tie_word_embeddings), 1, 0, 0},
     END,
 };
 static const char *const gpt2_ignored[] = {"n_ctx", "reorder_and_upcast_attn", NULL};
-static const char *const gpt2_read[] = {"scale_attn_weights", "embd_pdrop", NULL};
+static const char *const gpt2_read[] = {"scale_attn_weights", NULL};
 
 static int gpt2_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     bool scaled;
-    double drop;
 
-    if (ckpt_json_bool_or(&scaled, config, "scale_attn_weights", true, err) ||
-        ckpt_json_num_or(&drop, config, "embd_pdrop", 0.1, err))
+    if (ckpt_json_bool_or(&scaled, config, "scale_attn_weights", true, err))
         return err->code;
     if (!scaled)
         a->attn_scale = 1;
-    a->hidden_dropout = fmax(a->hidden_dropout, drop);
     return 0;
 }
 

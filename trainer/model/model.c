@@ -10,6 +10,7 @@
 #include "trainer/model/model_plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"
+#include "trainer/rng.h"
 
 static int check_opts(const struct arch *arch, const struct model_opts *o, struct ckpt_err *err)
 {
@@ -21,13 +22,40 @@ static int check_opts(const struct arch *arch, const struct model_opts *o, struc
             err, CKPT_ELIMIT,
             "a batch of %lld tokens, %lld documents, %lld rows: wanted 1 to 2^30 each",
             (long long)o->max_tokens, (long long)o->max_docs, (long long)o->max_rows);
-    if (o->train && (arch->hidden_dropout > 0 || arch->attention_dropout > 0))
-        return ckpt_fail(
-            err, CKPT_EUNSUPPORTED,
-            "config.json: %s is %g: training with dropout is not built; set it to 0",
-            arch->hidden_dropout > 0 ? "hidden_dropout" : "attention_dropout",
-            arch->hidden_dropout > 0 ? arch->hidden_dropout : arch->attention_dropout);
+    if (o->train && arch->attention_dropout > 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "config.json: attention_dropout is %g: training "
+                         "with dropout of attention is not built; set it to 0",
+                         arch->attention_dropout);
     return 0;
+}
+
+/* One parameter of an adapter. */
+static void index_change(struct model *m, const struct param *p)
+{
+    struct change_at *c = &m->change[p->unit * (int)ROLE_COUNT + p->role];
+
+    switch (p->kind) {
+    case PARAM_LORA_A:
+        c->rank = p->shape.dim[0];
+        c->scale = p->scale;
+        c->a = p->offset;
+        c->da = p->grad_offset;
+        c->magnitude = c->dmagnitude = -1;
+        break;
+    case PARAM_LORA_B:
+        c->b = p->offset;
+        c->db = p->grad_offset;
+        break;
+    case PARAM_MAGNITUDE:
+        c->magnitude = p->offset;
+        c->dmagnitude = p->grad_offset;
+        break;
+    default:
+        m->n_tokens = p->shape.dim[0];
+        m->tokens = p->offset;
+        m->dtokens = p->grad_offset;
+        break;
+    }
 }
 
 /* Where each role lies in its unit. */
@@ -36,15 +64,21 @@ static int index_roles(struct model *m, struct ckpt_err *err)
     size_t n = (size_t)m->params.n_unit * ROLE_COUNT;
 
     m->offset = ckpt_alloc(n, sizeof *m->offset);
-    if (!m->offset)
-        return ckpt_nomem(err, n * sizeof *m->offset);
+    m->grad_offset = ckpt_alloc(n, sizeof *m->grad_offset);
+    m->change = m->params.adapted ? ckpt_alloc(n, sizeof *m->change) : NULL;
+    if (!m->offset || !m->grad_offset || (m->params.adapted && !m->change))
+        return ckpt_nomem(err, n * sizeof *m->change);
     for (size_t i = 0; i < n; i++)
-        m->offset[i] = -1;
+        m->offset[i] = m->grad_offset[i] = -1;
     for (size_t i = 0; i < m->params.n; i++) {
         const struct param *p = &m->params.item[i];
 
-        if (p->expert == 0)
+        if (p->kind != PARAM_BASE) {
+            index_change(m, p);
+        } else if (p->expert == 0) {
             m->offset[p->unit * (int)ROLE_COUNT + p->role] = p->offset;
+            m->grad_offset[p->unit * (int)ROLE_COUNT + p->role] = p->grad_offset;
+        }
     }
     return 0;
 }
@@ -63,7 +97,8 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     m->arch = arch;
     m->dev = dev;
     m->opts = *opts;
-    if (params_build(&m->params, arch, err) || index_roles(m, err) || model_plan(m, err)) {
+    if (params_build(&m->params, arch, opts->lora, err) || index_roles(m, err) ||
+        model_plan(m, err)) {
         model_free(m);
         return err->code;
     }
@@ -82,6 +117,8 @@ void model_free(struct model *m)
     ckpt_free(m->turns_host);
     ckpt_free(m->positions_host);
     ckpt_free(m->nll_host);
+    ckpt_free(m->change);
+    ckpt_free(m->grad_offset);
     ckpt_free(m->offset);
     plan_release(&m->plan);
     params_release(&m->params);
@@ -94,6 +131,14 @@ uint64_t model_planned_bytes(const struct model *m)
 {
     return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host +
            (uint64_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns_host;
+}
+
+void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number)
+{
+    uint32_t w[4];
+
+    rng_words(w, seed, rng_stream("dropout") + (uint64_t)rank, number);
+    m->drop_key = (uint64_t)w[0] << 32 | w[1];
 }
 
 static int bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit)
@@ -195,14 +240,20 @@ static struct op_embed lookup(const struct pass *p, const struct unit *u, void *
     const struct arch *a = p->m->arch;
     bool places = a->pos == ARCH_POS_LEARNED && !p->m->emb;
 
-    return (struct op_embed){
+    struct op_embed op = {
         .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
         .table = unit_weight(u, ROLE_TOKENS), .ids = p->m->ids,
         .pos = places ? unit_weight(u, ROLE_POS) : NULL,
         .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
         .vocab = a->vocab_size, .no_grad = a->pad_token_id,
+        .lora = unit_lora(p, u, ROLE_TOKENS),
     };
+
+    if (!p->m->emb)
+        op.drop = pass_drop(p, u, DROP_EMBED, a->embed_dropout);
+    unit_tokens(&op, u);
+    return op;
 }
 
 /* Positions by themselves, where the tokens' rows are projected first. */
@@ -223,7 +274,8 @@ static struct op_linear project_in(const struct pass *p, const struct unit *u)
 
     return (struct op_linear){
         .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = unit_grad(u, ROLE_PROJ_IN),
-        .n = p->n, .n_in = a->word_embed_proj_dim, .n_out = a->hidden_size,
+        .lora = unit_lora(p, u, ROLE_PROJ_IN), .n = p->n, .n_in = a->word_embed_proj_dim,
+        .n_out = a->hidden_size,
     };
 }
 
@@ -300,7 +352,8 @@ static struct op_linear project_out(const struct pass *p, const struct unit *u, 
 
     return (struct op_linear){
         .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
-        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .n = n,
+        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT),
+        .lora = unit_lora(p, u, ROLE_PROJ_OUT), .n = n,
         .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
     };
 }
@@ -397,7 +450,8 @@ static void backward(struct pass *p)
         block_bwd(p, l, m->dh);
     u = unit_acquire(p, 0);
     u.grads = p->w->grad(p->w->ctx, 0);
-    embed_pass(p, &u, m->dh, true);
+    if (m->params.unit_grad[0] > 0)     /* something before the blocks is trained */
+        embed_pass(p, &u, m->dh, true);
     unit_release(p, &u);
     p->w->grad_done(p->w->ctx, 0);
 }
@@ -445,6 +499,7 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
         return ckpt_fail(err, CKPT_ESTATE, "the model was planned without a backward pass");
     if (begin(&p, m, w, b, !m->opts.recompute, err))
         return err->code;
+    p.drop = true;
     forward(&p);
     head(&p, scale, true);
     backward(&p);

@@ -13,12 +13,13 @@
 
 struct arch;
 struct device;
+struct lora;
 struct model;
 
 /*
  * Where weights come from and gradients go.  acquire/release bracket each use of a unit in
  * program order (forward 0..L+1, backward L+1..0; a tied head uses unit 0 as well); pairs may
- * nest.  grad gives the unit's gradient buffer [unit_numel] to add to; it is asked for before
+ * nest.  grad gives the unit's gradient buffer [unit_grad] to add to; it is asked for before
  * the first gradient of that unit in a backward pass, grad_done after the last.
  */
 struct model_weights {
@@ -50,6 +51,7 @@ struct model_opts {
     int64_t max_rows;               /* supervised rows at most */
     bool    train;                  /* keep activations for backward */
     bool    recompute;              /* keep only block inputs, recompute the rest */
+    const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
 };
 
 int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,
@@ -66,7 +68,13 @@ uint64_t model_planned_bytes(const struct model *m);
 int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
                double *loss_sum, float *nll, struct ckpt_err *err);
 /*
+ * Which masks the next passes with gradients drop out by.  The same three numbers give the same
+ * masks; a run has each pair of rank and number (of step and micro-batch) once.
+ */
+void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number);
+/*
  * Forward and backward: gradients of loss_sum * scale are added to the units' gradient buffers.
+ * Dropout is on in this pass alone.
  */
 int model_loss_grad(struct model *m, const struct model_weights *w, const struct batch *b,
                     float scale, double *loss_sum, struct ckpt_err *err);

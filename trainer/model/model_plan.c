@@ -10,6 +10,8 @@
 #include "trainer/model/model_plan.h"
 
 #include "libckpt/mem.h"
+#include "libckpt/tensor.h"
+#include "trainer/model/lora.h"
 
 enum { FWD_PHASES = 7, HEAD_PHASES = 3, BWD_PHASES = 13 };
 /* Logits that leave the device are staged by so many bytes at most (one row at least). */
@@ -130,16 +132,19 @@ static void draft_block(struct draft *d, int layer)
     }
 }
 
-static struct op_limits limits(const struct model *m)
+struct op_limits model_limits(const struct model *m, int64_t n)
 {
     const struct arch *a = m->arch;
+    const struct lora *l = m->opts.lora;
 
     return (struct op_limits){
-        .n = m->opts.max_tokens, .n_rows = m->opts.max_rows, .max_doc = m->opts.max_tokens,
-        .dim = a->hidden_size, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .head_dim = a->head_dim, .ff = a->intermediate_size, .vocab = a->vocab_size,
-        .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
-        .expert_ff = a->moe_intermediate_size, .train = m->opts.train,
+        .n = n, .dim = a->hidden_size, .n_head = a->num_attention_heads,
+        .n_kv = a->num_key_value_heads, .head_dim = a->head_dim, .ff = a->intermediate_size,
+        .vocab = a->vocab_size, .embed = a->word_embed_proj_dim, .n_expert = a->num_experts,
+        .top_k = a->num_experts_per_tok, .expert_ff = a->moe_intermediate_size,
+        .lora_rank = l ? lora_max_rank(l) : 0, .lora_magnitude = l && lora_has_magnitude(l),
+        .lora_drop = l && m->opts.train && lora_dropout(l) > 0,
+        .drop = m->opts.train && a->hidden_dropout > 0,
     };
 }
 
@@ -182,6 +187,8 @@ static size_t draft_rest(struct draft *d, struct place *at)
     ADD(y_rows, some * D * act, h, h + 1);
     ADD(nll, R * sizeof(float), h + 1, e);
     ADD(logits, (uint64_t)(m->logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
+    if (m->n_tokens)
+        ADD(token_ids, (uint64_t)m->n_tokens * i4, 0, e);
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
@@ -233,13 +240,35 @@ static int upload_slopes(struct model *m, struct ckpt_err *err)
     return device_sync(m->dev, err);
 }
 
+/* The ids whose rows of the embedding are trained by themselves, in their rows' order. */
+static int upload_tokens(struct model *m, struct ckpt_err *err)
+{
+    const json_t *list = params_token_list(&m->params, m->opts.lora);
+    size_t n = json_array_size(list);
+    int32_t *host;
+
+    if (m->n_tokens == 0)
+        return 0;
+    host = ckpt_alloc(n, sizeof *host);
+    if (!host)
+        return ckpt_nomem(err, n * sizeof *host);
+    for (size_t i = 0; i < n; i++)
+        host[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    m->dev->ops->to_device(m->dev, m->token_ids, host, n * sizeof *host);
+    ckpt_free(host);
+    return device_sync(m->dev, err);
+}
+
 static int allocate(struct draft *d, struct ckpt_err *err)
 {
     struct model *m = d->m;
-    struct op_limits lim = limits(m);
+    struct op_limits lim = model_limits(m, m->opts.max_tokens);
     struct place at[N_PLACES];
     size_t n;
 
+    lim.n_rows = m->opts.max_rows;
+    lim.max_doc = m->opts.max_tokens;
+    lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
@@ -259,7 +288,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
             return ckpt_nomem(err, (size_t)m->turn_rows);
         turn_table(m, 0);
     }
-    return upload_slopes(m, err);
+    return upload_tokens(m, err) ? err->code : upload_slopes(m, err);
 }
 
 int model_plan(struct model *m, struct ckpt_err *err)

@@ -192,6 +192,13 @@ bool role_is_expert(enum role role)
     return role == ROLE_EXPERT_GATE || role == ROLE_EXPERT_UP || role == ROLE_EXPERT_DOWN;
 }
 
+bool role_is_turned(enum role role) { return kinds[role].turned; }
+
+bool role_is_linear(enum role role)
+{
+    return role_is_turned(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
+}
+
 bool role_exists(const struct arch *a, enum role role, int64_t layer)
 {
     bool shift = a->norm == ARCH_LAYER_NORM, projected = a->word_embed_proj_dim != a->hidden_size;

@@ -46,6 +46,9 @@ extern const struct name names_phi3_block[];    /* before and after as Llama */
  * block (-1: outside of blocks). */
 bool role_exists(const struct arch *arch, enum role role, int64_t layer);
 bool role_is_expert(enum role role);
+/* A projection's matrix; and one that is stored [in, out] where the description says so. */
+bool role_is_linear(enum role role);
+bool role_is_turned(enum role role);
 struct ckpt_shape role_shape(const struct arch *arch, enum role role);
 enum role_init role_init(enum role role);
 /* HF Trainer's rule: no weight decay on norms and biases. */

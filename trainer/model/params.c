@@ -2,11 +2,14 @@
 #include "trainer/model/params.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/map.h"
+#include "libckpt/tensor.h"
 #include "trainer/model/arch.h"
 #include "trainer/model/families.h"
+#include "trainer/model/lora.h"
 
 static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
 {
@@ -18,21 +21,31 @@ static size_t count(const struct arch *arch, const struct name *list, int64_t la
     return n;
 }
 
-static int append_one(struct params *p, const struct arch *arch, const struct name *name,
-                      int unit, int64_t expert, struct ckpt_err *err)
-{
-    struct param *q = &p->item[p->n];
+/* A list in the making. */
+struct build {
+    struct params     *p;
+    const struct arch *arch;
+    const struct lora *lora;
+    size_t             module;      /* first parameter of the module in work; SIZE_MAX: none */
+};
 
-    q->name = name_expand(&p->arena, p->prefix, name, unit - 1, expert);
-    q->shape = role_shape(arch, name->role);
+/* The path of a parameter's module: its name without the last part. */
+static size_t module_length(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+/* Put the parameter that stands at item[n] in its place and count it. */
+static int place(struct build *b, struct param *q, int unit, struct ckpt_err *err)
+{
+    struct params *p = b->p;
+
     if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
-        return ckpt_nomem(err, strlen(name->text) + 32);
+        return ckpt_nomem(err, CKPT_MAX_NAME);
     q->unit = unit;
     q->offset = p->unit_numel[unit];
-    q->decay = role_decays(name->role);
-    q->trainable = true;
-    q->role = (int)name->role;
-    q->expert = expert;
     p->unit_numel[unit] += q->numel;
     p->numel += q->numel;
     if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
@@ -41,10 +54,128 @@ static int append_one(struct params *p, const struct arch *arch, const struct na
     return 0;
 }
 
-/* Append what exists of a list as the parameters of a unit; experts one after another. */
-static int append(struct params *p, const struct arch *arch, const struct name *list, int unit,
-                  struct ckpt_err *err)
+static int append_factor(struct build *b, const struct param *of, enum param_kind kind,
+                         const char *tail, struct ckpt_shape shape, float scale,
+                         struct ckpt_err *err)
 {
+    struct param *q = &b->p->item[b->p->n];
+
+    *q = (struct param){.shape = shape, .decay = true, .trainable = true, .role = of->role,
+                        .kind = kind, .scale = scale};
+    q->name = ckpt_arena_printf(&b->p->arena, "base_model.model.%.*s.%s",
+                                (int)module_length(of->name), of->name, tail);
+    return place(b, q, of->unit, err);
+}
+
+/* The factors of a change, in the order of PEFT's modules. */
+static int append_factors(struct build *b, const struct param *of, const struct lora_change *c,
+                          enum lora_module kind, struct ckpt_err *err)
+{
+    bool embedding = kind == LORA_EMBEDDING;
+    bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
+                  role_is_turned((enum role)of->role);
+    int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
+    int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
+
+    if (append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
+                      ckpt_shape_2d(c->rank, in), c->scale, err) ||
+        append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
+                      ckpt_shape_2d(out, c->rank), c->scale, err))
+        return err->code;
+    return c->magnitude ? append_factor(b, of, PARAM_MAGNITUDE, "lora_magnitude_vector",
+                                        ckpt_shape_1d(out), 0, err) : 0;
+}
+
+static enum lora_module module_kind(enum role role)
+{
+    return role == ROLE_TOKENS     ? LORA_EMBEDDING
+           : role == ROLE_HEAD_W   ? LORA_HEAD
+           : role_is_linear(role)  ? LORA_LINEAR
+                                   : LORA_OTHER;
+}
+
+/* Rows of the embedding that are trained by themselves. */
+static int append_tokens(struct build *b, const struct param *of, const json_t *list,
+                         struct ckpt_err *err)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *id = json_array_get(list, i);
+
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) >= b->arch->vocab_size)
+            return ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from "
+                             "0 to %lld", i, (long long)b->arch->vocab_size - 1);
+    }
+    return append_factor(b, of, PARAM_TOKENS, "token_adapter.trainable_tokens_delta",
+                         ckpt_shape_2d((int64_t)json_array_size(list), of->shape.dim[1]), 0, err);
+}
+
+/* The module in work is whole: what an adapter does to it. */
+static int end_module(struct build *b, struct ckpt_err *err)
+{
+    struct params *p = b->p;
+    size_t first = b->module, end = p->n;
+    const struct param *of = &p->item[first];
+    enum lora_module kind;
+    struct lora_change c;
+    char module[CKPT_MAX_NAME + 1];
+
+    b->module = SIZE_MAX;
+    if (!b->lora || first == SIZE_MAX)
+        return 0;
+    snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
+    kind = module_kind((enum role)of->role);
+    if (lora_change(&c, b->lora, module, kind, err))
+        return err->code;
+    for (size_t i = first; i < end; i++) {
+        struct param *q = &p->item[i];
+        bool bias = strcmp(q->name + module_length(q->name), ".bias") == 0;
+
+        q->changed = c.rank > 0;
+        q->saved = lora_saves(b->lora, q->name);
+        q->trainable = q->saved ||
+                       (bias && lora_bias(b->lora) == LORA_BIAS_ALL) ||
+                       (bias && lora_bias(b->lora) == LORA_BIAS_TARGETS && c.rank > 0);
+    }
+    if (c.rank && append_factors(b, of, &c, kind, err))
+        return err->code;
+    if (kind == LORA_EMBEDDING && lora_tokens(b->lora, module)) {
+        if (c.rank || of->trainable)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is trained "
+                             "otherwise as well", module);
+        return append_tokens(b, of, lora_tokens(b->lora, module), err);
+    }
+    return 0;
+}
+
+static int append_one(struct build *b, const struct name *name, int unit, int64_t expert,
+                      struct ckpt_err *err)
+{
+    struct params *p = b->p;
+    const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
+    char *text = name_expand(&p->arena, p->prefix, name, unit - 1, expert);
+    struct param *q;
+
+    if (!text)
+        return ckpt_nomem(err, CKPT_MAX_NAME);
+    if (before && (before->unit != unit || module_length(before->name) != module_length(text) ||
+                   strncmp(before->name, text, module_length(text)) != 0) &&
+        end_module(b, err))
+        return err->code;
+    if (b->module == SIZE_MAX)
+        b->module = p->n;
+    q = &p->item[p->n];
+    *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
+                        .decay = role_decays(name->role), .trainable = true,
+                        .role = (int)name->role, .expert = expert};
+    return place(b, q, unit, err);
+}
+
+/* Append what exists of a list as the parameters of a unit; experts one after another. */
+static int append(struct build *b, const struct name *list, int unit, struct ckpt_err *err)
+{
+    const struct arch *arch = b->arch;
+
     for (; list->text; list++) {
         const struct name *end = list;
 
@@ -54,44 +185,123 @@ static int append(struct params *p, const struct arch *arch, const struct name *
             end++;
         for (int64_t e = 0; list < end && e < arch->num_experts; e++)
             for (const struct name *one = list; one < end; one++)
-                if (append_one(p, arch, one, unit, e, err))
+                if (append_one(b, one, unit, e, err))
                     return err->code;
-        if (list == end && append_one(p, arch, list, unit, 0, err))
+        if (list == end && append_one(b, list, unit, 0, err))
             return err->code;
         list = list < end ? end - 1 : list;
     }
     return 0;
 }
 
-int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err)
+/* Where gradients of what is trained lie. */
+static void place_grads(struct params *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct param *q = &p->item[i];
+
+        q->grad_offset = -1;
+        if (!q->trainable)
+            continue;
+        q->grad_offset = p->unit_grad[q->unit];
+        p->unit_grad[q->unit] += q->numel;
+        p->grad_numel += q->numel;
+    }
+}
+
+static int append_all(struct build *b, struct ckpt_err *err)
+{
+    const struct family *f = b->arch->family;
+    struct params *p = b->p;
+
+    if (append(b, f->before, 0, err))
+        return err->code;
+    for (int u = 1; u + 1 < p->n_unit; u++)
+        if (append(b, f->block, u, err))
+            return err->code;
+    if (append(b, f->after, p->n_unit - 1, err) || end_module(b, err))
+        return err->code;
+    place_grads(p);
+    if (p->grad_numel == 0)
+        return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
+                         "target_modules names none of its");
+    return 0;
+}
+
+int params_build(struct params *p, const struct arch *arch, const struct lora *lora,
+                 struct ckpt_err *err)
 {
     const struct family *f = arch->family;
     int64_t layers = arch->num_hidden_layers;
     size_t n = count(arch, f->before, -1) + count(arch, f->after, -1);
+    struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
 
     for (int64_t l = 0; l < layers; l++)
         n += count(arch, f->block, l);
+    n *= lora ? PARAM_KINDS : 1;
     memset(p, 0, sizeof *p);
     p->prefix = f->prefix;
     p->spare = f->spare;
+    p->adapted = lora != NULL;
     p->n_unit = (int)layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
     p->unit_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_numel);
-    if (!p->item || !p->unit_numel) {
+    p->unit_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_grad);
+    if (!p->item || !p->unit_numel || !p->unit_grad)
         ckpt_nomem(err, n * sizeof *p->item);
-        goto fail;
-    }
-    if (ckpt_map_new(&p->by_name, n, err) || append(p, arch, f->before, 0, err))
-        goto fail;
-    for (int u = 1; u <= (int)layers; u++)
-        if (append(p, arch, f->block, u, err))
-            goto fail;
-    if (append(p, arch, f->after, p->n_unit - 1, err))
-        goto fail;
-    return 0;
-fail:
-    params_release(p);
+    else if (ckpt_map_new(&p->by_name, n, err) == 0)
+        append_all(&b, err);
+    if (err->code)
+        params_release(p);
     return err->code;
+}
+
+/* Where ".default" goes in a wrapped model's names. */
+static const char *behind(const struct param *q)
+{
+    switch (q->kind) {
+    case PARAM_LORA_A:
+    case PARAM_LORA_B:
+        return strstr(q->name, ".lora_embedding_") ? "" : ".weight";
+    default:
+        return "";
+    }
+}
+
+const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
+{
+    const struct param *q = &p->item[i];
+    size_t n = module_length(q->name), k = strlen(q->name) - strlen(behind(q));
+
+    if (!p->adapted)
+        snprintf(dst, size, "%s", q->name);
+    else if (q->kind == PARAM_BASE && q->changed)
+        snprintf(dst, size, "base_model.model.%.*s.base_layer%s", (int)n, q->name, q->name + n);
+    else if (q->kind == PARAM_BASE && live && q->saved)
+        snprintf(dst, size, "base_model.model.%.*s.modules_to_save.default%s", (int)n, q->name,
+                 q->name + n);
+    else if (q->kind == PARAM_BASE)
+        snprintf(dst, size, "base_model.model.%s", q->name);
+    else if (live && q->kind == PARAM_MAGNITUDE)
+        snprintf(dst, size, "%s.default.weight", q->name);
+    else if (live)
+        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, behind(q));
+    else
+        snprintf(dst, size, "%s", q->name);
+    return dst;
+}
+
+const json_t *params_token_list(const struct params *p, const struct lora *lora)
+{
+    char module[CKPT_MAX_NAME + 1];
+
+    for (size_t i = 0; lora && i < p->n; i++)
+        if (p->item[i].kind == PARAM_BASE && p->item[i].role == ROLE_TOKENS) {
+            snprintf(module, sizeof module, "%.*s", (int)module_length(p->item[i].name),
+                     p->item[i].name);
+            return lora_tokens(lora, module);
+        }
+    return NULL;
 }
 
 static size_t exactly(const struct params *p, const char *name, size_t n)

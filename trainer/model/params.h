@@ -3,24 +3,43 @@
  *
  * A unit is what is gathered and reduced at once: unit 0 is everything before the first block
  * (embeddings and their norms), units 1..L the blocks, unit L + 1 what follows them (final
- * norm, an untied head).  Weights of a unit lie one after another without gaps, f32 on the CPU.
+ * norm, an untied head).  Weights of a unit lie one after another without gaps, f32 on the CPU;
+ * gradients likewise, but only those of parameters that are trained.
+ *
+ * With an adapter its factors are parameters too, each behind the module they change, and carry
+ * the names that PEFT saves them under; everything else is frozen unless the adapter says so.
  */
 #ifndef CKPT_PARAMS_H
 #define CKPT_PARAMS_H
 
+#include <jansson.h>
+
 #include "libckpt/mem.h"
 #include "libckpt/shape.h"
 
+enum param_kind {
+    PARAM_BASE,                     /* the model's own */
+    PARAM_LORA_A, PARAM_LORA_B, PARAM_MAGNITUDE,    /* of a projection or of the embedding */
+    PARAM_TOKENS,                   /* rows of the embedding that are trained by themselves */
+    PARAM_KINDS
+};
+
 struct param {
-    const char       *name;         /* torch's state_dict name: "transformer.h.0.mlp..." */
+    const char       *name;         /* torch's state_dict name: "transformer.h.0.mlp...", of an
+                                       adapter's factors "base_model.model.transformer.h.0..." */
     struct ckpt_shape shape;
     int64_t           numel;
     int               unit;
     int64_t           offset;       /* from the unit's start, elements */
+    int64_t           grad_offset;  /* from the start of the unit's gradients; -1: frozen */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
     int               role;         /* enum role (names.h) */
     int64_t           expert;       /* which, for a role that each expert has */
+    enum param_kind   kind;
+    bool              changed;      /* PARAM_BASE: its module has a low-rank change */
+    bool              saved;        /* PARAM_BASE: a copy beside it is trained: modules_to_save */
+    float             scale;        /* PARAM_LORA_A, _B: of their product */
 };
 
 struct params {
@@ -29,16 +48,30 @@ struct params {
     size_t            n;
     int               n_unit;
     int64_t          *unit_numel;   /* [n_unit] */
-    int64_t           numel;
+    int64_t          *unit_grad;    /* [n_unit] elements of the unit's gradients */
+    int64_t           numel, grad_numel;
     struct ckpt_map  *by_name;
     const char       *prefix;       /* of the family: "transformer.", or "" */
     const char *const *spare;       /* the family's; see families.h */
+    bool              adapted;      /* an adapter is trained, not the model */
 };
 
 struct arch;
+struct lora;
 
-/* Every parameter of a description, in order; offsets and units filled.  All are trainable. */
-int params_build(struct params *p, const struct arch *arch, struct ckpt_err *err);
+/*
+ * Every parameter of a description, in order; offsets and units filled.  Without an adapter
+ * (lora NULL) all are trainable.  CKPT_ECONFIG when an adapter changes nothing.
+ */
+int params_build(struct params *p, const struct arch *arch, const struct lora *lora,
+                 struct ckpt_err *err);
+/*
+ * The name PEFT saves a trained parameter under, or with live the one it has in the wrapped
+ * model's state_dict; without an adapter the parameter's own.  Returns dst, cut to fit.
+ */
+const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live);
+/* The ids whose rows are a PARAM_TOKENS: a list of integers, or NULL. */
+const json_t *params_token_list(const struct params *p, const struct lora *lora);
 /* Index by name, with or without the family's prefix ("transformer."); SIZE_MAX when absent. */
 size_t params_find(const struct params *p, const char *name);
 /* A tensor of a file that belongs to no parameter and is known to be of no use. */

@@ -45,12 +45,32 @@ struct block_bufs {
     void *at[BUF_COUNT];
 };
 
+/* Where a module's low-rank change lies: elements from its unit's weights and gradients. */
+struct change_at {
+    int64_t a, b, magnitude;            /* -1: none */
+    int64_t da, db, dmagnitude;         /* -1: frozen */
+    int64_t rank;                       /* 0: no change */
+    float   scale;
+};
+
+/* What is dropped out in a block or before it: each has its own masks. */
+enum drop_place {
+    DROP_EMBED, DROP_ATTENTION, DROP_OUT, DROP_MLP, DROP_ACT, DROP_FINAL, DROP_ROUTER,
+    DROP_LORA                           /* plus the role */
+};
+
 struct model {
     const struct arch *arch;
     struct device     *dev;
     struct model_opts  opts;
     struct params      params;
     int64_t           *offset;          /* [n_unit][ROLE_COUNT], -1: no such parameter */
+    int64_t           *grad_offset;     /* likewise, -1: none or frozen */
+    struct change_at  *change;          /* [n_unit][ROLE_COUNT]; NULL: no adapter */
+    int64_t            tokens, dtokens; /* rows of the embedding trained by themselves, in unit 0 */
+    int64_t            n_tokens;        /* 0: none */
+    int32_t           *token_ids;       /* [n_tokens] */
+    uint64_t           drop_key;        /* of the masks of the next pass */
     struct plan        plan;
     void              *arena;
     struct block_bufs *fwd, *bwd;       /* [L] each: addresses in the two directions */
@@ -86,6 +106,7 @@ struct pass {
     const struct cache_view    *cache;  /* NULL: whole documents */
     int64_t                     n, n_docs, max_doc, n_rows;
     bool                        keep;   /* a backward pass follows */
+    bool                        drop;   /* dropout is on */
 };
 
 /* A unit's weights and gradients during its brackets. */
@@ -103,6 +124,11 @@ int64_t qkv_width(const struct arch *a);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
 const void *unit_weight(const struct unit *u, enum role role);
 void *unit_grad(const struct unit *u, enum role role);
+/* The low-rank change of that matrix; rank 0 when it has none. */
+struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role);
+void unit_tokens(struct op_embed *op, const struct unit *u);
+/* Dropout with probability p of what stands at that place of the unit. */
+struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
 /* A norm's weights, gradients and constants. */
 struct op_norm unit_norm(const struct unit *u, enum role w, enum role b);
 
@@ -133,6 +159,9 @@ int head_unit(const struct model *m);
 /* logits (host) [n, V] of the rows of h that m->rows names. */
 void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
                const void *h, int64_t n, float *logits);
+
+/* The largest sizes of operations over n rows. */
+struct op_limits model_limits(const struct model *m, int64_t n);
 
 /* Make the table of turns for sequences of that length, where it is another one. */
 void turn_table(struct model *m, int64_t length);

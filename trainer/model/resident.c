@@ -7,7 +7,7 @@ struct resident {
     struct model_weights door;
     const struct params *params;
     struct device       *dev;
-    int64_t             *base;          /* [n_unit], elements */
+    int64_t             *base, *grad_base;      /* [n_unit], elements */
     float               *weights, *grads;
 };
 
@@ -28,7 +28,7 @@ static void *grad(void *ctx, int unit)
 {
     const struct resident *r = ctx;
 
-    return r->grads + r->base[unit];
+    return r->grads + r->grad_base[unit];
 }
 
 int resident_new(struct resident **out, const struct params *params, bool grads,
@@ -36,21 +36,25 @@ int resident_new(struct resident **out, const struct params *params, bool grads,
 {
     struct resident *r = ckpt_alloc(1, sizeof *r);
     size_t bytes = (size_t)params->numel * sizeof(float);
-    int64_t at = 0;
+    size_t grad_bytes = (size_t)params->grad_numel * sizeof(float);
+    int64_t at = 0, grad_at = 0;
 
     *out = NULL;
-    if (!r || !(r->base = ckpt_alloc((size_t)params->n_unit, sizeof *r->base))) {
+    if (!r || !(r->base = ckpt_alloc(2 * (size_t)params->n_unit, sizeof *r->base))) {
         ckpt_free(r);
         return ckpt_nomem(err, sizeof *r);
     }
     r->params = params;
     r->dev = dev;
+    r->grad_base = r->base + params->n_unit;
     for (int u = 0; u < params->n_unit; u++) {
         r->base[u] = at;
+        r->grad_base[u] = grad_at;
         at += params->unit_numel[u];
+        grad_at += params->unit_grad[u];
     }
     r->weights = dev->ops->alloc(dev, bytes);
-    r->grads = grads && r->weights ? dev->ops->alloc(dev, bytes) : NULL;
+    r->grads = grads && r->weights ? dev->ops->alloc(dev, grad_bytes) : NULL;
     if (!r->weights || (grads && !r->grads)) {
         resident_free(r);
         return ckpt_nomem(err, bytes);
@@ -88,5 +92,5 @@ float *resident_grad(const struct resident *r, size_t i)
 {
     const struct param *p = &r->params->item[i];
 
-    return r->grads + r->base[p->unit] + p->offset;
+    return p->grad_offset < 0 ? NULL : r->grads + r->grad_base[p->unit] + p->grad_offset;
 }

@@ -16,7 +16,8 @@ int resident_new(struct resident **out, const struct params *params, bool grads,
 void resident_free(struct resident *r);
 /* The door for model_*. */
 const struct model_weights *resident_door(const struct resident *r);
-/* Parameter i, or the whole [params->numel] in the parameters' order; device memory. */
+/* Parameter i, or the whole [params->numel] in the parameters' order; device memory.  Gradients
+ * are those of trained parameters, [params->grad_numel]; a frozen one's is NULL. */
 float *resident_weight(const struct resident *r, size_t i);
 float *resident_grad(const struct resident *r, size_t i);
 float *resident_weights(const struct resident *r);

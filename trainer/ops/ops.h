@@ -60,9 +60,40 @@ struct op_norm {
 };
 
 /*
+ * Dropout of an activation [n, width]: element (i, j) stays where word j % 4 of Philox(seed,
+ * stream, i * ceil(width / 4) + j / 4) is at least p * 2^32, and is then divided by 1 - p; the
+ * others become 0.  A pure function of its arguments: backward and recomputing make the same mask
+ * again, on any number of threads.  p 0: all stay.
+ * Source: Srivastava et al. 2014; torch.nn.functional.dropout for the scale.
+ */
+struct op_drop {
+    float    p;                     /* in [0, 1] */
+    uint64_t seed, stream;
+};
+
+/*
+ * A low-rank change beside a frozen matrix W (LoRA): W' = W + scale * B A.  With a magnitude
+ * (DoRA) W' = m * (W + scale * B A) / c, by rows, where c is the length of each row, which counts
+ * as a constant in gradients.  drop is of the change's input alone: with xd = drop(x)
+ *   p = W x + scale * B A xd,  DoRA:  p = W (x - xd) + (m / c) * (W + scale * B A) xd.
+ * Source: Hu et al. 2021; Liu et al. 2024 (DoRA); peft 0.21 tuners/lora/{layer,dora}.py.
+ */
+struct op_lora {
+    const void    *a, *b;           /* weights [r, n_in], [n_out, r]; of an embedding
+                                       [r, V], [D, r] */
+    void          *da, *db;         /* bwd: gradients; NULL both: frozen */
+    const void    *magnitude;       /* weight [n_out], or NULL */
+    void          *dmagnitude;      /* bwd: gradient; NULL: frozen */
+    int64_t        rank;            /* r; 0: no change */
+    float          scale;
+    struct op_drop drop;
+};
+
+/*
  * embed: e = table[ids] (row gather), out = norm(e); without norm (norm NULL) out = e, or with
  * a table of positions out = e + pos[positions] (a norm and positions are not used together).
- * Backward gathers e again, so that it is not kept between the passes.
+ * Ids among token_ids take their rows from tokens.  A change adds scale * (B A)^T's row to e.
+ * What leaves is dropped out.  Backward gathers e again, so that it is not kept between the passes.
  */
 struct op_embed {
     void                 *out;      /* fwd: activation [N, D] */
@@ -77,6 +108,12 @@ struct op_embed {
     const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
     int64_t               no_grad;  /* bwd: the id whose lookup gives no gradient; -1: none */
+    struct op_lora        lora;     /* without magnitude and drop */
+    struct op_drop        drop;
+    const void           *tokens;   /* weight [n_tokens, D]; NULL: none */
+    void                 *dtokens;  /* bwd: gradient; NULL: frozen */
+    const int32_t        *token_ids;/* [n_tokens], each once */
+    int64_t               n_tokens;
 };
 
 /*
@@ -100,14 +137,15 @@ struct op_rownorm {
 };
 
 /*
- * linear, forward:  p = x W^T + b;  pre = p (when asked for);  out = act(p) + residual.
+ * linear, forward:  p = x W^T + b;  pre = p (when asked for);  out = drop(act(p)) + residual.
  * (act and residual are not used together.)  With in_out W is stored [n_in, n_out]: p = x W.
+ * With lora W is W' as said there.
  *
  * Backward, with x = x_act(x_pre) when x_act is not NONE:
  *   dW += dout^T x;  db += column sums of dout;  dx = dout W,
  *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need
- *   not be kept between the passes, is written again from x_pre.  With dx_add (and no x_act)
- *   dx += dout W.
+ *   not be kept between the passes, is written again from x_pre; with x_drop both are dropped
+ *   out.  With dx_add (and no x_act) dx += dout W.  With drop dout is dropped out first.
  */
 struct op_linear {
     void       *out;                /* fwd: activation [n, n_out] */
@@ -118,15 +156,18 @@ struct op_linear {
     void       *db;                 /* bwd: gradient [n_out]; NULL: frozen or no bias */
     const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear), or see in_out */
     const void *b;                  /* weight [n_out]; NULL: none */
-    const void *residual;           /* fwd: activation [n, n_out], may be out; NULL: none */
+    const void *residual;           /* fwd: activation [n, n_out], may be out (but with drop);
+                                       NULL: none */
     const void *dout;               /* bwd: activation [n, n_out] */
     const void *x_pre;              /* bwd: activation [n, n_in], with x_act */
     enum op_act act, x_act;
     int64_t     n, n_in, n_out;
     int64_t     out_ld;             /* elements from row to row of out and dout; 0: n_out.  Not
-                                       with pre, residual or act */
+                                       with pre, residual, act or drop */
     bool        in_out;             /* dw likewise */
     bool        dx_add;
+    struct op_drop drop, x_drop;
+    struct op_lora lora;
 };
 
 /*
@@ -162,16 +203,17 @@ struct op_rope {
 };
 
 /*
- * gate: out[i, j] = act(u[i, j]) * u[i, F + j].
- * Backward: du from dout; out need not be kept.
+ * gate: out[i, j] = drop(act(u[i, j]) * u[i, F + j]).
+ * Backward: du from dout, which drop changes; out need not be kept.
  */
 struct op_gate {
     void       *out;                /* fwd: activation [n, F] */
     void       *du;                 /* bwd: activation [n, 2F] */
     const void *u;                  /* activation [n, 2F] */
-    const void *dout;               /* bwd: activation [n, F] */
+    void       *dout;               /* bwd: activation [n, F] */
     enum op_act act;
     int64_t     n, ff;
+    struct op_drop drop;
 };
 
 /*
@@ -266,6 +308,10 @@ struct op_limits {
     int64_t max_keys;               /* generation: keys of the longest sequence */
     int64_t dim, n_head, n_kv, head_dim, ff, vocab;
     int64_t n_expert, top_k, expert_ff;     /* 0: no experts */
+    int64_t embed;                  /* width of the embedding, where it is another than D */
+    int64_t lora_rank;              /* the largest; 0: no changes beside matrices */
+    bool    lora_drop, lora_magnitude;
+    bool    drop;                   /* of hidden activations */
     bool    train;
 };
 

@@ -10,12 +10,17 @@ int flat_init(struct flat *f, const struct params *params, int stage, int rank, 
               struct ckpt_err *err)
 {
     *f = (struct flat){.params = params, .stage = stage, .rank = rank, .world_size = world_size};
-    f->base = ckpt_alloc(params->n + 1, sizeof *f->base);
+    f->base = ckpt_alloc(2 * (params->n + 1), sizeof *f->base);
     if (!f->base)
-        return ckpt_nomem(err, (params->n + 1) * sizeof *f->base);
-    for (size_t i = 0; i < params->n; i++)
+        return ckpt_nomem(err, 2 * (params->n + 1) * sizeof *f->base);
+    f->grad_base = f->base + params->n + 1;
+    for (size_t i = 0; i < params->n; i++) {
         f->base[i + 1] = f->base[i] + flat_part(f, i);
+        f->grad_base[i + 1] = f->grad_base[i] +
+                              (params->item[i].trainable ? flat_part(f, i) : 0);
+    }
     f->numel = f->base[params->n];
+    f->grad_numel = f->grad_base[params->n];
     return 0;
 }
 
@@ -40,6 +45,16 @@ struct flat_piece flat_piece(const struct flat *f, size_t i, int rank)
     if (f->stage == 3)
         p = ds3_piece(numel, f->base[i], rank, f->world_size);
     return (struct flat_piece){.start = p.start, .count = p.count, .at = p.at};
+}
+
+struct flat_piece flat_grad_piece(const struct flat *f, size_t i, int rank)
+{
+    struct flat_piece p = flat_piece(f, i, rank);
+
+    p.at += f->grad_base[i] - f->base[i];
+    if (!f->params->item[i].trainable)
+        p.count = 0;
+    return p;
 }
 
 void flat_unit(const struct flat *f, int unit, size_t *first, size_t *end)
@@ -70,8 +85,23 @@ int64_t flat_unit_part(const struct flat *f, int unit)
     return f->base[end] - f->base[first];
 }
 
-/* Walk the pieces of a unit on all ranks; copy parts -> whole or the other way. */
-static void walk(const struct flat *f, int unit, float *whole, float *parts, bool assemble)
+int64_t flat_grad_base(const struct flat *f, int unit)
+{
+    size_t first, end;
+
+    flat_unit(f, unit, &first, &end);
+    return f->grad_base[first];
+}
+
+int64_t flat_grad_part(const struct flat *f, int unit)
+{
+    size_t first, end;
+
+    flat_unit(f, unit, &first, &end);
+    return f->grad_base[end] - f->grad_base[first];
+}
+
+void flat_assemble(const struct flat *f, int unit, float *whole, float *parts)
 {
     size_t first, end;
     int64_t part;
@@ -81,24 +111,30 @@ static void walk(const struct flat *f, int unit, float *whole, float *parts, boo
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
             struct flat_piece p = flat_piece(f, i, r);
-            float *in_part = parts + r * part + (f->base[i] - f->base[first]);
-            float *in_whole = whole + f->params->item[i].offset + p.start;
-            size_t bytes = (size_t)p.count * sizeof(float);
 
             if (p.count > 0)
-                memcpy(assemble ? in_whole : in_part, assemble ? in_part : in_whole, bytes);
-            if (!assemble)
-                memset(in_part + p.count, 0,
-                       (size_t)(flat_part(f, i) - p.count) * sizeof(float));
+                memcpy(whole + f->params->item[i].offset + p.start,
+                       parts + r * part + (f->base[i] - f->base[first]),
+                       (size_t)p.count * sizeof(float));
         }
-}
-
-void flat_assemble(const struct flat *f, int unit, float *whole, float *parts)
-{
-    walk(f, unit, whole, parts, true);
 }
 
 void flat_spread(const struct flat *f, int unit, float *parts, float *whole)
 {
-    walk(f, unit, whole, parts, false);
+    size_t first, end;
+    int64_t part;
+
+    flat_unit(f, unit, &first, &end);
+    part = f->grad_base[end] - f->grad_base[first];
+    for (int r = 0; r < f->world_size; r++)
+        for (size_t i = first; i < end; i++) {
+            struct flat_piece p = flat_grad_piece(f, i, r);
+            float *to = parts + r * part + (f->grad_base[i] - f->grad_base[first]);
+
+            if (p.count > 0)
+                memcpy(to, whole + f->params->item[i].grad_offset + p.start,
+                       (size_t)p.count * sizeof(float));
+            if (f->params->item[i].trainable)
+                memset(to + p.count, 0, (size_t)(flat_part(f, i) - p.count) * sizeof(float));
+        }
 }

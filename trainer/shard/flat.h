@@ -5,7 +5,8 @@
  * the part of every parameter that the rank owns: all of it (stage 0), or DeepSpeed's stage-3
  * part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
  * of a unit are neighbours in the list, so a unit's part is one run of the arrays: what is
- * gathered and reduced at once.  Padding elements are kept zero.  The arithmetic of a part is
+ * gathered and reduced at once.  Arrays of gradients and moments hold the parts of trained
+ * parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of a part is
  * DeepSpeed's (formats/weights/deepspeed_layout), so that files and memory agree.
  */
 #ifndef CKPT_FLAT_H
@@ -18,7 +19,9 @@ struct flat {
     int                  stage;         /* 0 or 3 */
     int                  rank, world_size;
     int64_t             *base;          /* [n + 1] where parameter i's part begins, elements */
-    int64_t              numel;         /* of the rank's arrays */
+    int64_t              numel;         /* of the rank's weights */
+    int64_t             *grad_base;     /* [n + 1] likewise in gradients and moments */
+    int64_t              grad_numel;    /* of those */
 };
 
 /* A run of a parameter's elements that a rank owns. */
@@ -33,17 +36,23 @@ int flat_init(struct flat *f, const struct params *params, int stage, int rank, 
 void flat_release(struct flat *f);
 /* Elements of parameter i's part, padding included. */
 int64_t flat_part(const struct flat *f, size_t i);
-/* What a rank (this one or another) owns of parameter i. */
+/* What a rank (this one or another) owns of parameter i; `at` is in its weights. */
 struct flat_piece flat_piece(const struct flat *f, size_t i, int rank);
+/* The same with `at` in gradients and moments; count 0 for a frozen parameter. */
+struct flat_piece flat_grad_piece(const struct flat *f, size_t i, int rank);
 /* First and one past the last parameter of a unit. */
 void flat_unit(const struct flat *f, int unit, size_t *first, size_t *end);
 /* Where a unit's part begins in the rank's arrays, and its elements. */
 int64_t flat_unit_base(const struct flat *f, int unit);
 int64_t flat_unit_part(const struct flat *f, int unit);
+/* The same of gradients and moments. */
+int64_t flat_grad_base(const struct flat *f, int unit);
+int64_t flat_grad_part(const struct flat *f, int unit);
 
 /*
- * Between gathered parts and whole parameters: parts is [world_size][unit part], whole is
- * [unit_numel] in the unit's layout.  Spreading fills padding with zeros.
+ * Between gathered parts and whole parameters.  Assembling makes weights: parts is [world_size]
+ * [unit part], whole [unit_numel] in the unit's layout.  Spreading takes gradients apart: whole is
+ * [unit_grad], parts [world_size][gradient part]; padding becomes zeros.
  */
 void flat_assemble(const struct flat *f, int unit, float *whole, float *parts);
 void flat_spread(const struct flat *f, int unit, float *parts, float *whole);

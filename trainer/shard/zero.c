@@ -81,7 +81,7 @@ static void *grad_of(void *ctx, int unit)
     struct slot *s;
 
     if (!z->sharded)
-        return z->state.grad + flat_unit_base(&z->flat, unit);
+        return z->state.grad + flat_grad_base(&z->flat, unit);
     s = slot_for(z->grad, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
@@ -89,7 +89,7 @@ static void *grad_of(void *ctx, int unit)
     }
     if (s->unit != unit) {
         z->dev->ops->zero(z->dev, s->whole,
-                          (size_t)z->flat.params->unit_numel[unit] * sizeof(float));
+                          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
         s->unit = unit;
         s->users = 1;
     }
@@ -105,35 +105,48 @@ static void grad_done(void *ctx, int unit)
 
     if (!s || s->unit != unit)
         return;
-    part = flat_unit_part(&z->flat, unit);
-    flat_spread(&z->flat, unit, z->parts, s->whole);
-    comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
-    own = z->state.grad + flat_unit_base(&z->flat, unit);
+    part = flat_grad_part(&z->flat, unit);
+    own = z->state.grad + flat_grad_base(&z->flat, unit);
+    if (part > 0) {                     /* the same on every rank */
+        flat_spread(&z->flat, unit, z->parts, s->whole);
+        comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
+    }
     for (int64_t i = 0; i < part; i++)
         own[i] += z->reduced[i];
     s->unit = -1;
     s->users = 0;
 }
 
-/* Elements of the largest unit from `from` on: whole, or one rank's part. */
-static int64_t largest(const struct flat *f, int from, bool part)
+/* Elements of the largest unit from `from` on, by one of the flat arrays' sizes. */
+static int64_t largest(const struct flat *f, int from,
+                       int64_t (*size)(const struct flat *f, int unit))
 {
     int64_t most = 0;
 
     for (int u = from; u < f->params->n_unit; u++) {
-        int64_t n = part ? flat_unit_part(f, u) : f->params->unit_numel[u];
+        int64_t n = size(f, u);
 
         most = n > most ? n : most;
     }
     return most;
 }
 
+static int64_t whole_weights(const struct flat *f, int unit) { return f->params->unit_numel[unit]; }
+
+static int64_t whole_grads(const struct flat *f, int unit) { return f->params->unit_grad[unit]; }
+
+/* What all slots of a kind hold. */
+static int64_t slots(const struct flat *f, int64_t (*size)(const struct flat *f, int unit))
+{
+    return size(f, 0) + (N_SLOTS - 1) * largest(f, 1, size);
+}
+
 /* Elements of all buffers beyond the rank's own arrays. */
 static int64_t gathered_numel(const struct flat *f, bool train)
 {
-    int64_t slots = f->params->unit_numel[0] + (N_SLOTS - 1) * largest(f, 1, false);
-
-    return slots * (train ? 2 : 1) + largest(f, 0, true) * (f->world_size + 1);
+    return slots(f, whole_weights) + (train ? slots(f, whole_grads) : 0) +
+           largest(f, 0, flat_unit_part) * f->world_size +
+           (train ? largest(f, 0, flat_grad_part) : 0);
 }
 
 /* n floats on the device; *ok turns false when they are refused. */
@@ -152,22 +165,23 @@ static bool allocate(struct zero *z, bool train)
 
     z->state.master = floats(z, f->numel, &ok);
     if (train) {
-        z->state.grad = floats(z, f->numel, &ok);
-        z->state.exp_avg = floats(z, f->numel, &ok);
-        z->state.exp_avg_sq = floats(z, f->numel, &ok);
+        z->state.grad = floats(z, f->grad_numel, &ok);
+        z->state.exp_avg = floats(z, f->grad_numel, &ok);
+        z->state.exp_avg_sq = floats(z, f->grad_numel, &ok);
     }
     for (int i = 0; i < N_SLOTS; i++) {
-        int64_t n = i == 0 ? f->params->unit_numel[0] : largest(f, 1, false);
-
         z->weight[i].unit = z->grad[i].unit = -1;
         if (z->sharded)
-            z->weight[i].whole = floats(z, n, &ok);
+            z->weight[i].whole = floats(z, i == 0 ? whole_weights(f, 0)
+                                                  : largest(f, 1, whole_weights), &ok);
         if (z->sharded && train)
-            z->grad[i].whole = floats(z, n, &ok);
+            z->grad[i].whole = floats(z, i == 0 ? whole_grads(f, 0)
+                                                : largest(f, 1, whole_grads), &ok);
     }
     if (z->sharded) {
-        z->parts = floats(z, largest(f, 0, true) * f->world_size, &ok);
-        z->reduced = floats(z, largest(f, 0, true), &ok);
+        z->parts = floats(z, largest(f, 0, flat_unit_part) * f->world_size, &ok);
+        if (train)
+            z->reduced = floats(z, largest(f, 0, flat_grad_part), &ok);
     }
     return ok;
 }
@@ -228,7 +242,7 @@ uint64_t zero_bytes(const struct params *params, int stage, bool train, int worl
 
     if (flat_init(&f, params, stage, 0, world_size, &err))
         return 0;
-    n = f.numel * (train ? 4 : 1);
+    n = f.numel + (train ? 3 * f.grad_numel : 0);
     if (stage == 3 && world_size > 1)
         n += gathered_numel(&f, train);
     flat_release(&f);
@@ -246,20 +260,20 @@ void zero_changed(struct zero *z)
 void zero_begin(struct zero *z)
 {
     zero_changed(z);
-    z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.numel * sizeof(float));
+    z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.grad_numel * sizeof(float));
 }
 
 void zero_reduce(struct zero *z)
 {
     if (z->flat.stage == 0)
-        comm_all_reduce(z->comm, z->state.grad, z->flat.numel, CKPT_F32, COMM_SUM);
+        comm_all_reduce(z->comm, z->state.grad, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }
 
 double zero_grad_sum_squares(struct zero *z)
 {
     double sum = 0;
 
-    z->dev->ops->sum_squares(z->dev, &sum, z->state.grad, z->flat.numel);
+    z->dev->ops->sum_squares(z->dev, &sum, z->state.grad, z->flat.grad_numel);
     if (z->flat.stage == 3)
         comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
     return sum;

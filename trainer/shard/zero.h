@@ -17,11 +17,11 @@
 
 struct zero;
 
-/* Arrays of this rank, each [flat->numel] f32. */
+/* Arrays of this rank, f32. */
 struct zero_state {
-    float *master;          /* the true weights */
-    float *grad;            /* of the step in work */
-    float *exp_avg;         /* AdamW's moments */
+    float *master;          /* [flat->numel] the true weights */
+    float *grad;            /* [flat->grad_numel] of the step in work */
+    float *exp_avg;         /* likewise: AdamW's moments */
     float *exp_avg_sq;
 };
 

@@ -1,0 +1,16 @@
+/*
+ * drop - the mask of op_drop, applied to rows.
+ */
+#ifndef CKPT_CPU_DROP_H
+#define CKPT_CPU_DROP_H
+
+#include "trainer/ops/ops.h"
+
+/*
+ * out[i] = drop(in[i]) for rows [r0, r1) of an activation [.., width]; in and out point to row r0
+ * and have those strides.  in may be out.
+ */
+void cpu_drop_rows(float *out, int64_t out_ld, const float *in, int64_t in_ld,
+                   const struct op_drop *d, int64_t r0, int64_t r1, int64_t width);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * lora - which modules of a model an adapter changes, and how: adapter_config.json as PEFT reads
+ * it when it prepares a model for training.
+ *
+ * Everything an adapter is comes from that one JSON object, whether a run's options filled it or
+ * a saved adapter brought it along.  Options of PEFT that are not trained here are refused by name.
+ * Source: peft 0.21 tuners/lora/{config,model,layer}.py, tuners/tuners_utils.py, utils/other.py.
+ */
+#ifndef CKPT_LORA_H
+#define CKPT_LORA_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct lora;
+
+enum lora_bias { LORA_BIAS_NONE, LORA_BIAS_ALL, LORA_BIAS_TARGETS };
+/* What a module is to PEFT. */
+enum lora_module { LORA_OTHER, LORA_LINEAR, LORA_HEAD, LORA_EMBEDDING };
+/* How the factors start. */
+enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN, LORA_INIT_BOTH };
+
+/* What an adapter does to one module. */
+struct lora_change {
+    int64_t rank;                   /* 0: no low-rank change */
+    float   scale;
+    bool    magnitude;              /* DoRA */
+};
+
+/* CKPT_EUNSUPPORTED names what is not trained; CKPT_ECONFIG what makes no sense. */
+int lora_new(struct lora **out, const json_t *config, struct ckpt_err *err);
+void lora_free(struct lora *l);
+/* The module's path is the published one: "model.layers.0.self_attn.q_proj". */
+int lora_change(struct lora_change *out, const struct lora *l, const char *module,
+                enum lora_module kind, struct ckpt_err *err);
+/* The parameter (with its module's path) is trained whole: modules_to_save. */
+bool lora_saves(const struct lora *l, const char *param);
+/* Rows of that embedding which are trained by themselves: a list of integers, or NULL. */
+const json_t *lora_tokens(const struct lora *l, const char *module);
+enum lora_bias lora_bias(const struct lora *l);
+enum lora_init lora_init(const struct lora *l);
+double lora_dropout(const struct lora *l);
+/* target_modules is "all-linear": it is written out when the adapter is saved. */
+bool lora_is_all_linear(const struct lora *l);
+/* The largest rank that any module can get. */
+int64_t lora_max_rank(const struct lora *l);
+bool lora_has_magnitude(const struct lora *l);
+const json_t *lora_config(const struct lora *l);
+
+#endif
