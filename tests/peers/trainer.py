@@ -2,10 +2,10 @@
 """The peers' half of check.sh: does HF Trainer, given the same data, seed and options, go through
 the same losses?
 
-usage: trainer.py MODEL TRAIN.jsonl METRICS.jsonl [--lora ADAPTER_CONFIG ADAPTER_INIT]
+usage: trainer.py MODEL TRAIN.jsonl METRICS.jsonl [--lora ADAPTER]
 
 MODEL is the directory both start from, TRAIN.jsonl the instruction/output records, METRICS.jsonl
-what ckpt-train wrote for the run that OPTIONS below describe.  fp32, dropout 0, accumulation 1.
+what ckpt-train wrote for the run that the constants below describe.  fp32, dropout 0, accumulation 1.
 """
 import json
 import sys
@@ -14,7 +14,7 @@ import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
                           Trainer, TrainingArguments)
 
-BATCH, STEPS, LENGTH, LR, WARMUP, DECAY, CLIP, SEED = 4, 100, 64, 2e-3, 10, 0.01, 1.0, 42
+BATCH, STEPS, LENGTH, LR, WARMUP, DECAY, CLIP, SEED = 4, 100, 64, 5e-4, 10, 0.01, 1.0, 42
 
 model_dir, train, metrics = sys.argv[1:4]
 config = AutoConfig.from_pretrained(model_dir)
@@ -28,13 +28,14 @@ if sys.argv[4:5] == ["--lora"]:
 
 
 def encode(record):
-    prompt = tokenizer(record["instruction"] + " ", add_special_tokens=seq2seq).input_ids
-    answer = tokenizer(record["output"], add_special_tokens=False).input_ids
-    answer = answer + [tokenizer.eos_token_id]
+    prompt, end = record["instruction"] + " ", [tokenizer.eos_token_id]
     if seq2seq:
-        return {"input_ids": prompt[:LENGTH], "labels": answer[:LENGTH]}
-    ids = (prompt + answer)[:LENGTH]
-    return {"input_ids": ids, "labels": ([-100] * len(prompt) + answer)[:LENGTH]}
+        return {"input_ids": tokenizer(prompt).input_ids[:LENGTH],
+                "labels": (tokenizer(record["output"], add_special_tokens=False).input_ids + end)[:LENGTH]}
+    text = tokenizer(prompt + record["output"], return_offsets_mapping=True)
+    labels = [-100 if stop <= len(prompt) else i
+              for i, (start, stop) in zip(text.input_ids, text.offset_mapping)]
+    return {"input_ids": (text.input_ids + end)[:LENGTH], "labels": (labels + end)[:LENGTH]}
 
 
 def collate(rows):
@@ -84,7 +85,8 @@ for line in open(metrics, encoding="utf-8"):
         ours[event["step"]] = event["loss"]
 steps = range(1, STEPS + 1)
 if any(s not in theirs or s not in ours for s in steps):
-    sys.exit(f"not ok both tell the loss of {STEPS} steps ({len(theirs)} there, {len(ours)} here)")
+    print(f"not ok both tell the loss of {STEPS} steps ({len(theirs)} there, {len(ours)} here)")
+    sys.exit(1)
 worst, at = max((abs(theirs[s] - ours[s]) / abs(theirs[s]), s) for s in steps)
 moved = theirs[1] / theirs[STEPS]
 good = worst <= 1e-4 and moved > 1.05
