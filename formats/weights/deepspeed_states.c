@@ -449,6 +449,22 @@ static int put_scaling(struct maker *m, struct value *d)
            value_set_str(m->a, d, "overflow", fact(m, "overflow", value_bool(m->a, false)));
 }
 
+/* The bound of gradients' norm, where the saved run has one. */
+static int put_clip(struct maker *m, struct value *d)
+{
+    const struct value *clip = value_get(scaling(m), "clip_grad");
+
+    return clip ? value_set_str(m->a, d, "clip_grad", take_optim(m, clip)) : 0;
+}
+
+int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *cut,
+                   struct ckpt_err *err)
+{
+    struct maker m = {.file = file, .a = &file->arena, .cut = (struct ds_cut *)cut, .err = err};
+
+    return check(&m, put_scaling(&m, d) | put_clip(&m, d));
+}
+
 /* Who saved the run; all files of a tag say the same. */
 static struct value *version(struct maker *m)
 {
@@ -462,10 +478,7 @@ static struct value *version(struct maker *m)
 /* The optimizer_state_dict of stages 1 and 2. */
 static int put_stage_12(struct maker *m, struct value *d)
 {
-    const struct ds_run *run = &m->cut->run;
-    const struct value *clip = value_get(run->f->rank[0].optim_root, "clip_grad");
-
-    return (clip ? value_set_str(m->a, d, "clip_grad", take_optim(m, clip)) : 0) |
+    return put_clip(m, d) |
            value_set_str(m->a, d, "base_optimizer_state", optimizer(m)) |
            value_set_str(m->a, d, "single_partition_of_fp32_groups", weights(m)) |
            value_set_str(m->a, d, "group_paddings", per_group(m, padding_of)) |

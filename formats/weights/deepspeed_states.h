@@ -22,6 +22,12 @@ int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cu
                     struct ckpt_err *err);
 int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_cut *cut, int rank,
                     struct ckpt_err *err);
+/*
+ * Put what every class but BF16_Optimizer keeps of loss scaling into d, a dictionary of file's;
+ * of a run without ZeRO it is made of the numbers beside its optimizer.
+ */
+int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *cut,
+                   struct ckpt_err *err);
 /* Elements of rank's storage of flat tensor k: BF16_Optimizer keeps the padding of weights. */
 int64_t ds_optim_numel(const struct ds_cut *cut, size_t k, size_t which, int rank);
 

@@ -246,18 +246,21 @@ static int write_optimizer(struct sink *s, struct ckpt_err *err)
     struct ds_file file = {0};
     struct ckpt_arena *a = &file.arena;
     struct value *root = value_dict(a, false), *groups = value_list(a);
+    const char *version = value_as_str(value_get(run->f->rank[0].model_root, "ds_version"));
     char path[3 * DS_MAX_TAG];
     int rc = root && groups ? take_facts(&file, root, run, err) : ckpt_nomem(err, sizeof *root);
 
+    if (rc == 0 && run->f->stage == 0)
+        rc = ds_put_scaling(root, &file, &s->whole, err);
     for (size_t g = 0; rc == 0 && g < run->n_group; g++)
         if (value_append(a, groups, ds_file_take(&file, run->options_file, run->options[g],
                                                  err)))
             rc = err->code ? err->code : ckpt_nomem(err, sizeof *root);
-    if (rc == 0 && !run->f->bf16 &&
+    if (rc == 0 && !run->f->bf16 && !value_get(root, "zero_stage") &&
         value_set_str(a, root, "zero_stage", ds_value_stage(a, run->stage)))
         rc = ckpt_nomem(err, sizeof *root);
     if (rc == 0 && !value_get(root, "ds_version") &&
-        value_set_str(a, root, "ds_version", value_str(a, DS_VERSION)))
+        value_set_str(a, root, "ds_version", value_str(a, version ? version : DS_VERSION)))
         rc = ckpt_nomem(err, sizeof *root);
     if (rc == 0 && (value_set_str(a, root, "param_groups", groups) ||
                     value_set_str(a, root, "optimizer_state_dict",

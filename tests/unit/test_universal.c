@@ -105,7 +105,8 @@ static void test_what_is_written_holds_the_run(void **state)
 {
     static const char *const runs[] = {"0.19-s0_w2_bf16", "0.19-s1_w2_bf16grad", "0.19-s2_w2_fp16",
                                        "0.19-s2_w2_bf16", "0.19-s3_w2_subgroup",
-                                       "0.14-s1_w2_bf16"};
+                                       "0.14-s1_w2_bf16", "0.14-s0_w2_fp16"};
+    static const char *const facts[] = {"lr", "loss_scale", "dynamic_loss_scale"};
     const char *dir = scratch("universal-out");
     struct ckpt_err err;
 
@@ -123,8 +124,12 @@ static void test_what_is_written_holds_the_run(void **state)
         assert_same_source(back, s, runs[i]);
         assert_non_null(ds_source_files(back)->universal);
         assert_int_equal(ds_source_files(back)->bf16, ds_source_files(s)->bf16);
-        assert_true(json_equal(json_object_get(ckpt_source_info(back), "lr"),
-                               json_object_get(ckpt_source_info(s), "lr")));
+        for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
+            const json_t *was = json_object_get(ckpt_source_info(s), facts[k]);
+
+            if (was && !json_equal(json_object_get(ckpt_source_info(back), facts[k]), was))
+                fail_msg("%s: %s is lost", runs[i], facts[k]);
+        }
         ckpt_source_close(back);
         ckpt_source_close(s);
     }
