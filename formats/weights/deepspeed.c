@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/place.h"
+#include "formats/weights/deepspeed_experts.h"
 #include "formats/weights/deepspeed_facts.h"
 #include "formats/weights/deepspeed_files.h"
 #include "formats/weights/deepspeed_flat.h"
@@ -60,6 +61,8 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, str
         rc = ds_frozen_list(list, f, err);
     if (rc == 0)
         rc = ds_module_list(list, f, err);
+    if (rc == 0)
+        rc = ds_expert_list(list, f, err);
     return rc ? rc : ds_alias_list(list, f, err);
 }
 

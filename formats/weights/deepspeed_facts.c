@@ -98,7 +98,8 @@ static void put_group_params(json_t *info, const struct ds_files *f)
 json_t *ds_facts(const struct ds_files *f)
 {
     static const char *const keys[] = {"ds_version", "global_steps", "global_samples",
-                                       "skipped_steps", "dp_world_size", "lr_scheduler"};
+                                       "skipped_steps", "dp_world_size", "num_experts",
+                                       "lr_scheduler"};
     const struct value *root = f->rank[0].model_root, *v;
     json_t *info = json_pack("{s:s,s:s,s:i,s:I}", "format", "deepspeed", "tag", f->tag,
                              "zero_stage", f->stage, "world_size", (json_int_t)f->world);

@@ -10,8 +10,9 @@
 
 /*
  * format, tag, zero_stage, world_size, ds_version, global_steps, global_samples, skipped_steps,
- * optimizer_step, lr (one a group), loss_scale, dynamic_loss_scale, loss_scaler, lr_scheduler,
- * param_groups, frozen (names), client_state (what the caller of save_checkpoint added), ds_config.
+ * num_experts (one an MoE layer), optimizer_step, lr (one a group), loss_scale,
+ * dynamic_loss_scale, loss_scaler, lr_scheduler, param_groups, frozen (names), client_state (what
+ * the caller of save_checkpoint added), ds_config.
  * A new reference, NULL when memory is refused; what a version does not keep is left out.
  */
 json_t *ds_facts(const struct ds_files *f);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/weights/deepspeed_agree.h"
+#include "formats/weights/deepspeed_experts.h"
 #include "formats/weights/universal.h"
 
 int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
@@ -74,9 +75,6 @@ static long rank_of(const char *name, const char *what)
 static const struct { const char *glob, *what; } foreign[] = {
     {"*mp_rank_0[1-9]*_states.pt", "a tensor- or pipeline-parallel checkpoint"},
     {"*mp_rank_[1-9]*_states.pt", "a tensor- or pipeline-parallel checkpoint"},
-    {"layer_*_expert_*_model_states.pt", "a checkpoint with experts"},
-    {"expert_*_model_states.pt", "a checkpoint with experts"},
-    {"expp_rank_*_optim_states.pt", "a checkpoint with experts"},
     {"layer_*-model_states.pt", "a pipeline checkpoint"},
 };
 
@@ -97,7 +95,7 @@ static int collect(struct names *names, const struct ckpt_entry *entry, size_t n
         long m = rank_of(name, "model"), o = rank_of(name, "optim"), r = m > o ? m : o;
 
         names->universal |= entry[i].is_dir && strcmp(name, "zero") == 0;
-        if (!entry[i].is_file)
+        if (!entry[i].is_file || ds_expert_file(name))
             continue;
         for (size_t k = 0; k < sizeof foreign / sizeof foreign[0]; k++)
             if (fnmatch(foreign[k].glob, name, 0) == 0)
@@ -122,23 +120,10 @@ static int collect(struct names *names, const struct ckpt_entry *entry, size_t n
 
 /* -- opening --------------------------------------------------------------------------------- */
 
-static int open_one(struct torch_archive **out, const struct value **root, struct ckpt_dir *dir,
-                    const char *name, struct ckpt_err *err)
-{
-    struct ckpt_file *file;
-
-    if (ckpt_file_open_at(&file, dir, name, err) || torch_archive_open(out, file, err))
-        return err->code;
-    *root = torch_archive_root(*out);
-    if (!value_is(*root, VALUE_DICT))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: holds no dictionary", name);
-    return 0;
-}
-
 static int open_optim(struct ds_rank *rank, struct ckpt_dir *dir, const char *name,
                       struct ckpt_err *err)
 {
-    if (open_one(&rank->optim, &rank->optim_file, dir, name, err))
+    if (ds_archive_open(&rank->optim, &rank->optim_file, dir, name, err))
         return err->code;
     rank->optim_root = value_get(rank->optim_file, "optimizer_state_dict");
     if (!value_is(rank->optim_root, VALUE_DICT))
@@ -183,7 +168,7 @@ static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct
             return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "rank %zu of %zu: its "
                                 "zero_pp_rank_%zu_mp_rank_00_model_states.pt is absent", r, f->n,
                                 r);
-        if (open_one(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
+        if (ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
             return err->code;
     }
     return universal_open(f, dir, err);
@@ -202,7 +187,7 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
     if (!f->rank)
         return ckpt_nomem(err, f->n * sizeof *f->rank);
     if (names->end == 0)
-        return open_one(&f->rank->model, &f->rank->model_root, dir, names->single, err);
+        return ds_archive_open(&f->rank->model, &f->rank->model_root, dir, names->single, err);
     if (!names->optim[0])
         return check_complete(names, f->n, f->sharded, err);
     if (open_optim(&f->rank[0], dir, names->optim[0], err))
@@ -218,7 +203,7 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
         if (r > 0 && open_optim(&f->rank[r], dir, names->optim[r], err))
             return err->code;
         if ((f->sharded || r == 0) &&
-            open_one(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
+            ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
             return err->code;
     }
     return 0;
@@ -248,6 +233,8 @@ int ds_files_open(struct ds_files *f, struct ckpt_dir *dir, const char *tag,
     }
     if (rc == 0)
         rc = open_ranks(f, sub ? sub : dir, &names, err);
+    if (rc == 0 && f->rank[0].model_root && !f->sharded)
+        rc = ds_experts_open(f, sub ? sub : dir, entry, n, err);
     if (rc == 0)
         rc = ds_agree(f, err);
     ckpt_free(names.model);
@@ -267,6 +254,7 @@ void ds_files_close(struct ds_files *f)
         torch_archive_close(f->rank[r].model);
         torch_archive_close(f->rank[r].optim);
     }
+    ds_experts_close(f->experts);
     universal_close(f->universal);
     ckpt_free(f->rank);
     memset(f, 0, sizeof *f);

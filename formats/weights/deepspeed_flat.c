@@ -3,15 +3,20 @@
 
 #include <string.h>
 
+#include "formats/weights/deepspeed_experts.h"
 #include "formats/weights/deepspeed_layout.h"
 
-/* One flat tensor of all ranks. */
+/* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
 struct flat {
-    struct ckpt_fragment **frag;        /* [ranks] */
-    int64_t               *numel;       /* [ranks] */
-    struct ds_piece       *piece;       /* [ranks]: of the parameter in work */
-    size_t                *mapped;      /* [ranks]: entries of param_slice_mappings passed */
+    size_t                 n;           /* ranks */
+    size_t                *rank;        /* [n] */
+    size_t                *group;       /* [n]: its number there */
+    struct ckpt_fragment **frag;        /* [n] */
+    int64_t               *numel;       /* [n] */
+    struct ds_piece       *piece;       /* [n]: of the parameter in work */
+    size_t                *mapped;      /* [n]: entries of param_slice_mappings passed */
     enum ckpt_dtype        dtype;
+    size_t                 size, p;     /* number p of groups of `size` ranks has it */
 };
 
 struct reader {
@@ -42,17 +47,34 @@ int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype
     return *numel > 0 ? torch_archive_fragment(out, arena, a, v->u.tensor, err) : 0;
 }
 
+/* Go on with what number p of groups of `size` ranks has of flat group g. */
+static void share(struct reader *r, size_t g, size_t size, size_t p)
+{
+    r->flat.size = size;
+    r->flat.p = p;
+    r->flat.n = r->f->n / size;
+    for (size_t k = 0; k < r->flat.n; k++) {
+        r->flat.rank[k] = ds_expert_rank(r->f, size, p, k);
+        r->flat.group[k] = ds_expert_group(r->f, r->flat.rank[k], g);
+    }
+}
+
 static int begin(struct reader *r)
 {
     size_t n = r->f->n;
     struct ckpt_arena *a = &r->list->arena;
 
-    r->flat = (struct flat){.frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
+    r->flat = (struct flat){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
+                            .group = ckpt_arena_alloc(a, n, sizeof *r->flat.group),
+                            .frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
                             .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
                             .piece = ckpt_arena_alloc(a, n, sizeof *r->flat.piece),
                             .mapped = ckpt_arena_alloc(a, n, sizeof *r->flat.mapped)};
-    return r->flat.frag && r->flat.numel && r->flat.piece && r->flat.mapped
-               ? 0 : ckpt_nomem(r->err, n * sizeof *r->flat.piece);
+    if (!r->flat.rank || !r->flat.group || !r->flat.frag || !r->flat.numel || !r->flat.piece ||
+        !r->flat.mapped)
+        return ckpt_nomem(r->err, n * sizeof *r->flat.piece);
+    share(r, 0, 1, 0);
+    return 0;
 }
 
 /* Rank's tensor of group g. */
@@ -62,7 +84,7 @@ static const struct value *find(const struct reader *r, size_t rank, size_t g)
                     : ds_item(value_get(r->f->rank[rank].optim_root, r->what), g);
 }
 
-/* Take rank k's flat tensor into r->flat; all ranks have the same dtype. */
+/* Take the flat tensor of rank number k into r->flat; all ranks have the same dtype. */
 static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
@@ -73,8 +95,9 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                          r->err))
         return r->err->code;
     if (k > 0 && dtype != flat->dtype)
-        return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank 0 has %s",
-                            k, what, ckpt_dtype_name(dtype), ckpt_dtype_name(flat->dtype));
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank %zu has %s",
+                            flat->rank[k], what, ckpt_dtype_name(dtype), flat->rank[0],
+                            ckpt_dtype_name(flat->dtype));
     flat->dtype = dtype;
     return 0;
 }
@@ -89,13 +112,13 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
     struct ckpt_tensor *added;
     struct ckpt_shape whole;
 
-    for (size_t k = 0; k < r->f->n; k++)
+    for (size_t k = 0; k < flat->n; k++)
         n += flat->piece[k].count > 0;
     frag = ckpt_arena_alloc(&r->list->arena, n, sizeof *frag);
     if (!frag)
         return ckpt_nomem(r->err, n * sizeof *frag);
     n = 0;
-    for (size_t k = 0; k < r->f->n; k++) {
+    for (size_t k = 0; k < flat->n; k++) {
         const struct ds_piece *p = &flat->piece[k];
 
         if (p->count == 0)
@@ -103,11 +126,12 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
         if (flat->numel[k] == 0)
             return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                              "rank %zu: the flat tensor of %s is empty: its data was offloaded to "
-                             "NVMe (offloaded_tensors/), which is not read", k, name);
+                             "NVMe (offloaded_tensors/), which is not read", flat->rank[k], name);
         if (p->at > flat->numel[k] || p->count > flat->numel[k] - p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
-                                "rank %zu: %s reaches to element %lld of a flat tensor of %lld", k,
-                                name, (long long)(p->at + p->count), (long long)flat->numel[k]);
+                                "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
+                                flat->rank[k], name, (long long)(p->at + p->count),
+                                (long long)flat->numel[k]);
         frag[n] = *flat->frag[k];
         frag[n].stride = NULL;
         frag[n].box.start[0] = p->start;
@@ -156,24 +180,26 @@ static int group_numel(struct reader *r, const struct value *shapes, size_t g, i
 /* A rank's part of stages 1 and 2 has its length with the padding or without, no other. */
 static int check_part(struct reader *r, size_t g, int64_t total)
 {
-    int world = (int)r->f->n;
+    int world = (int)r->flat.n;
     int64_t part = ds12_part(total, world), told;
 
     for (int k = 0; k < world; k++) {
         int64_t pad = ds12_padding(total, k, world), n = r->flat.numel[k];
-        const struct value *v = value_get(r->f->rank[k].optim_root, "group_paddings");
+        size_t rank = r->flat.rank[k];
+        const struct value *v = value_get(r->f->rank[rank].optim_root, "group_paddings");
         /* BF16_Optimizer notes all of the padding on the last rank, wherever it lies. */
         int64_t noted = !r->f->bf16 ? pad : k == world - 1 ? part * world - total : 0;
 
         if (n != part && n != part - pad)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
-                                "rank %d: its part of group %zu has %lld elements, the parameters "
-                                "need %lld and %lld of padding", k, g, (long long)n,
+                                "rank %zu: its part of group %zu has %lld elements, the parameters "
+                                "need %lld and %lld of padding", rank, g, (long long)n,
                                 (long long)(part - pad), (long long)pad);
-        if (value_as_int(ds_item(v, g), &told) && told != noted)
+        if (value_as_int(ds_item(v, r->flat.group[k]), &told) && told != noted)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
-                                "rank %d: says that group %zu has %lld elements of padding, the "
-                                "parameters leave %lld", k, g, (long long)told, (long long)noted);
+                                "rank %zu: says that group %zu has %lld elements of padding, the "
+                                "parameters leave %lld", rank, g, (long long)told,
+                                (long long)noted);
     }
     return 0;
 }
@@ -191,12 +217,13 @@ static bool address(const struct value *v, int64_t *numel, int64_t *start)
 }
 
 /* param_slice_mappings lists a rank's pieces in flat order; it must say what we computed. */
-static int check_mapping(struct reader *r, size_t g, const char *name)
+static int check_mapping(struct reader *r, const char *name)
 {
-    for (size_t k = 0; k < r->f->n; k++) {
+    for (size_t k = 0; k < r->flat.n; k++) {
         const struct ds_piece *p = &r->flat.piece[k];
-        const struct value *all = value_get(r->f->rank[k].optim_root, "param_slice_mappings");
-        const struct value *map = ds_item(all, g);
+        size_t rank = r->flat.rank[k];
+        const struct value *all = value_get(r->f->rank[rank].optim_root, "param_slice_mappings");
+        const struct value *map = ds_item(all, r->flat.group[k]);
         size_t at = r->flat.mapped[k];
         int64_t numel, start;
         const char *found;
@@ -208,8 +235,8 @@ static int check_mapping(struct reader *r, size_t g, const char *name)
             !address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: param_slice_mappings does not have %s as %lld elements "
-                                "from %lld, as the shapes have it", k, name, (long long)p->count,
-                                (long long)p->at);
+                                "from %lld, as the shapes have it", rank, name,
+                                (long long)p->count, (long long)p->at);
         r->flat.mapped[k]++;
     }
     return 0;
@@ -237,11 +264,32 @@ static bool has_mappings(const struct reader *r)
 /* Where parameter `name` lies on each rank, base being the sum of what came before it. */
 static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
 {
-    int world = (int)r->f->n;
+    int world = (int)r->flat.n;
 
     for (int k = 0; k < world; k++)
         r->flat.piece[k] = r->f->stage == 3 ? ds3_piece(numel, base, k, world)
                                             : ds12_piece(base, numel, total, k, world);
+}
+
+/* What the parameter is called in the whole model; experts of a part of it have other numbers. */
+static int whole_name(const char **name, const struct reader *r, const struct ckpt_shape *shape,
+                      struct ckpt_err *err)
+{
+    const struct ds_expert *e;
+    char a[96], b[96];
+
+    if (ds_expert_find(&e, r->f->experts, *name, r->flat.size, r->flat.p, err))
+        return err->code;
+    if (!e)
+        return r->flat.size == 1
+                   ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%s: is no expert, yet cut into %zu parts on "
+                                   "%zu ranks", *name, r->flat.n, r->f->n);
+    if (!ckpt_shape_equal(&e->t->shape, shape))
+        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "%s: is %s in its file, %s in "
+                            "param_shapes", e->name, ckpt_shape_text(a, sizeof a, &e->t->shape),
+                            ckpt_shape_text(b, sizeof b, shape));
+    *name = e->name;
+    return 0;
 }
 
 static int add_parameters(struct reader *r, const struct value *shapes, size_t g, int64_t total)
@@ -249,7 +297,7 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
     bool mappings = has_mappings(r);
     int64_t base = 0;
 
-    memset(r->flat.mapped, 0, r->f->n * sizeof *r->flat.mapped);
+    memset(r->flat.mapped, 0, r->flat.n * sizeof *r->flat.mapped);
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
         struct ckpt_shape shape;
         const char *name;
@@ -258,15 +306,17 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
         if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
             return r->err->code;
         cut(r, numel, base, total);
-        if (mappings && check_mapping(r, g, name))
+        if (mappings && check_mapping(r, name))
+            return r->err->code;
+        if (whole_name(&name, r, &shape, r->err))
             return r->err->code;
         if (r->state && !(name = ckpt_arena_printf(&r->list->arena, "%s|%s", name, r->state)))
             return ckpt_nomem(r->err, 64);
         if (add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT))
             return r->err->code;
-        base += r->f->stage == 3 ? ds3_part(numel, (int)r->f->n) : numel + filler(r, g, i);
+        base += r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
     }
-    for (size_t k = 0; r->f->stage == 3 && k < r->f->n; k++)
+    for (size_t k = 0; r->f->stage == 3 && k < r->flat.n; k++)
         if (r->flat.numel[k] != base)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: %s %zu has %lld elements, its parameters need %lld", k,
@@ -274,26 +324,43 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
     return 0;
 }
 
-static int add_group(struct reader *r, size_t g)
+/* Group g of the ranks that share it. */
+static int add_share(struct reader *r, const struct value *shapes, size_t g)
 {
-    const struct value *shapes = ds_shapes(r->f, 0, g);
     int64_t total = 0;
 
-    if (!value_is(shapes, VALUE_DICT))
-        return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
-    for (size_t k = 0; k < r->f->n; k++) {
-        const struct value *v = find(r, k, g);
+    for (size_t k = 0; k < r->flat.n; k++) {
+        size_t rank = r->flat.rank[k];
+        const struct value *v = find(r, rank, r->flat.group[k]);
 
         if (!v)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
-                                "rank %zu: no %s of group %zu, which param_shapes has", k, r->what,
-                                g);
-        if (take_flat(r, k, r->f->rank[k].optim, v, r->what))
+                                "rank %zu: no %s of group %zu, which param_shapes has", rank,
+                                r->what, g);
+        if (take_flat(r, k, r->f->rank[rank].optim, v, r->what))
             return r->err->code;
     }
     if (r->f->stage != 3 && (group_numel(r, shapes, g, &total) || check_part(r, g, total)))
         return r->err->code;
     return add_parameters(r, shapes, g, total);
+}
+
+static int add_group(struct reader *r, size_t g)
+{
+    const struct value *shapes = ds_shapes(r->f, 0, g);
+    size_t n = r->f->n, parts = r->f->stage == 3 ? n : ds_group_partitions(r->f, 0, g);
+
+    if (!value_is(shapes, VALUE_DICT))
+        return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
+    if (parts == 0 || n % parts != 0)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "partition_count: group %zu is cut into %zu parts, "
+                         "on %zu ranks", g, parts, n);
+    for (size_t p = 0; p < n / parts; p++) {
+        share(r, g, n / parts, p);
+        if (add_share(r, shapes, g))
+            return r->err->code;
+    }
+    return 0;
 }
 
 /* Both directions: no flat tensor without shapes. */

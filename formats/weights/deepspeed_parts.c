@@ -3,6 +3,19 @@
 
 #include <string.h>
 
+int ds_archive_open(struct torch_archive **out, const struct value **root, struct ckpt_dir *dir,
+                    const char *name, struct ckpt_err *err)
+{
+    struct ckpt_file *file;
+
+    if (ckpt_file_open_at(&file, dir, name, err) || torch_archive_open(out, file, err))
+        return err->code;
+    *root = torch_archive_root(*out);
+    if (!value_is(*root, VALUE_DICT))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: holds no dictionary", name);
+    return 0;
+}
+
 size_t ds_partitions(const struct ds_files *f, size_t rank)
 {
     const struct value *v = value_get(f->rank[rank].optim_root, "partition_count");
@@ -45,6 +58,16 @@ const struct value *ds_numbered(const struct value *dict, size_t key)
         if (value_as_int(dict->u.dict.key[j], &k) && k == (int64_t)key)
             return dict->u.dict.val[j];
     return NULL;
+}
+
+size_t ds_group_partitions(const struct ds_files *f, size_t rank, size_t g)
+{
+    const struct value *v = value_get(f->rank[rank].optim_root, "partition_count");
+    int64_t n;
+
+    if (!value_is(v, VALUE_LIST))
+        return ds_partitions(f, rank);
+    return value_as_int(ds_item(v, g), &n) && n >= 1 && n <= DS_MAX_RANKS ? (size_t)n : 0;
 }
 
 /* Stage 3: optimizer_state_dict; 1 and 2: base_optimizer_state; 0: the model file's optimizer. */

@@ -32,12 +32,18 @@ struct ds_files {
     bool            bf16;               /* BF16_Optimizer: no zero_stage, padding kept */
     bool            bf16_names;         /* optim files are called bf16_zero_...: bf16 is enabled */
     size_t          world;              /* ranks that saved it: n but for universal ones */
+    struct ds_experts *experts;         /* files of MoE layers; NULL: it has none */
     struct ds_universal *universal;     /* where its states lie; NULL: in the optim files */
     double          step;               /* the optimizer's own count, -1 where it keeps none */
 };
 
+/* Open one file of a checkpoint, which holds a dictionary. */
+int ds_archive_open(struct torch_archive **out, const struct value **root, struct ckpt_dir *dir,
+                    const char *name, struct ckpt_err *err);
 /* partition_count of a rank: one number, or the largest of one per group; 0 when absent. */
 size_t ds_partitions(const struct ds_files *f, size_t rank);
+/* The same for flat group g alone. */
+size_t ds_group_partitions(const struct ds_files *f, size_t rank, size_t g);
 /* The number of ZeroStageEnum(n), or of a plain int of before 0.7; -1 when absent. */
 int ds_stage(const struct ds_files *f, size_t rank);
 

@@ -2,7 +2,10 @@
  * deepspeed_stage0 - the optimizer of a run without ZeRO, whose state has numbers and no names.
  *
  * FP16_UnfusedOptimizer keeps an f32 master beside the moments of every number: it belongs to
- * the parameter of its shape whose 16-bit value is the master's, rounded.  Without masters (an
+ * the parameter of its shape whose 16-bit value is the master's, rounded.  FP16_Optimizer (with
+ * FusedAdam) has one flat tensor a group: its parameters are told by their values, one after
+ * another.  With experts every number of an expert-parallel group has an optimizer of its own,
+ * whose groups marked "moe" have that number's experts.  Without masters (an
  * f32 run) a number gets the next parameter of its shape, where that is the only way to read it:
  * as many numbers as parameters have the shape, all of one group.  Otherwise the state is
  * refused, never guessed.

@@ -27,7 +27,7 @@ static bool has(const struct ckpt_map *m, const char *name)
     return ckpt_map_get(m, name, strlen(name)) != CKPT_MAP_NONE;
 }
 
-int ds_whole_add(struct ckpt_tensors *list, const struct ds_files *f, const char *name,
+int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
                  const struct value_tensor *t, enum ckpt_kind kind, struct ckpt_err *err)
 {
     struct ckpt_fragment *frag = NULL;
@@ -36,7 +36,7 @@ int ds_whole_add(struct ckpt_tensors *list, const struct ds_files *f, const char
 
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: its shape has no count of elements", name);
-    if (numel > 0 && torch_archive_fragment(&frag, &list->arena, f->rank[0].model, t, err))
+    if (numel > 0 && torch_archive_fragment(&frag, &list->arena, a, t, err))
         return ckpt_err_in(err, "%s", name);
     if (ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &t->shape, frag,
                          frag != NULL, false, err))
@@ -133,7 +133,8 @@ static int list_entry(struct ckpt_tensors *list, const struct ds_files *f, struc
                       : ckpt_tensors_find(list, value_as_str(m->dict->u.dict.key[first]));
     if (kept != SIZE_MAX)
         return add_alias(list, name, kept, err);
-    return ds_whole_add(list, f, name, v->u.tensor, buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
+    return ds_whole_add(list, f->rank[0].model, name, v->u.tensor,
+                        buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
 }
 
 int ds_module_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
@@ -161,7 +162,7 @@ static int list_shared(struct ckpt_tensors *list, const struct ds_files *f,
         return 0;
     /* A kept name that is frozen may have been left out on saving, mostly its alias with it. */
     if (k == SIZE_MAX)
-        return t ? ds_whole_add(list, f, alias, t, CKPT_WEIGHT, err) : 0;
+        return t ? ds_whole_add(list, f->rank[0].model, alias, t, CKPT_WEIGHT, err) : 0;
     if (t && !ckpt_shape_equal(&t->shape, &list->item[k].shape))
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                             "shared_params: %s is %s, %s that it shares is %s", alias,

@@ -26,8 +26,8 @@ void ds_module_close(struct ds_module *m);
  */
 int ds_module_first(size_t *out, struct ds_module *m, size_t i, struct ckpt_err *err);
 
-/* List a tensor that lies whole in rank 0's model file. */
-int ds_whole_add(struct ckpt_tensors *list, const struct ds_files *f, const char *name,
+/* List a tensor that lies whole in an archive. */
+int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
                  const struct value_tensor *t, enum ckpt_kind kind, struct ckpt_err *err);
 /*
  * List what `module` has and list has not: buffers (kind BUFFER), weights, and names that share
