@@ -6,12 +6,14 @@
  *   accelerate    PROJECT/checkpoints/checkpoint_<i>/
  *   Ray Train 1   [EXPERIMENT/]TRIAL/checkpoint_<i, six digits>/[checkpoint/], beside result.json
  *   Ray Train 2   RUN/<any name>/[checkpoint/], named by RUN/checkpoint_manager_snapshot.json
+ *   Lightning     RUN/checkpoints/last.ckpt, or ...step=<step>.ckpt
  * Numbers are compared as numbers.  None of these programs marks a save as ended, but each writes
  * one file late: a newest folder without it, where an older one has it, was cut off.
  *
  * Sources: transformers 5.17 trainer_utils.py get_last_checkpoint, accelerate 1.15
  * accelerator.py save_state, ray 2.5x train/_internal/storage.py and
- * train/v2/_internal/execution/checkpoint/checkpoint_manager.py.
+ * train/v2/_internal/execution/checkpoint/checkpoint_manager.py, lightning 2.6
+ * pytorch/callbacks/model_checkpoint.py.
  */
 #include "formats/wholes.h"
 
@@ -29,6 +31,9 @@ static const char *const stems[] = {"checkpoint-", "checkpoint_"};
 static const char *const late[] = {"trainer_state.json", "random_states_0.pkl", ".metadata"};
 static const char *const weights[] = {"*.safetensors", "*.pt", "*.pth", "*.bin", "*.ckpt",
                                       "*.gguf"};
+/* What lies beside weights under names that are as good as theirs. */
+static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "random_state*",
+                                     "*scaler*", "*sampler*", "extra_state*", "training_args*"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What stands behind the stem when that is a number of at most 18 digits; else -1. */
@@ -168,19 +173,67 @@ static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_
     return 0;
 }
 
-/* The only file of weights of a folder that is known to be a checkpoint. */
-static const char *pick_file(const struct ckpt_place *p)
+static bool is_like(const char *name, const char *const *pattern, size_t n)
 {
-    const char *name = NULL;
+    for (size_t k = 0; k < n; k++)
+        if (fnmatch(pattern[k], name, 0) == 0)
+            return true;
+    return false;
+}
 
-    for (size_t i = 0; i < p->n_entry; i++)
-        for (size_t k = 0; p->entry[i].is_file && k < COUNT(weights); k++)
-            if (fnmatch(weights[k], p->entry[i].name, 0) == 0) {
-                if (name)
-                    return NULL;
-                name = p->entry[i].name;
-            }
-    return name;
+/* The only file of weights of a folder that is known to be a checkpoint. */
+static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    *out = NULL;
+    for (size_t i = 0; i < p->n_entry; i++) {
+        const char *name = p->entry[i].name;
+
+        if (!p->entry[i].is_file || !is_like(name, weights, COUNT(weights)) ||
+            is_like(name, states, COUNT(states)))
+            continue;
+        if (*out)
+            return doubt(p, *out, "several files that could be its weights", err);
+        *out = name;
+    }
+    return 0;
+}
+
+/* The number behind "step=" in a name of Lightning's, or -1. */
+static int64_t step_of(const char *name)
+{
+    const char *at = strstr(name, "step=");
+    size_t digits = at ? strspn(at + 5, "0123456789") : 0;
+
+    return digits > 0 && digits <= 18 ? strtoll(at + 5, NULL, 10) : -1;
+}
+
+/* Lightning's folder of .ckpt files: the last one, by its name or its step. */
+static int pick_ckpt(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    const char *best = NULL;
+    int64_t most = -1;
+    size_t n = 0, ties = 0;
+
+    *out = NULL;
+    for (size_t i = 0; i < p->n_entry; i++) {
+        const char *name = p->entry[i].name;
+        int64_t step = step_of(name);
+
+        if (!p->entry[i].is_file || fnmatch("*.ckpt", name, 0) != 0)
+            continue;
+        if (fnmatch("last*.ckpt", name, 0) == 0)
+            step = INT64_MAX;
+        n++;
+        ties = step > most ? 1 : ties + (step == most);
+        if (step > most || !best) {
+            best = name;
+            most = step;
+        }
+    }
+    if (n > 1 && (most < 0 || ties > 1))
+        return doubt(p, best, "several .ckpt files, and none is the last by its name or step", err);
+    *out = best;
+    return 0;
 }
 
 /* The folder to enter, or NULL. */
@@ -228,8 +281,12 @@ int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, boo
         place_has_like(p, "*.aria2"))
         return 0;
     rc = pick(&name, p, arena, err);
-    if (rc == 0 && !name && found)
-        name = file = pick_file(p);
+    if (rc == 0 && !name)
+        rc = pick_ckpt(&file, p, err);
+    if (rc == 0 && !name && !file && found)
+        rc = pick_file(&file, p, err);
+    if (file)
+        name = file;
     if (rc || !name)
         return rc;
     path = ckpt_arena_printf(arena, "%s%s%s", p->path,

@@ -3,14 +3,16 @@
 
     python make_wholes.py OUT
 
-accelerate 1.15 and torch 2.15 wrote the files.  The folders of Ray Train (trial with result.json,
-run with checkpoint_manager_snapshot.json) are laid by hand around files that torch and safetensors
-wrote, as ray 2.5x names them; the .ckpt is torch.save of the dict that Lightning dumps.
+Ran with: torch 2.15.0, accelerate 1.15.0, lightning 2.6.6, ray 2.60.0 (Python 3.11).  OUT is
+written into Lightning's files: make them in /tmp/wholes.  Of ray-tune the files that tell the host
+are left out.  ray-trial and ray-run are laid by hand, with folders whose names are in no order.
 """
+import glob
 import json
 import os
 import shutil
 import sys
+import tempfile
 
 import torch
 from accelerate import Accelerator
@@ -97,19 +99,90 @@ def ray_run(out, weights):
                    "latest_checkpoint_result": results[1]}, f)
 
 
-def lightning(path, weights):
-    model = Tiny()
-    opt = torch.optim.AdamW(model.parameters(), lr=0.01)
-    model(torch.ones(1, 4)).sum().backward()
-    opt.step()
-    torch.save({
-        "epoch": 1, "global_step": 4, "pytorch-lightning_version": "2.5.0",
-        "state_dict": {f"model.{k}": v for k, v in weights.items()},
-        "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 2}}}},
-        "callbacks": {"ModelCheckpoint{'monitor': None}": {"best_model_score": torch.tensor(0.5)}},
-        "optimizer_states": [opt.state_dict()], "lr_schedulers": [{"last_epoch": 4}],
-        "hparams_name": "kwargs", "hyper_parameters": {"lr": 0.01},
-    }, path)
+def lightning_run(out, weights):
+    """A run that keeps its best two checkpoints and the last."""
+    import lightning as L
+
+    class Net(L.LightningModule):
+        def __init__(self, lr=0.01, sizes=(4, 6)):
+            super().__init__()
+            self.save_hyperparameters()
+            self.model = Tiny()
+            self.model.load_state_dict(weights)
+
+        def training_step(self, batch, _):
+            loss = self.model(batch).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            opt = torch.optim.AdamW(self.parameters(), lr=self.hparams.lr)
+            return [opt], [torch.optim.lr_scheduler.StepLR(opt, 1)]
+
+    L.seed_everything(3)
+    keep = L.pytorch.callbacks.ModelCheckpoint(dirpath=f"{out}/checkpoints", save_top_k=2,
+                                               monitor="loss", save_last=True)
+    net = Net()
+    trainer = L.Trainer(accelerator="cpu", max_epochs=2, callbacks=[keep], logger=False,
+                        enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(net, torch.utils.data.DataLoader(torch.randn(8, 4), batch_size=4))
+    return {k: v.clone() for k, v in net.state_dict().items()}
+
+
+def ray_steps(config):
+    """Two steps; after each model and optimizer in files of their own, or a folder `checkpoint`."""
+    from ray import train, tune
+    torch.manual_seed(5)
+    m = Tiny()
+    opt = torch.optim.AdamW(m.parameters(), lr=config["lr"])
+    for i in range(2):
+        opt.zero_grad()
+        m(torch.ones(2, 4)).square().mean().backward()
+        opt.step()
+        with tempfile.TemporaryDirectory() as d:
+            if config["train"]:
+                torch.save(m.state_dict(), f"{d}/model.pt")
+                torch.save(opt.state_dict(), f"{d}/optimizer.pt")
+            else:
+                hf_folder(f"{d}/checkpoint", m.state_dict(), i + 1)
+            room = train if config["train"] else tune
+            room.report({"loss": 0.5 / (i + 1)}, checkpoint=room.Checkpoint.from_directory(d))
+    save_file(m.state_dict(), f"{config['out']}/expected_steps.safetensors")
+
+
+def hf_folder(out, weights, step):
+    os.makedirs(out)
+    save_file(weights, f"{out}/model.safetensors", metadata={"format": "pt"})
+    for name, doc in (("config.json", {"model_type": "tiny"}),
+                      ("trainer_state.json", {"global_step": step, "log_history": []})):
+        with open(f"{out}/{name}", "w") as f:
+            json.dump(doc, f)
+
+
+def ray_real(out):
+    """Runs of Ray Train 2 and of Tune, each with two reports."""
+    import ray
+    from ray import train, tune
+    from ray.train.torch import TorchTrainer
+    ray.init(num_cpus=2, include_dashboard=False)
+    TorchTrainer(ray_steps, train_loop_config={"lr": 0.01, "train": True, "out": out},
+                 scaling_config=train.ScalingConfig(num_workers=1),
+                 run_config=train.RunConfig(name="ray-train", storage_path=out)).fit()
+    tune.Tuner(ray_steps, param_space={"lr": 0.01, "train": False, "out": out},
+               run_config=tune.RunConfig(name="ray-tune", storage_path=out)).fit()
+    ray.shutdown()
+    for pattern in ("*.pkl", "*-state-*", "*_state-*", "*/params.pkl", "*/events.out*",
+                    "*/progress.csv"):
+        for path in glob.glob(f"{out}/ray-tune/{pattern}"):
+            os.remove(path)
+    trial, = glob.glob(f"{out}/ray-tune/ray_steps_*")
+    with open(f"{trial}/result.json") as f:
+        rows = [json.loads(line) for line in f]
+    with open(f"{trial}/result.json", "w") as f:
+        for row in rows:
+            for key in ("hostname", "node_ip", "pid"):
+                del row[key]
+            f.write(json.dumps(row) + "\n")
 
 
 def main(out):
@@ -122,10 +195,10 @@ def main(out):
     save_file(weights, f"{out}/expected.safetensors")
     double = {k: v * 2 for k, v in weights.items()}
     save_file(double, f"{out}/expected_ray.safetensors")
-    save_file({f"model.{k}": v for k, v in weights.items()}, f"{out}/expected_ckpt.safetensors")
     ray_trial(f"{out}/ray-trial", weights)
     ray_run(f"{out}/ray-run", weights)
-    lightning(f"{out}/lightning.ckpt", weights)
+    save_file(lightning_run(f"{out}/lightning", weights), f"{out}/expected_ckpt.safetensors")
+    ray_real(os.path.abspath(out))
 
 
 if __name__ == "__main__":
