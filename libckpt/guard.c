@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <zlib.h>
 
+#include "libckpt/crc32.h"
 #include "libckpt/file_at.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
@@ -55,13 +55,13 @@ static int prove(const struct ckpt_file *file, const struct ckpt_sum *s, struct 
     size_t most = s->size < PIECE_BYTES ? (size_t)s->size : PIECE_BYTES;
     unsigned char *buf = ckpt_alloc_buffer(most);
     int rc = buf ? 0 : ckpt_nomem(err, most);
-    uLong crc = 0;
+    uint32_t crc = 0;
 
     for (uint64_t at = 0, n; rc == 0 && at < s->size; at += n) {
         n = s->size - at < most ? s->size - at : most;
         rc = file_read(file, buf, (size_t)n, s->offset + at, err);
         if (rc == 0)
-            crc = crc32_z(crc, buf, (size_t)n);
+            crc = ckpt_crc32(crc, buf, (size_t)n);
     }
     ckpt_free(buf);
     if (rc == 0 && crc != s->crc)

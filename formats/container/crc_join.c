@@ -2,16 +2,11 @@
 #include "formats/container/crc_join.h"
 
 #include <string.h>
-#include <zlib.h>
 
+#include "libckpt/crc32.h"
 #include "libckpt/mem.h"
 
-uint32_t crc_of(const void *p, size_t n) { return (uint32_t)crc32_z(0, p, n); }
-
-static uint32_t combine(uint32_t a, uint32_t b, uint64_t bytes_b)
-{
-    return (uint32_t)crc32_combine(a, b, (z_off_t)bytes_b);
-}
+uint32_t crc_of(const void *p, size_t n) { return ckpt_crc32(0, p, n); }
 
 void crc_join_release(struct crc_join *j)
 {
@@ -54,15 +49,15 @@ int crc_join_add(struct crc_join *j, uint64_t start, uint64_t bytes, uint32_t cr
     if (!before || before->start + before->bytes < start) {
         if (!after || start + bytes < after->start)
             return insert(j, k, (struct crc_piece){start, bytes, crc}, err);
-        after->crc = combine(crc, after->crc, after->bytes);
+        after->crc = ckpt_crc32_join(crc, after->crc, after->bytes);
         after->start = start;
         after->bytes += bytes;
         return 0;
     }
-    before->crc = combine(before->crc, crc, bytes);
+    before->crc = ckpt_crc32_join(before->crc, crc, bytes);
     before->bytes += bytes;
     if (after && before->start + before->bytes == after->start) {
-        before->crc = combine(before->crc, after->crc, after->bytes);
+        before->crc = ckpt_crc32_join(before->crc, after->crc, after->bytes);
         before->bytes += after->bytes;
         memmove(after, after + 1, (j->n - k - 1) * sizeof *after);
         j->n--;

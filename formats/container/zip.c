@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "libckpt/buf.h"
+#include "libckpt/crc32.h"
 #include "libckpt/map.h"
 
 #define BIG          0xffffffffu
@@ -470,13 +471,13 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
         return ckpt_nomem(err, (size_t)e->size + 1);
     if (ckpt_file_read_at(z->file, *out, (size_t)e->size, e->offset, err))
         return err->code;
-    return z->no_sums || crc32_z(0, (const unsigned char *)*out, (size_t)e->size) == e->crc
+    return z->no_sums || ckpt_crc32(0, *out, (size_t)e->size) == e->crc
                ? 0 : misfit(e, err);
 }
 
 /* The checksum of what a deflated member unfolds to, which must be as long as it says. */
 static int unfold_crc(const struct zip *z, const struct zip_entry *e, unsigned char *buf, size_t n,
-                      uLong *crc, struct ckpt_err *err)
+                      uint32_t *crc, struct ckpt_err *err)
 {
     unsigned char out[4096];
     uint64_t left = e->size, got = 0;
@@ -496,7 +497,7 @@ static int unfold_crc(const struct zip *z, const struct zip_entry *e, unsigned c
         s.avail_out = sizeof out;
         rc = io ? Z_ERRNO : inflate(&s, Z_NO_FLUSH);
         got += sizeof out - s.avail_out;
-        *crc = crc32_z(*crc, out, sizeof out - s.avail_out);
+        *crc = ckpt_crc32(*crc, out, sizeof out - s.avail_out);
         if (got > e->plain)
             rc = Z_DATA_ERROR;
     }
@@ -510,7 +511,7 @@ static int unfold_crc(const struct zip *z, const struct zip_entry *e, unsigned c
 int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t buf_bytes,
                struct ckpt_err *err)
 {
-    uLong crc = 0;
+    uint32_t crc = 0;
 
     if (e->deflated && unfold_crc(z, e, buf, buf_bytes < 1 << 20 ? buf_bytes : 1 << 20, &crc, err))
         return err->code;
@@ -519,7 +520,7 @@ int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t
 
         if (ckpt_file_read_at(z->file, buf, n, e->offset + at, err))
             return err->code;
-        crc = crc32_z(crc, buf, n);
+        crc = ckpt_crc32(crc, buf, n);
         at += n;
     }
     return z->no_sums || crc == e->crc ? 0 : misfit(e, err);

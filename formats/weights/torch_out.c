@@ -3,27 +3,19 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "formats/container/crc_join.h"
 #include "formats/container/pickle_out.h"
 #include "formats/container/zip_out.h"
 
 /* Members before and behind the storages, in torch 2.7's order. */
 enum { M_PICKLE, M_FORMAT, M_ALIGNMENT, M_BYTEORDER, M_BEFORE, M_VERSION = 0, M_ID, M_BEHIND };
 
-/* A piece that was put: CRCs of neighbours are combined once all are there. */
-struct piece {
-    uint64_t start, bytes;
-    uint32_t crc;
-};
-
 struct storage {
-    size_t         width;
-    uint64_t       bytes;
-    struct piece  *piece;
-    size_t         n, cap;
+    size_t          width;
+    uint64_t        bytes;
+    struct crc_join crc;
 };
 
 struct torch_writer {
@@ -38,12 +30,10 @@ struct torch_writer {
     pthread_mutex_t    lock;            /* of the pieces */
 };
 
-static uint32_t crc_of(const void *p, uint64_t n) { return (uint32_t)crc32_z(0, p, (size_t)n); }
-
 static void free_writer(struct torch_writer *w)
 {
     for (size_t i = 0; w->storage && i < w->n_storage; i++)
-        ckpt_free(w->storage[i].piece);
+        crc_join_release(&w->storage[i].crc);
     ckpt_arena_release(&w->arena);
     pthread_mutex_destroy(&w->lock);
     ckpt_free(w);
@@ -168,42 +158,13 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
     return 0;
 }
 
-/* Remember a piece; one that follows the last is joined to it. */
-static int remember(struct torch_writer *w, struct storage *s, struct piece p,
-                    struct ckpt_err *err)
-{
-    struct piece *last;
-    int rc = 0;
-
-    pthread_mutex_lock(&w->lock);
-    last = s->n ? &s->piece[s->n - 1] : NULL;
-    if (last && last->start + last->bytes == p.start) {
-        last->crc = (uint32_t)crc32_combine(last->crc, p.crc, (z_off_t)p.bytes);
-        last->bytes += p.bytes;
-    } else {
-        if (s->n == s->cap) {
-            size_t cap = s->cap ? 2 * s->cap : 4;
-            void *grown = ckpt_grow(s->piece, cap, sizeof *s->piece);
-
-            if (grown) {
-                s->piece = grown;
-                s->cap = cap;
-            } else {
-                rc = ckpt_nomem(err, cap * sizeof *s->piece);
-            }
-        }
-        if (rc == 0)
-            s->piece[s->n++] = p;
-    }
-    pthread_mutex_unlock(&w->lock);
-    return rc;
-}
-
 int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t count,
                      const void *src, struct ckpt_err *err)
 {
     struct storage *s = i < w->n_storage ? &w->storage[i] : NULL;
     uint64_t at, bytes;
+    uint32_t crc;
+    int rc;
 
     if (!s || start < 0 || count < 0 || !ckpt_mul(&at, (uint64_t)start, s->width) ||
         !ckpt_mul(&bytes, (uint64_t)count, s->width) || at > s->bytes || bytes > s->bytes - at)
@@ -211,41 +172,13 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
                          (long long)start, (long long)count);
     if (bytes == 0)
         return 0;
-    if (ckpt_out_write_at(w->out, src, (size_t)bytes, w->member[M_BEFORE + i].data + at, err))
-        return err->code;
-    return remember(w, s, (struct piece){at, bytes, crc_of(src, bytes)}, err);
-}
-
-static int by_start(const void *a, const void *b)
-{
-    uint64_t x = ((const struct piece *)a)->start, y = ((const struct piece *)b)->start;
-
-    return x < y ? -1 : x > y ? 1 : 0;
-}
-
-/* The CRC of a whole storage from its pieces, which must tile it. */
-static int join_pieces(struct torch_writer *w, size_t i, struct ckpt_err *err)
-{
-    struct storage *s = &w->storage[i];
-    uint32_t crc = 0;
-    uint64_t at = 0;
-
-    if (s->n > 1)
-        qsort(s->piece, s->n, sizeof *s->piece, by_start);
-    for (size_t k = 0; k < s->n && s->piece[k].start == at; k++) {
-        crc = (uint32_t)crc32_combine(crc, s->piece[k].crc, (z_off_t)s->piece[k].bytes);
-        at += s->piece[k].bytes;
-        s->piece[k].start = UINT64_MAX;
-    }
-    for (size_t k = 0; k < s->n; k++)
-        if (s->piece[k].start != UINT64_MAX && s->piece[k].start < at)
-            return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu was written twice", i,
-                             (unsigned long long)s->piece[k].start);
-    if (at < s->bytes)
-        return ckpt_fail(err, CKPT_ESTATE, "storage %zu: byte %llu of %llu was not written", i,
-                         (unsigned long long)at, (unsigned long long)s->bytes);
-    w->member[M_BEFORE + i].crc = crc;
-    return 0;
+    crc = crc_of(src, (size_t)bytes);
+    pthread_mutex_lock(&w->lock);
+    rc = crc_join_add(&s->crc, at, bytes, crc, err);
+    pthread_mutex_unlock(&w->lock);
+    if (rc)
+        return ckpt_err_in(err, "storage %zu", i);
+    return ckpt_out_write_at(w->out, src, (size_t)bytes, w->member[M_BEFORE + i].data + at, err);
 }
 
 /*
@@ -272,7 +205,9 @@ int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < w->n_storage; i++)
-        rc = join_pieces(w, i, err);
+        if (!crc_join_whole(&w->storage[i].crc, w->storage[i].bytes, &w->member[M_BEFORE + i].crc))
+            rc = ckpt_fail(err, CKPT_ESTATE, "storage %zu: its %llu bytes were not all written", i,
+                           (unsigned long long)w->storage[i].bytes);
     if (rc == 0 && w->record && strlen(w->record) != w->member[M_BEFORE + w->n_storage].size)
         rc = ckpt_fail(err, CKPT_ESTATE, "the record's length changed while it was written");
     if (rc == 0 && w->record)
