@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "libckpt/commit_sys.h"
+#include "libckpt/direct.h"
 #include "libckpt/fault.h"
 
 #define MAX_SHORT 200u          /* ".<name>.staging-<nonce>" fits in 255 bytes */
@@ -23,6 +24,7 @@
 struct ckpt_out {
     int      fd;
     int      hold;              /* the same open file: keeps its lock while fd is closed */
+    int      direct;            /* the same file past the page cache; -1: none */
     int      dir_fd;            /* of the directory the file goes to; -1 for a stream */
     char    *path;              /* as given, for messages */
     char     name[256];         /* final name in dir_fd */
@@ -144,7 +146,7 @@ static struct ckpt_out *new_out(const char *path)
 
     if (!o)
         return NULL;
-    o->fd = o->hold = o->dir_fd = -1;
+    o->fd = o->hold = o->direct = o->dir_fd = -1;
     o->path = ckpt_strdup(path);
     if (!o->path) {
         ckpt_free(o);
@@ -161,6 +163,8 @@ static void free_out(struct ckpt_out *o)
         close(o->fd);
     if (o->hold >= 0)
         close(o->hold);
+    if (o->direct >= 0)
+        close(o->direct);
     if (o->dir_fd >= 0)
         close(o->dir_fd);
     ckpt_free(o->path);
@@ -280,26 +284,32 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
     if (rc && errno != EOPNOTSUPP && errno != ENOSYS)
         return write_failed(err, out->path, errno);
     /* A file system that cannot reserve finds the full disk later. */
-    return rc && ftruncate(out->fd, (off_t)size) ? write_failed(err, out->path, errno) : 0;
+    if (rc && ftruncate(out->fd, (off_t)size))
+        return write_failed(err, out->path, errno);
+    if (rc == 0 && size >= DIRECT_LEAST && out->direct < 0)
+        out->direct = direct_open(out->dir_fd, out->temp, out->fd);
+    return 0;
 }
 
-/* All of n bytes, at an offset; a stream takes them behind what was written. */
-static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, uint64_t at,
-                     struct ckpt_err *err)
+/* All of n bytes through fd, at an offset; a stream takes them behind what was written. */
+static int write_through(struct ckpt_out *out, int fd, const unsigned char *src, size_t n,
+                         uint64_t at, struct ckpt_err *err)
 {
-    if (!out->stream && (at > INT64_MAX || n > INT64_MAX - at))
-        return write_failed(err, out->path, EFBIG);
     while (n > 0) {
         ssize_t done;
 
         if (ckpt_fault(CKPT_FAULT_WRITE))
             return write_failed(err, out->path, ENOSPC);
-        done = out->stream ? write(out->fd, src, n) : pwrite(out->fd, src, n, (off_t)at);
+        done = out->stream ? write(fd, src, n) : pwrite(fd, src, n, (off_t)at);
+        if (done < 0 && errno == EINVAL && fd == out->direct) {
+            fd = out->fd;               /* not from this memory, or not the rest of it */
+            continue;
+        }
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0 && errno == EAGAIN && out->stream) {
             /* A pipe that somebody else made non-blocking is only full. */
-            struct pollfd room = {.fd = out->fd, .events = POLLOUT};
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
 
             poll(&room, 1, -1);
             continue;
@@ -311,6 +321,24 @@ static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, u
         at += (uint64_t)done;
     }
     return 0;
+}
+
+/* The same; whole pages go past the cache where that can be. */
+static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, uint64_t at,
+                     struct ckpt_err *err)
+{
+    size_t head, pages;
+
+    if (!out->stream && (at > INT64_MAX || n > INT64_MAX - at))
+        return write_failed(err, out->path, EFBIG);
+    pages = out->direct >= 0 ? direct_pages(&head, src, at, n) : 0;
+    if (pages == 0)
+        return write_through(out, out->fd, src, n, at, err);
+    if (write_through(out, out->fd, src, head, at, err) ||
+        write_through(out, out->direct, src + head, pages, at + head, err))
+        return err->code;
+    head += pages;
+    return write_through(out, out->fd, src + head, n - head, at + head, err);
 }
 
 int ckpt_out_write(struct ckpt_out *out, const void *src, size_t n, struct ckpt_err *err)
@@ -385,6 +413,7 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
 }
 
 bool ckpt_out_is_stream(const struct ckpt_out *out) { return out->stream; }
+bool ckpt_out_is_direct(const struct ckpt_out *out) { return out->direct >= 0; }
 
 bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *file)
 {

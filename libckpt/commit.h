@@ -57,6 +57,12 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                   uint64_t from, uint64_t n, void *bounce, size_t bounce_bytes,
                   struct ckpt_err *err);
 bool ckpt_out_is_stream(const struct ckpt_out *out);
+/*
+ * True when large writes go to the disk past the page cache: those whose memory has the same
+ * place in a page of CKPT_OUT_PAGE bytes as their offset.  Other writes are right all the same.
+ */
+bool ckpt_out_is_direct(const struct ckpt_out *out);
+#define CKPT_OUT_PAGE 4096u
 /* True when file is the very file that commit would replace (same device and inode). */
 bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *file);
 /* Both take out (NULL accepted by abort). */

@@ -14,11 +14,13 @@
 #define TICK_NS       200000000 /* five calls of progress a second */
 #define COPY_CHUNK    ((uint64_t)64 << 20)  /* a range that stays inside the kernel */
 
-/* A tensor of the sink, cut into ranges ("pieces") of step elements, the last one shorter. */
+/* A tensor of the sink, cut into ranges ("pieces") of step elements, the outer ones shorter. */
 struct part {
     size_t  sink, source;       /* its index on either side */
     size_t  first;              /* number of its first piece, counted over all tensors */
     int64_t step;
+    int64_t less;               /* elements that its first piece lacks of a step: so the others
+                                   begin with a page of the file */
 };
 
 struct job {
@@ -28,7 +30,7 @@ struct job {
     size_t                       chunk;
     struct part                 *part;      /* [n_part], by first */
     size_t                       n_part, n_piece;
-    unsigned char              **buffer;    /* [workers][chunk] */
+    unsigned char              **buffer;    /* [workers][chunk + a page] */
     struct proofs               *proofs;    /* of the source's checksums; NULL: by workers */
     pthread_mutex_t              lock;      /* of all below */
     pthread_cond_t               turn_changed;
@@ -54,18 +56,28 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
     return 0;
 }
 
+/* Bytes that lie verbatim at *from and go to `to` are left to the kernel. */
+static bool inside(struct job *j, const struct ckpt_place_out *to, size_t k, int64_t start,
+                   int64_t count, struct ckpt_extent *from)
+{
+    return !to->seen && !ckpt_out_is_direct(to->out) &&
+           ckpt_source_locate(j->src, k, start, count, from);
+}
+
 /* Elements of a piece: a buffer full, or more where the bytes stay inside the kernel. */
-static int64_t step_of(struct job *j, size_t i, size_t k, const struct ckpt_tensor *t)
+static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor *t)
 {
     size_t width = ckpt_dtype_size(t->dtype);
     struct ckpt_place_out to;
     struct ckpt_extent from;
 
-    if (j->chunk < COPY_CHUNK && !ckpt_sink_is_stream(j->sink) &&
-        ckpt_source_locate(j->src, k, 0, t->numel, &from) &&
-        ckpt_sink_locate(j->sink, i, 0, t->numel, &to))
-        return (int64_t)(COPY_CHUNK / width);
-    return (int64_t)(j->chunk / width);
+    p->step = (int64_t)(j->chunk / width);
+    if (!ckpt_sink_locate(j->sink, p->sink, 0, t->numel, &to))
+        return;
+    if (j->chunk < COPY_CHUNK && inside(j, &to, p->source, 0, t->numel, &from))
+        p->step = (int64_t)(COPY_CHUNK / width);
+    else if (ckpt_out_is_direct(to.out) && to.offset % width == 0 && j->chunk % CKPT_OUT_PAGE == 0)
+        p->less = (int64_t)(to.offset % CKPT_OUT_PAGE / width);
 }
 
 /* Nothing is listed per piece: a tensor may claim any size. */
@@ -91,9 +103,10 @@ static int cut(struct job *j, struct ckpt_err *err)
             return ckpt_fail(err, CKPT_ELIMIT, "tensor %s: the bytes of all tensors overflow",
                              t->name);
         *p = (struct part){.sink = i, .source = k, .first = j->n_piece};
-        p->step = step_of(j, i, k, t);
+        size_pieces(j, p, t);
         /* Cannot overflow: a piece has a byte at least, and the bytes do not. */
-        j->n_piece += (size_t)(t->numel / p->step + (t->numel % p->step != 0));
+        j->n_piece += (size_t)((t->numel - 1) / p->step + 1 +
+                               ((t->numel - 1) % p->step >= p->step - p->less));
         j->n_part++;
     }
     return 0;
@@ -166,9 +179,8 @@ static bool copy_inside(struct job *j, const struct part *p, int64_t start, int6
     struct ckpt_place_out to;
     struct ckpt_extent from;
 
-    if (ckpt_sink_is_stream(j->sink) ||
-        !ckpt_source_locate(j->src, p->source, start, count, &from) ||
-        !ckpt_sink_locate(j->sink, p->sink, start, count, &to))
+    if (!ckpt_sink_locate(j->sink, p->sink, start, count, &to) ||
+        !inside(j, &to, p->source, start, count, &from))
         return false;
     *rc = ckpt_out_copy(to.out, to.offset, from.file, from.offset,
                         (uint64_t)count * ckpt_dtype_size(t->dtype), buffer, j->chunk, err);
@@ -179,29 +191,52 @@ static bool copy_inside(struct job *j, const struct part *p, int64_t start, int6
     return true;
 }
 
+/* Where in the buffer a range belongs that goes to a file: as far into a page as there. */
+static size_t skip_of(struct job *j, const struct part *p, int64_t start, int64_t count)
+{
+    struct ckpt_place_out to;
+
+    return ckpt_sink_locate(j->sink, p->sink, start, count, &to) ? to.offset % CKPT_OUT_PAGE : 0;
+}
+
+/* Elements [start, start + count), a buffer full at a time. */
+static int move_through(struct job *j, size_t piece, const struct part *p, int64_t start,
+                        int64_t count, unsigned char *buffer, struct ckpt_err *err)
+{
+    int64_t most = (int64_t)(j->chunk / ckpt_dtype_size(ckpt_source_tensor(j->src,
+                                                                           p->source)->dtype));
+    int rc = 0;
+
+    /* One round, unless a range that was located whole is not in parts. */
+    for (int64_t at = start, n; rc == 0 && at < start + count; at += n) {
+        unsigned char *to = buffer;
+
+        n = start + count - at < most ? start + count - at : most;
+        to += skip_of(j, p, at, n);
+        rc = ckpt_source_read(j->src, p->source, at, n, to, err);
+        if (rc == 0 && ckpt_sink_is_stream(j->sink))
+            rc = wait_turn(j, piece, err);
+        if (rc == 0)
+            rc = ckpt_sink_write(j->sink, p->sink, at, n, to, err);
+    }
+    return rc;
+}
+
 static int move_piece(struct job *j, size_t piece, unsigned char *buffer, struct ckpt_err *err)
 {
     const struct part *p = part_of(j, piece);
     const struct ckpt_tensor *t = ckpt_source_tensor(j->src, p->source);
     size_t width = ckpt_dtype_size(t->dtype);
-    int64_t start = (int64_t)(piece - p->first) * p->step;
-    int64_t count = t->numel - start < p->step ? t->numel - start : p->step;
-    int64_t most = (int64_t)(j->chunk / width), n;
+    bool first = piece == p->first;
+    int64_t start = first ? 0 : (int64_t)((piece - p->first) * (size_t)p->step - (size_t)p->less);
+    int64_t count = first ? p->step - p->less : p->step;
     int rc = 0;
 
+    count = t->numel - start < count ? t->numel - start : count;
     if (j->opts->stop && *j->opts->stop)
         return ckpt_fail(err, CKPT_ESTOPPED, "stopped before all tensors were written");
-    if (!copy_inside(j, p, start, count, buffer, &rc, err)) {
-        /* One round, unless a range that was located whole is not in parts. */
-        for (int64_t at = start; rc == 0 && at < start + count; at += n) {
-            n = start + count - at < most ? start + count - at : most;
-            rc = ckpt_source_read(j->src, p->source, at, n, buffer, err);
-            if (rc == 0 && ckpt_sink_is_stream(j->sink))
-                rc = wait_turn(j, piece, err);
-            if (rc == 0)
-                rc = ckpt_sink_write(j->sink, p->sink, at, n, buffer, err);
-        }
-    }
+    if (!copy_inside(j, p, start, count, buffer, &rc, err))
+        rc = move_through(j, piece, p, start, count, buffer, err);
     if (rc == 0)
         tell(j, (uint64_t)count * width);
     return rc;
@@ -227,14 +262,14 @@ static int make_buffers(struct job *j, size_t workers, struct ckpt_err *err)
     if (!j->buffer)
         return ckpt_nomem(err, workers * sizeof *j->buffer);
     for (size_t w = 0; w < workers; w++)
-        if (!(j->buffer[w] = ckpt_alloc_buffer(j->chunk)))
-            return ckpt_nomem(err, j->chunk);
+        if (!(j->buffer[w] = ckpt_alloc_buffer(j->chunk + CKPT_OUT_PAGE)))
+            return ckpt_nomem(err, j->chunk + CKPT_OUT_PAGE);
     return 0;
 }
 
 uint64_t ckpt_copy_memory(size_t workers, size_t n)
 {
-    return (workers ? workers : ckpt_pool_default(8)) * (uint64_t)DEFAULT_CHUNK +
+    return (workers ? workers : ckpt_pool_default(8)) * (uint64_t)(DEFAULT_CHUNK + CKPT_OUT_PAGE) +
            n * (uint64_t)sizeof(struct part);
 }
 

@@ -5,7 +5,8 @@
  * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.
  * Checksums that the source's files know are proved by threads beside the copy, which ends when
  * all of them are.
- * Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy).  A
+ * Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy), unless
+ * the file takes writes past the page cache (ckpt_out_is_direct): those are faster.  A
  * stream is written in order: a worker whose chunk is read waits for its turn, so that the
  * workers' buffers are the ring that is read ahead.
  */

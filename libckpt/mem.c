@@ -27,11 +27,11 @@ void *ckpt_alloc(size_t n, size_t size)
 
 void *ckpt_alloc_buffer(size_t bytes)
 {
-    size_t rounded = (bytes + 63) & ~(size_t)63;
+    size_t align = bytes < CKPT_LARGE ? 64 : 4096, rounded = (bytes + align - 1) & ~(align - 1);
 
     if (rounded < bytes || ckpt_fault(CKPT_FAULT_ALLOC))
         return NULL;
-    return aligned_alloc(64, rounded ? rounded : 64);
+    return aligned_alloc(align, rounded ? rounded : align);
 }
 
 void *ckpt_grow(void *old, size_t n, size_t size)

@@ -36,7 +36,9 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 
 /* n elements of size bytes, zeroed; NULL when refused or when the product overflows. */
 void *ckpt_alloc(size_t n, size_t size);
-/* As ckpt_alloc without zeroing, aligned to 64 bytes: for buffers that kernels or reads fill. */
+/* As ckpt_alloc without zeroing, for buffers that kernels or reads fill: aligned to 64 bytes, from
+ * CKPT_LARGE bytes on to a page. */
+#define CKPT_LARGE ((size_t)1 << 20)
 void *ckpt_alloc_buffer(size_t bytes);
 /* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
 void *ckpt_grow(void *old, size_t n, size_t size);

@@ -17,6 +17,7 @@
 struct ckpt_place_out {
     struct ckpt_out *out;
     uint64_t         offset;                    /* bytes */
+    bool             seen;                      /* only through write, which sums what passes */
 };
 
 struct ckpt_sink_ops {
@@ -24,7 +25,8 @@ struct ckpt_sink_ops {
     /* Write a checked, non-empty range of tensor i.  Any thread, unless stream. */
     int (*write)(void *self, size_t i, int64_t start, int64_t count, const void *src,
                  struct ckpt_err *err);
-    /* Where the range goes, for copies inside the kernel; NULL or false when it cannot tell. */
+    /* Where the range goes, for copies inside the kernel and for memory that suits the place;
+     * NULL or false when it cannot tell. */
     bool (*locate)(void *self, size_t i, int64_t start, int64_t count,
                    struct ckpt_place_out *out);
     int (*commit)(void *self, struct ckpt_err *err);    /* takes self */

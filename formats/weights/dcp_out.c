@@ -23,6 +23,12 @@ struct sink {
     pthread_mutex_t            lock;        /* of the checksums */
 };
 
+/* Where in its file an item's element lies. */
+static uint64_t payload_of(const struct dcp_out_item *it, int64_t start)
+{
+    return it->blob.base + it->blob.payload + (uint64_t)start * ckpt_dtype_size(it->dtype);
+}
+
 static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
                       struct ckpt_err *err)
 {
@@ -33,7 +39,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
     uint32_t crc = crc_of(src, n);
     int rc;
 
-    rc = ckpt_out_write_at(s->file[it->file], src, n, it->blob.base + it->blob.payload + at, err);
+    rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
     if (rc == 0) {
         pthread_mutex_lock(&s->lock);
         rc = dcp_blob_wrote(&it->blob, at, n, crc, err);
@@ -101,9 +107,21 @@ static int sink_commit(void *self, struct ckpt_err *err)
     return rc;
 }
 
-/* Checksums are made of what passes, so nothing is copied past us: no locate. */
+/* Checksums are made of what passes. */
+static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_place_out *out)
+{
+    const struct sink *s = self;
+    const struct dcp_out_item *it = &s->index.item[s->item_of[i]];
+
+    (void)count;
+    *out = (struct ckpt_place_out){s->file[it->file], payload_of(it, start), true};
+    return true;
+}
+
 static const struct ckpt_sink_ops sink_ops = {
-    .format = "dcp", .write = sink_write, .commit = sink_commit, .abort = sink_abort,
+    .format = "dcp", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
+    .abort = sink_abort,
 };
 
 /* The pickle of an item. */

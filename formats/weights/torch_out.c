@@ -181,6 +181,13 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
     return ckpt_out_write_at(w->out, src, (size_t)bytes, w->member[M_BEFORE + i].data + at, err);
 }
 
+void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,
+                        struct ckpt_out **out, uint64_t *offset)
+{
+    *out = w->out;
+    *offset = w->member[M_BEFORE + i].data + (uint64_t)start * w->storage[i].width;
+}
+
 /*
  * torch's id is 20 digits of the members' names hashed and 20 of their checksums: diagnostic, so
  * any hash will do that tells one archive from another.

@@ -24,6 +24,9 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
 /* Elements [start, start + count) of storage i.  Any thread. */
 int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t count,
                      const void *src, struct ckpt_err *err);
+/* The file and the offset in it that element start of storage i goes to. */
+void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,
+                        struct ckpt_out **out, uint64_t *offset);
 /* Every element must have been put.  Takes w; commits the file. */
 int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err);
 void torch_writer_abort(struct torch_writer *w);        /* NULL accepted */

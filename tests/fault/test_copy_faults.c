@@ -114,7 +114,7 @@ static bool file_locate(void *self, size_t i, int64_t start, int64_t count,
     struct to_file *t = self;
 
     (void)count;
-    *out = (struct ckpt_place_out){t->out, place(t, i, start)};
+    *out = (struct ckpt_place_out){t->out, place(t, i, start), false};
     return true;
 }
 

@@ -68,6 +68,41 @@ static void test_a_file_appears_at_commit(void **state)
     scratch_remove(d);
 }
 
+/* From 64 MiB on whole pages may go past the cache: bytes are where they belong all the same. */
+static void test_large_files_take_any_range(void **state)
+{
+    static const struct { uint64_t at; size_t skip, n; } rows[] = {
+        {0, 0, 1 << 20},             {(1 << 20) + 4096, 0, 300000}, {1500001, 1, 200000},
+        {1800000, 1824, 700001},     {2600000, 5, 600},             {2700000, 3360, 1 << 20},
+        {((uint64_t)64 << 20) - 5, 0, 400000},
+    };
+    const char *d = scratch("large");
+    unsigned char *p = aligned_alloc(4096, 2 << 20), *found = malloc(2 << 20);
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    struct ckpt_out *o;
+    char path[600];
+
+    (void)state;
+    for (size_t i = 0; i < 2 << 20; i++)
+        p[i] = (unsigned char)(i * 2654435761u >> 13);
+    assert_int_equal(ckpt_out_create(&o, in(path, d, "f"), 0, &err), 0);
+    assert_int_equal(ckpt_out_reserve(o, (uint64_t)64 << 20, &err), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_int_equal(ckpt_out_write_at(o, p + rows[i].skip, rows[i].n, rows[i].at, &err), 0);
+    assert_int_equal(ckpt_out_commit(o, &err), 0);
+    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
+    assert_int_equal(ckpt_file_size(f), rows[6].at + rows[6].n);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(ckpt_file_read_at(f, found, rows[i].n, rows[i].at, &err), 0);
+        assert_int_equal(memcmp(found, p + rows[i].skip, rows[i].n), 0);
+    }
+    ckpt_file_close(f);
+    unlink(path);
+    free(found);
+    free(p);
+}
+
 static void test_reserved_bytes_are_there(void **state)
 {
     const char *d = scratch("reserve");
@@ -408,6 +443,7 @@ static void test_the_kernel_is_poor_now(void **state)
 #define GROUP \
     cmocka_unit_test(test_a_file_appears_at_commit), \
     cmocka_unit_test(test_reserved_bytes_are_there), \
+    cmocka_unit_test(test_large_files_take_any_range), \
     cmocka_unit_test(test_no_room_is_told_as_such), \
     cmocka_unit_test(test_nobody_is_replaced_unasked), \
     cmocka_unit_test(test_only_files_are_replaced), \

@@ -204,7 +204,7 @@ static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
     for (size_t k = 0; k < i; k++)
         at += ckpt_tensor_bytes(&o->list->item[k]);
     *out = (struct ckpt_place_out){
-        o->place, at + (uint64_t)start * ckpt_dtype_size(o->list->item[i].dtype)};
+        o->place, at + (uint64_t)start * ckpt_dtype_size(o->list->item[i].dtype), false};
     return o->list->item[i].dtype != CKPT_BF16;     /* that one passes through memory */
 }
 
@@ -249,6 +249,108 @@ static void test_located_ranges_go_from_file_to_file(void **state)
     unlink("build/test_copy.out");
     p.aborted = 0;
     check_and_commit(&p);
+}
+
+/* -- past the page cache ------------------------------------------------------------------- */
+
+#define FIRST_BYTE 8211         /* of the file: inside of a page */
+
+static const struct store_row large[] = {
+    {"bytes", CKPT_U8, 1, {700001}, 0}, {"odd", CKPT_F32, 1, {2000003}, 0},
+    {"none", CKPT_F32, 1, {0}, 0},      {"one", CKPT_F64, 1, {1}, 0},
+    {"few", CKPT_BF16, 1, {900}, 0},    {"more", CKPT_F64, 1, {1000000}, 0},
+};
+#define N_LARGE (sizeof large / sizeof large[0])
+
+struct aside {
+    const struct ckpt_tensors *list;
+    struct ckpt_out           *out;
+    atomic_int                 misplaced;
+};
+
+static bool aside_locate(void *self, size_t i, int64_t start, int64_t count,
+                         struct ckpt_place_out *out)
+{
+    struct aside *a = self;
+
+    (void)count;
+    *out = (struct ckpt_place_out){a->out, FIRST_BYTE, i % 2};
+    for (size_t k = 0; k < i; k++)
+        out->offset += ckpt_tensor_bytes(&a->list->item[k]);
+    out->offset += (uint64_t)start * ckpt_dtype_size(a->list->item[i].dtype);
+    return true;
+}
+
+static int aside_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                       struct ckpt_err *err)
+{
+    struct aside *a = self;
+    struct ckpt_place_out to;
+
+    aside_locate(self, i, start, count, &to);
+    if ((uintptr_t)src % CKPT_OUT_PAGE != to.offset % CKPT_OUT_PAGE)
+        atomic_fetch_add(&a->misplaced, 1);
+    return ckpt_out_write_at(a->out, src, (size_t)count * ckpt_dtype_size(a->list->item[i].dtype),
+                             to.offset, err);
+}
+
+static int aside_commit(void *self, struct ckpt_err *err)
+{
+    return ckpt_out_commit(((struct aside *)self)->out, err);
+}
+
+static void aside_abort(void *self) { ckpt_out_abort(((struct aside *)self)->out); }
+
+static const struct ckpt_sink_ops aside_ops = {
+    .format = "aside", .write = aside_write, .locate = aside_locate, .commit = aside_commit,
+    .abort = aside_abort,
+};
+
+static void check_aside(struct ckpt_source *src, size_t chunk)
+{
+    struct ckpt_copy_opts opts = {.workers = 3, .chunk_bytes = chunk};
+    struct aside a = {.list = ckpt_source_tensors(src)};
+    struct ckpt_err err = {0};
+    uint64_t at = FIRST_BYTE;
+    struct ckpt_sink *sink;
+    struct ckpt_file *made;
+
+    unlink("build/test_copy.out");
+    assert_int_equal(ckpt_out_create(&a.out, "build/test_copy.out", 0, &err), 0);
+    assert_int_equal(ckpt_out_reserve(a.out, (uint64_t)64 << 20, &err), 0);
+    assert_int_equal(ckpt_sink_new(&sink, &aside_ops, &a, a.list, false, &err), 0);
+    if (ckpt_copy(sink, src, &opts, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(opts.chunk_bytes == 200000 ? 0 : atomic_load(&a.misplaced), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+    assert_int_equal(ckpt_file_open(&made, "build/test_copy.out", 0, &err), 0);
+    assert_int_equal(ckpt_file_size(made), 64 << 20);
+    for (size_t i = 0; i < N_LARGE; i++) {
+        size_t n = (size_t)ckpt_tensor_bytes(&a.list->item[i]);
+        unsigned char *found = malloc(n + 1), *want = malloc(n + 1);
+
+        assert_int_equal(ckpt_file_read_at(made, found, n, at, &err), 0);
+        assert_int_equal(ckpt_source_read(src, i, 0, a.list->item[i].numel, want, &err), 0);
+        for (size_t k = 0; k < n; k++)
+            if (found[k] != want[k])
+                fail_msg("%s: byte %zu, chunks of %zu", a.list->item[i].name, k, chunk);
+        free(found);
+        free(want);
+        at += n;
+    }
+    ckpt_file_close(made);
+    unlink("build/test_copy.out");
+}
+
+static void test_large_files_get_memory_that_suits_their_pages(void **state)
+{
+    struct ckpt_source *src = store_source(large, N_LARGE, NULL);
+
+    (void)state;
+    check_aside(src, 0);
+    check_aside(src, 1 << 20);
+    check_aside(src, 200000);           /* buffers that are no pages: all through the cache */
+    ckpt_source_close(src);
 }
 
 /* -- bounded memory ------------------------------------------------------------------------ */
@@ -393,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_copy_refuses_what_differs),
         cmocka_unit_test(test_progress_is_throttled_and_ends_at_the_total),
         cmocka_unit_test(test_located_ranges_go_from_file_to_file),
+        cmocka_unit_test(test_large_files_get_memory_that_suits_their_pages),
         cmocka_unit_test(test_expanded_tensor_of_any_size_can_be_begun),
     };
 

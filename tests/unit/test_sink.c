@@ -128,7 +128,7 @@ static bool anywhere(void *self, size_t i, int64_t start, int64_t count,
 {
     (void)self;
     (void)count;
-    *out = (struct ckpt_place_out){NULL, (uint64_t)(i * 100) + (uint64_t)start};
+    *out = (struct ckpt_place_out){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
     return true;
 }
 
