@@ -257,11 +257,13 @@ static void arrow_close(void *self)
     ckpt_free(f);
 }
 
-static int arrow_open(void **self, struct ckpt_file *file, struct ckpt_err *err)
+static int arrow_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                      struct ckpt_err *err)
 {
     struct arrow_file *f = ckpt_alloc(1, sizeof *f);
     int rc = f ? arrow_file_open(f, file, err) : ckpt_nomem(err, sizeof *f);
 
+    (void)opts;
     *self = rc == 0 ? f : NULL;
     if (rc) {
         ckpt_file_close(file);

@@ -24,11 +24,13 @@ static int bid(const char *path, const unsigned char *head, size_t len)
     return i < len && head[i] == '{' ? 60 : 0;
 }
 
-static int jsonl_open(void **self, struct ckpt_file *file, struct ckpt_err *err)
+static int jsonl_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                      struct ckpt_err *err)
 {
     struct lines *l = NULL;
     int rc = lines_open(&l, file, true, err);
 
+    (void)opts;
     *self = l;
     return rc;
 }

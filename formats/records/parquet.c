@@ -62,11 +62,13 @@ static void parquet_close(void *self)
     ckpt_free(p);
 }
 
-static int parquet_open(void **self, struct ckpt_file *file, struct ckpt_err *err)
+static int parquet_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                        struct ckpt_err *err)
 {
     struct parquet *p = ckpt_alloc(1, sizeof *p);
     int rc;
 
+    (void)opts;
     *self = NULL;
     if (!p) {
         ckpt_file_close(file);

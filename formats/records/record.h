@@ -11,10 +11,22 @@
 
 #include "libckpt/file.h"
 
+/* How files are read; a zeroed struct is what datasets does without arguments. */
+struct records_opts {
+    const char *split;          /* "train[:80%]+test" (record_split.h), or NULL: all there is */
+    const char *field;          /* member of a JSON document that holds the rows, or NULL */
+    char        delimiter;      /* of CSV; 0: a comma, in *.tsv a tab */
+    const char *columns;        /* "a,b,c": names of CSV columns, the first line is a row then */
+    bool        literal;        /* CSV: text as it stands; only an empty field is null */
+    int64_t     stream_tokens;  /* rows that a stream of ids is cut into; 0: 1024 */
+};
+
 struct record_ops {
-    const char *name;                                   /* "jsonl", "text", "parquet", "arrow" */
+    const char *name;                                   /* "jsonl", "text", "parquet", ... */
     int (*bid)(const char *path, const unsigned char *head, size_t len);   /* 0..100 */
-    int (*open)(void **self, struct ckpt_file *file, struct ckpt_err *err);/* takes file */
+    /* takes file; opts are looked at now only */
+    int (*open)(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                struct ckpt_err *err);
     int64_t (*count)(void *self);                       /* records */
     /* Record i as a new reference.  Any thread. */
     int (*get)(void *self, int64_t i, json_t **out, struct ckpt_err *err);
@@ -24,10 +36,18 @@ struct record_ops {
 /* Several files seen as one list of records, in the order given. */
 struct records;
 
-/* paths: files, patterns of them (glob(7)), or directories whose files of data are taken
- * (record_dir.h). */
+/*
+ * paths: files, patterns of them (glob(7)), or directories whose files of data are taken
+ * (record_dir.h); what is compressed (gzip, zstd, xz, bzip2, lz4) is unpacked into $TMPDIR.
+ * opts may be NULL.  With opts->split the records are the parts it names, in its order, of files
+ * that belong to that split; files that were named one by one belong to every split.
+ */
+int records_open_with(struct records **out, const char *const *path, size_t n_path,
+                      const struct records_opts *opts, struct ckpt_err *err);
 int records_open(struct records **out, const char *const *path, size_t n_path,
                  struct ckpt_err *err);
+/* From now on only records [from, to): negative numbers count from the end, INT64_MAX is it. */
+void records_slice(struct records *r, int64_t from, int64_t to);
 void records_close(struct records *r);
 int64_t records_count(const struct records *r);
 /* How the first file is spelt: "jsonl", ... */

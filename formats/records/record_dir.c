@@ -1,70 +1,160 @@
 /* record_dir - see record_dir.h. */
 #include "formats/records/record_dir.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "formats/records/record_split.h"
 #include "libckpt/json.h"
 
-static bool is_data_name(const char *name)
+#define MAX_DEPTH 6             /* folders below the one that was named */
+#define MAX_DIRS  4096
+
+/* What files of data are named, the kind that wins a tie first. */
+static const char *const kinds[][2] = {
+    {".parquet", NULL}, {".jsonl", ".ndjson"}, {".json", NULL}, {".csv", NULL}, {".tsv", NULL},
+    {".arrow", NULL}, {".txt", NULL}, {".npy", ".idx"},
+};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+/* Of a name without what compression adds to it; N_KINDS for no data. */
+static size_t kind_of(const char *path)
 {
-    static const char *const ends[] = {".jsonl", ".ndjson", ".parquet", ".arrow", ".txt"};
-    size_t n = strlen(name);
+    static const char *const not_data[] = {"config.json", "dataset_info.json", "state.json",
+                                           "dataset_infos.json", "dataset_dict.json"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = record_name_plain(name);
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (name[0] != '.' && n > strlen(ends[i]) &&
-            strcmp(name + n - strlen(ends[i]), ends[i]) == 0)
-            return true;
-    return false;
-}
+    for (size_t i = 0; i < sizeof not_data / sizeof *not_data; i++)
+        if (strcmp(name, not_data[i]) == 0)
+            return N_KINDS;
+    for (size_t k = 0; k < N_KINDS; k++)
+        for (size_t i = 0; i < 2 && kinds[k][i]; i++) {
+            size_t m = strlen(kinds[k][i]);
 
-/* The split a name begins with, as datasets knows them; NULL for none. */
-static const char *split_of(const char *name)
-{
-    static const struct { const char *word, *split; } words[] = {
-        {"train", "train"}, {"training", "train"}, {"test", "test"}, {"testing", "test"},
-        {"eval", "test"}, {"evaluation", "test"}, {"validation", "validation"},
-        {"valid", "validation"}, {"dev", "validation"}, {"val", "validation"},
-    };
-    size_t n = strcspn(name, "-_. ");
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (n == strlen(words[i].word) && strncasecmp(name, words[i].word, n) == 0)
-            return words[i].split;
-    return NULL;
-}
-
-static int one_split(const char *path, const char **name, size_t n, struct ckpt_err *err)
-{
-    for (size_t i = 1; i < n; i++) {
-        const char *a = split_of(name[0]), *b = split_of(name[i]);
-
-        if (a && b && strcmp(a, b) != 0) {
-            ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %s and %s", path, name[0],
-                      name[i]);
-            return ckpt_err_hint(err, "name the files of one, as in '%.150s/%s*'", path,
-                                 strcmp(b, "train") == 0 ? b : a);
+            if (n > m && strncmp(name + n - m, kinds[k][i], m) == 0)
+                return k;
         }
+    return N_KINDS;
+}
+
+static int more_names(const char ***name, size_t *n, size_t *cap, const char *one,
+                      struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    if (*n == *cap) {
+        size_t wider = *cap ? 2 * *cap : 64;
+        const char **grown = ckpt_arena_alloc(arena, wider, sizeof *grown);
+
+        if (!grown)
+            return ckpt_nomem(err, wider * sizeof *grown);
+        if (*n)
+            memcpy(grown, *name, *n * sizeof *grown);
+        *name = grown;
+        *cap = wider;
     }
+    (*name)[(*n)++] = one;
     return 0;
 }
 
-/* The data files of dir by name; none is no error. */
-static int list_named(struct ckpt_dir *dir, const char ***name, size_t *n,
-                      struct ckpt_arena *arena, struct ckpt_err *err)
+static int depth_of(const char *rel)
 {
-    struct ckpt_entry *entry;
-    size_t n_entry;
+    int depth = 1;
+
+    for (; *rel; rel++)
+        depth += *rel == '/';
+    return depth;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The data files below dir by path, of all kinds; none is no error. */
+static int list_tree(struct ckpt_dir *dir, const char ***name, size_t *n,
+                     struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    const char **todo = NULL;
+    size_t n_todo = 0, cap_todo = 0, cap = 0;
+    int rc = more_names(&todo, &n_todo, &cap_todo, "", arena, err);
 
     *n = 0;
-    if (ckpt_dir_list(dir, arena, &entry, &n_entry, err))
-        return err->code;
-    *name = ckpt_arena_alloc(arena, n_entry + 1, sizeof **name);
-    if (!*name)
-        return ckpt_nomem(err, n_entry * sizeof **name);
-    for (size_t i = 0; i < n_entry; i++)
-        if (entry[i].is_file && is_data_name(entry[i].name))
-            (*name)[(*n)++] = entry[i].name;
+    for (size_t d = 0; rc == 0 && d < n_todo && d < MAX_DIRS; d++) {
+        struct ckpt_dir *inner = NULL;
+        struct ckpt_entry *entry;
+        size_t n_entry = 0;
+
+        if (*todo[d])
+            rc = ckpt_dir_open_at(&inner, dir, todo[d], err);
+        if (rc == 0)
+            rc = ckpt_dir_list(inner ? inner : dir, arena, &entry, &n_entry, err);
+        for (size_t i = 0; rc == 0 && i < n_entry; i++) {
+            const char *rel;
+
+            if (entry[i].name[0] == '.' || strncmp(entry[i].name, "__", 2) == 0)
+                continue;
+            rel = ckpt_arena_printf(arena, "%s%s%s", todo[d], *todo[d] ? "/" : "", entry[i].name);
+            if (!rel)
+                rc = ckpt_nomem(err, strlen(entry[i].name));
+            else if (entry[i].is_dir && depth_of(rel) < MAX_DEPTH)
+                rc = more_names(&todo, &n_todo, &cap_todo, rel, arena, err);
+            else if (entry[i].is_file && kind_of(rel) < N_KINDS)
+                rc = more_names(name, n, &cap, rel, arena, err);
+        }
+        ckpt_dir_close(inner);
+    }
+    if (rc == 0 && *n > 1)
+        qsort(*name, *n, sizeof **name, by_name);
+    return rc;
+}
+
+/* Only the kind that most files are of, as datasets picks one reader for a folder. */
+static void keep_kind(const char **name, size_t *n)
+{
+    size_t count[N_KINDS + 1] = {0}, best = 0, kept = 0;
+
+    for (size_t i = 0; i < *n; i++)
+        count[kind_of(name[i])]++;
+    for (size_t k = 1; k < N_KINDS; k++)
+        if (count[k] > count[best])
+            best = k;
+    for (size_t i = 0; i < *n; i++)
+        if (kind_of(name[i]) == best)
+            name[kept++] = name[i];
+    *n = kept;
+}
+
+/* Only the files of a split; without one all must be of one split. */
+static int keep_split(const char *path, const char **name, size_t *n, const char *split,
+                      struct ckpt_err *err)
+{
+    enum split_rule rule = split_rule_of(name, *n);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < *n; i++) {
+        struct split_name a = split_name_of(name[0], rule), b = split_name_of(name[i], rule);
+
+        if (split && b.len == strlen(split) && strncmp(b.name, split, b.len) == 0) {
+            name[kept++] = name[i];
+        } else if (!split && a.len && b.len &&
+                   (a.len != b.len || strncmp(a.name, b.name, a.len) != 0)) {
+            const char *one = strncmp(b.name, "train", b.len) == 0 ? name[i] : name[0];
+            size_t len = strcspn(one, "-0123456789");
+
+            ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %s and %s", path, name[0],
+                      name[i]);
+            return ckpt_err_hint(err, "name a split, or the files of one, as in '%.150s/%.*s*'",
+                                 path, (int)(len < 60 ? len : 60), one);
+        }
+    }
+    if (split && kept == 0 && *n > 0) {
+        struct split_name a = split_name_of(name[0], rule);
+
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; %s is of \"%.*s\"",
+                         path, split, name[0], (int)a.len, a.name);
+    }
+    if (split)
+        *n = kept;
     return 0;
 }
 
@@ -117,54 +207,69 @@ static int list_saved(struct ckpt_dir *dir, const char ***name, size_t *n,
     return rc;
 }
 
-/* dataset_dict.json: {"splits": [...]}, each a folder beside it. */
-static int tell_splits(struct ckpt_dir *dir, const char *path, struct ckpt_err *err)
+/* dataset_dict.json: {"splits": [...]}, each a folder beside it; *dir becomes that of split. */
+static int enter_split(struct ckpt_dir **dir, const char *path, const char *split,
+                       struct ckpt_err *err)
 {
-    json_t *dict = NULL;
+    json_t *dict = NULL, *list, *one;
+    struct ckpt_dir *inner;
     const char *first;
-    int rc = read_json(&dict, dir, "dataset_dict.json", err);
+    size_t i;
+    int rc = read_json(&dict, *dir, "dataset_dict.json", err);
 
-    if (rc == 0) {
-        first = json_string_value(json_array_get(json_object_get(dict, "splits"), 0));
+    if (rc)
+        return rc;
+    list = json_object_get(dict, "splits");
+    first = json_string_value(json_array_get(list, 0));
+    if (!split) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: a data set of %zu splits", path,
-                       json_array_size(json_object_get(dict, "splits")));
+                       json_array_size(list));
         ckpt_err_hint(err, "name one of them, as in %.150s/%.60s", path, first ? first : "train");
+        goto out;
     }
+    rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no split \"%s\" in dataset_dict.json", path, split);
+    json_array_foreach(list, i, one)
+        if (json_is_string(one) && strcmp(json_string_value(one), split) == 0 &&
+            ckpt_name_is_clean(split)) {
+            ckpt_err_clear(err);
+            rc = ckpt_dir_open_at(&inner, *dir, split, err);
+            if (rc == 0) {
+                ckpt_dir_close(*dir);
+                *dir = inner;
+            }
+            break;
+        }
+out:
     json_decref(dict);
     return rc;
 }
 
 int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    struct ckpt_arena *arena, struct ckpt_err *err)
+                    const char *split, struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    struct ckpt_err none = {0};
-    struct ckpt_dir *inner;
     int rc = ckpt_dir_open(dir, path, CKPT_FOLLOW, err);
 
+    *n = 0;
+    *name = NULL;
     if (rc)
         return rc;
-    if (ckpt_dir_has(*dir, "dataset_dict.json")) {
-        rc = tell_splits(*dir, path, err);
+    if (ckpt_dir_has(*dir, "dataset_dict.json") && (rc = enter_split(dir, path, split, err)))
         goto out;
-    }
     if (ckpt_dir_has(*dir, "state.json") && ckpt_dir_has(*dir, "dataset_info.json")) {
         rc = list_saved(*dir, name, n, arena, err);
         if (rc)
             ckpt_err_in(err, "%s", path);
         goto out;
     }
-    rc = list_named(*dir, name, n, arena, err);
-    if (rc == 0 && *n == 0 && ckpt_dir_open_at(&inner, *dir, "data", &none) == 0) {
-        ckpt_dir_close(*dir);
-        *dir = inner;
-        rc = list_named(*dir, name, n, arena, err);
+    rc = list_tree(*dir, name, n, arena, err);
+    if (rc == 0) {
+        keep_kind(*name, n);
+        rc = keep_split(path, *name, n, split, err);
     }
-    if (rc == 0)
-        rc = one_split(ckpt_dir_path(*dir), *name, *n, err);
 out:
     if (rc == 0 && *n == 0)
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no *.jsonl, *.ndjson, *.parquet, *.arrow or *.txt "
-                       "file inside", path);
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no *.parquet, *.jsonl, *.json, *.csv, *.tsv, "
+                       "*.arrow, *.txt or *.npy file inside", path);
     if (rc) {
         ckpt_dir_close(*dir);
         *dir = NULL;

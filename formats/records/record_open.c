@@ -1,17 +1,22 @@
 /* record_open - chooses the reader for a path or a list of paths, see record.h. */
 #include <glob.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "formats/records/record.h"
 #include "formats/records/record_dir.h"
 #include "formats/records/record_rows.h"
+#include "formats/records/record_split.h"
+#include "libckpt/spool.h"
 
 #define MAX_FILES 65536     /* each keeps a descriptor */
 #define HEAD      4096      /* bytes that readers see before they bid */
 
-static const struct record_ops *const rows[] = {&record_jsonl, &record_text, &record_parquet,
-                                                &record_arrow};
+static const struct record_ops *const rows[] = {
+    &record_jsonl, &record_json, &record_csv, &record_text, &record_parquet, &record_arrow,
+    &record_token_ids,
+};
 #define N_ROWS (sizeof rows / sizeof *rows)
 
 struct part {
@@ -21,23 +26,56 @@ struct part {
     int64_t                  first;     /* record number of its first record */
 };
 
+/* Records at [first, first + n) of all that the files hold. */
+struct view { int64_t first, n; };
+
 struct records {
-    struct part *part;
-    size_t       n, cap;
-    int64_t      count;
+    struct part               *part;
+    size_t                     n, cap;
+    int64_t                    held;    /* records of all files */
+    int64_t                    count;   /* of the views */
+    struct view                view[SPLIT_MAX_PARTS];
+    size_t                     n_view;
+    const struct records_opts *opts;    /* while files are opened */
+    const char                *split;   /* whose files are opened, or NULL */
 };
 
+static int read_head(struct ckpt_file *file, unsigned char head[HEAD], size_t *n,
+                     struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(file);
+
+    *n = size < HEAD ? (size_t)size : HEAD;
+    return *n ? ckpt_file_read_at(file, head, *n, 0, err) : 0;
+}
+
+/* What is compressed, unpacked; *file is then another. */
+static int unpack(struct ckpt_file **file, struct ckpt_err *err)
+{
+    const char *dir = getenv("TMPDIR");
+    unsigned char head[HEAD];
+    struct ckpt_file *packed = *file;
+    size_t n;
+
+    if (read_head(packed, head, &n, err))
+        return err->code;
+    if (!ckpt_is_compressed(head, n))
+        return 0;
+    *file = NULL;
+    return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);
+}
+
+/* name: without what says how it was compressed. */
 static int choose(const struct record_ops **out, const char *name, struct ckpt_file *file,
                   struct ckpt_err *err)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/";
     unsigned char head[HEAD];
-    uint64_t size = ckpt_file_size(file);
-    size_t n = size < HEAD ? (size_t)size : HEAD;
+    size_t n;
     int best = 0;
 
     *out = NULL;
-    if (n > 0 && ckpt_file_read_at(file, head, n, 0, err))
+    if (read_head(file, head, &n, err))
         return err->code;
     if (n >= sizeof pointer - 1 && memcmp(head, pointer, sizeof pointer - 1) == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -54,48 +92,66 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
         }
     }
     if (!*out)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON lines nor parquet nor "
-                         "Arrow nor a .txt file");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither JSON nor CSV nor parquet nor "
+                         "Arrow nor token ids nor a .txt file");
     return 0;
 }
 
-/* takes file */
-static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *err)
+/* Room for one more file; it is zeroed but for its first record. */
+static struct part *new_part(struct records *r, struct ckpt_err *err)
 {
-    const char *name = ckpt_file_name(file);
-    struct part part = {.first = r->count};
-
     if (r->n == MAX_FILES) {
-        ckpt_file_close(file);
-        return ckpt_fail(err, CKPT_ELIMIT, "more than %d files of records", MAX_FILES);
+        ckpt_fail(err, CKPT_ELIMIT, "more than %d files of records", MAX_FILES);
+        return NULL;
     }
     if (r->n == r->cap) {
         size_t cap = r->cap ? 2 * r->cap : 16;
         void *p = ckpt_grow(r->part, cap, sizeof *r->part);
 
         if (!p) {
-            ckpt_file_close(file);
-            return ckpt_nomem(err, cap * sizeof *r->part);
+            ckpt_nomem(err, cap * sizeof *r->part);
+            return NULL;
         }
         r->part = p;
         r->cap = cap;
     }
-    part.name = ckpt_strdup(name);
-    if (!part.name || choose(&part.ops, name, file, err)) {
-        int rc = part.name ? ckpt_err_in(err, "%s", name) : ckpt_nomem(err, strlen(name));
+    r->part[r->n] = (struct part){.first = r->held};
+    return &r->part[r->n];
+}
 
-        ckpt_free(part.name);
-        ckpt_file_close(file);
-        return rc;
+/* takes file */
+static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct part *part = new_part(r, err);
+    char *plain = NULL;
+    int rc = part ? 0 : err->code;
+
+    if (rc == 0) {
+        part->name = ckpt_strdup(ckpt_file_name(file));
+        plain = part->name ? ckpt_strdup(part->name) : NULL;
+        rc = plain ? 0 : ckpt_nomem(err, sizeof *part);
     }
-    if (part.ops->open(&part.self, file, err)) {
-        ckpt_err_in(err, "%s", part.name);
-        ckpt_free(part.name);
-        return err->code;
+    if (rc == 0)
+        rc = unpack(&file, err);
+    if (rc == 0) {
+        plain[record_name_plain(plain)] = '\0';
+        rc = choose(&part->ops, plain, file, err);
     }
-    r->part[r->n++] = part;
-    r->count += part.ops->count(part.self);
-    return 0;
+    if (rc == 0) {
+        rc = part->ops->open(&part->self, file, r->opts, err);
+        file = NULL;
+    }
+    if (rc == 0) {
+        r->n++;
+        r->held += part->ops->count(part->self);
+    } else if (part) {
+        if (part->name)
+            ckpt_err_in(err, "%s", part->name);
+        ckpt_free(part->name);
+    }
+    ckpt_free(plain);
+    ckpt_file_close(file);
+    return rc;
 }
 
 static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
@@ -105,7 +161,7 @@ static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
     struct ckpt_file *file;
     const char **name;
     size_t n;
-    int rc = record_dir_list(&dir, &name, &n, path, &arena, err);
+    int rc = record_dir_list(&dir, &name, &n, path, r->split, &arena, err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = ckpt_file_open_at(&file, dir, name[i], err);
@@ -147,23 +203,104 @@ static int add_path(struct records *r, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-int records_open(struct records **out, const char *const *path, size_t n_path,
-                 struct ckpt_err *err)
+/* The files that belong to split, or all with NULL. */
+static int add_paths(struct records *r, const char *split, const char *const *path, size_t n,
+                     struct ckpt_err *err)
 {
-    struct records *r = ckpt_alloc(1, sizeof *r);
     int rc = 0;
+
+    r->split = split;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = add_path(r, path[i], err);
+    r->split = NULL;
+    return rc;
+}
+
+/* The files of each part's split, once a split, and where its records lie. */
+static int add_splits(struct records *r, const char *const *path, size_t n, struct ckpt_err *err)
+{
+    struct split_part part[SPLIT_MAX_PARTS];
+    struct view whole[SPLIT_MAX_PARTS];
+    int64_t from, to;
+    size_t n_part, k;
+    int rc;
+
+    if (split_parse(part, &n_part, r->opts->split, err))
+        return err->code;
+    for (size_t i = 0; i < n_part; i++) {
+        for (k = 0; k < i && strcmp(part[k].name, part[i].name) != 0; k++)
+            ;
+        if (k < i) {
+            whole[i] = whole[k];
+        } else {
+            whole[i].first = r->held;
+            rc = add_paths(r, part[i].name, path, n, err);
+            if (rc)
+                return rc;
+            whole[i].n = r->held - whole[i].first;
+        }
+        if (split_range(&part[i], whole[i].n, &from, &to, err))
+            return err->code;
+        r->view[r->n_view++] = (struct view){whole[i].first + from, to - from};
+        r->count += to - from;
+    }
+    return 0;
+}
+
+int records_open_with(struct records **out, const char *const *path, size_t n_path,
+                      const struct records_opts *opts, struct ckpt_err *err)
+{
+    static const struct records_opts none;
+    struct records *r = ckpt_alloc(1, sizeof *r);
+    int rc;
 
     *out = NULL;
     if (!r)
         return ckpt_nomem(err, sizeof *r);
-    for (size_t i = 0; rc == 0 && i < n_path; i++)
-        rc = add_path(r, path[i], err);
+    r->opts = opts ? opts : &none;
+    if (r->opts->split) {
+        rc = add_splits(r, path, n_path, err);
+    } else {
+        rc = add_paths(r, NULL, path, n_path, err);
+        r->count = r->held;
+        r->view[r->n_view++] = (struct view){0, r->held};
+    }
+    r->opts = NULL;
     if (rc) {
         records_close(r);
         return rc;
     }
     *out = r;
     return 0;
+}
+
+int records_open(struct records **out, const char *const *path, size_t n_path,
+                 struct ckpt_err *err)
+{
+    return records_open_with(out, path, n_path, NULL, err);
+}
+
+static int64_t bound(int64_t at, int64_t n)
+{
+    at = at < 0 ? at + n : at;
+    return at < 0 ? 0 : at > n ? n : at;
+}
+
+void records_slice(struct records *r, int64_t from, int64_t to)
+{
+    int64_t at = 0, end = bound(to, r->count), begin = bound(from, r->count);
+
+    r->count = 0;
+    for (size_t i = 0; i < r->n_view; i++) {
+        struct view v = r->view[i];
+        int64_t a = begin - at > 0 ? begin - at : 0, b = end - at < v.n ? end - at : v.n;
+
+        a = a < v.n ? a : v.n;
+        b = b > a ? b : a;
+        r->view[i] = (struct view){v.first + a, b - a};
+        r->count += b - a;
+        at += v.n;
+    }
 }
 
 void records_close(struct records *r)
@@ -190,16 +327,20 @@ bool records_is(const char *path, const unsigned char *head, size_t len)
     return false;
 }
 
-/* The part record i lies in: the last that starts at or before i, since empty files share a
- * start with the next. */
-static const struct part *part_of(const struct records *r, int64_t i)
+/* The file record i of the views lies in, and which of all records it is: the last file that
+ * starts at or before that, since empty files share a start with the next. */
+static const struct part *part_of(const struct records *r, int64_t *i)
 {
-    size_t low = 0, high = r->n;
+    size_t low = 0, high = r->n, k = 0;
+
+    while (k + 1 < r->n_view && *i >= r->view[k].n)
+        *i -= r->view[k++].n;
+    *i += r->view[k].first;
 
     while (high - low > 1) {
         size_t mid = low + (high - low) / 2;
 
-        if (r->part[mid].first <= i)
+        if (r->part[mid].first <= *i)
             low = mid;
         else
             high = mid;
@@ -209,7 +350,7 @@ static const struct part *part_of(const struct records *r, int64_t i)
 
 int records_err_in(const struct records *r, int64_t i, struct ckpt_err *err)
 {
-    const struct part *p = part_of(r, i);
+    const struct part *p = part_of(r, &i);
 
     return ckpt_err_in(err, "%s: record %lld", p->name, (long long)(i - p->first + 1));
 }
@@ -217,11 +358,13 @@ int records_err_in(const struct records *r, int64_t i, struct ckpt_err *err)
 int records_get(struct records *r, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const struct part *p;
+    int64_t at;
 
     *out = NULL;
     if (i < 0 || i >= r->count)
         return ckpt_fail(err, CKPT_ENOTFOUND, "record %lld of %lld", (long long)i,
                          (long long)r->count);
-    p = part_of(r, i);
-    return p->ops->get(p->self, i - p->first, out, err) ? records_err_in(r, i, err) : 0;
+    at = i;
+    p = part_of(r, &at);
+    return p->ops->get(p->self, at - p->first, out, err) ? records_err_in(r, i, err) : 0;
 }

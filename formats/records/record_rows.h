@@ -4,6 +4,7 @@
 
 #include "formats/records/record.h"
 
-extern const struct record_ops record_jsonl, record_text, record_parquet, record_arrow;
+extern const struct record_ops record_jsonl, record_json, record_csv, record_text, record_parquet,
+    record_arrow, record_token_ids;
 
 #endif

@@ -19,11 +19,13 @@ static int bid(const char *path, const unsigned char *head, size_t len)
     return n > 4 && strcasecmp(path + n - 4, ".txt") == 0 ? 70 : 0;
 }
 
-static int text_open(void **self, struct ckpt_file *file, struct ckpt_err *err)
+static int text_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                     struct ckpt_err *err)
 {
     struct lines *l = NULL;
     int rc = lines_open(&l, file, false, err);
 
+    (void)opts;
     *self = l;
     return rc;
 }

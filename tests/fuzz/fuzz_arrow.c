@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 
     if (ckpt_file_memory(&file, data, size, "fuzz", &err))
         abort();
-    if (record_arrow.open(&self, file, &err)) {
+    if (record_arrow.open(&self, file, &(struct records_opts){0}, &err)) {
         if (!err.text[0] || self)
             abort();
         return 0;

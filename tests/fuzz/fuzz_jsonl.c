@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/records/record_rows.h"
+#include "tests/fuzz/records_walk.h"
 #include "trainer/data/sample.h"
 #include "trainer/data/template.h"
 
@@ -33,40 +33,11 @@ static void use(const json_t *record)
     ckpt_buf_release(&b);
 }
 
-static void walk(const struct record_ops *ops, const unsigned char *data, size_t size)
-{
-    struct ckpt_err err = {0};
-    struct ckpt_file *file;
-    void *self;
-    int64_t n, good = 0;
-    json_t *v;
-
-    if (ckpt_file_memory(&file, data, size, "rows", &err) || ops->open(&self, file, &err))
-        return;
-    n = ops->count(self);
-    for (int64_t i = 0; i < n; i++)
-        if (ops->get(self, i, &v, &err) == 0) {
-            if (!json_is_object(v))
-                abort();
-            use(v);
-            json_decref(v);
-            good++;
-        } else if (v || !err.text[0]) {
-            abort();
-        }
-    for (int64_t i = n; i-- > 0;)
-        if (ops->get(self, i, &v, &err) == 0) {
-            json_decref(v);
-            good--;
-        }
-    if (good != 0)
-        abort();
-    ops->close(self);
-}
-
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-    walk(&record_jsonl, data, size);
-    walk(&record_text, data, size);
+    static const struct records_opts none;
+
+    walk(&record_jsonl, data, size, &none, use);
+    walk(&record_text, data, size, &none, use);
     return 0;
 }

@@ -26,6 +26,8 @@ seeds() {
     parquet)     find tests/golden/parquet -name "*.parquet" -size -20k ;;
     tfevents)    find tests/golden/logs -name "*tfevents*" ! -name "*.json" ;;
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
+    csv)         find tests/golden/data/flat -name "*.?sv" ;;
+    json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac

@@ -141,7 +141,7 @@ static int read_rows(const void *bytes, size_t n, struct ckpt_err *err)
 
     if (ckpt_file_memory(&f, bytes, n, "memory", err))
         return err->code;
-    rc = record_arrow.open(&self, f, err);
+    rc = record_arrow.open(&self, f, &(struct records_opts){0}, err);
     if (rc)
         return rc;
     for (int64_t i = 0; rc == 0 && i < record_arrow.count(self) && i < 60; i += 7) {
@@ -256,7 +256,7 @@ static void test_no_memory_at_any_point_is_told(void **state)
 
         assert_int_equal(ckpt_file_memory(&f, b, n, "memory", &err), 0);
         ckpt_fault_arm(CKPT_FAULT_ALLOC, k);
-        rc = record_arrow.open(&self, f, &err);
+        rc = record_arrow.open(&self, f, &(struct records_opts){0}, &err);
         if (rc == 0) {
             rc = record_arrow.get(self, 12, &v, &err);
             record_arrow.close(self);

@@ -341,7 +341,7 @@ static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_e
     int64_t got = 0;
 
     assert_int_equal(ckpt_file_memory(&f, b, n, "memory", err), 0);
-    assert_int_equal(record_parquet.open(&self, f, err), 0);
+    assert_int_equal(record_parquet.open(&self, f, &(struct records_opts){0}, err), 0);
     assert_int_equal(record_parquet.count(self), 60);
     while (got < 60 && record_parquet.get(self, got, &v, err) == 0) {
         assert_int_equal(json_integer_value(json_object_get(v, "id")), got);

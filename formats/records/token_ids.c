@@ -1,0 +1,286 @@
+/*
+ * token_ids - texts that were tokenised before, as records {"input_ids": [...]}.
+ *
+ * Megatron's indexed data set (Megatron-LM core/datasets/indexed_dataset.py, version 1): NAME.idx
+ *
+ *   "MMIDIDX\0\0"  u64 version = 1  u8 kind  u64 sequences  u64 documents
+ *   i32 length[sequences]  i64 offset[sequences]  i64 document[documents]
+ *
+ * with the ids themselves in NAME.bin; one record a sequence.
+ *
+ * NumPy's .npy (format 1 to 3): a list of ids is a stream, cut into records of
+ * records_opts.stream_tokens (the last may be shorter); a table has one record a line.
+ *
+ * Nothing is read before it is asked for, so files may be larger than memory.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/records/record.h"
+#include "formats/records/record_rows.h"
+#include "libckpt/buf.h"
+
+#define IDX_HEAD    34          /* bytes in front of the lengths */
+#define NPY_HEADER  65536       /* bytes of a header that are looked at */
+#define MAX_IDS     ((int64_t)1 << 24)
+#define STREAM      1024
+
+/* Where the ids of a record lie in the data. */
+struct ids {
+    struct ckpt_file *file;     /* of the ids */
+    struct ckpt_file *index;    /* Megatron's; or NULL */
+    unsigned          width;    /* bytes of an id */
+    bool              is_signed;
+    uint64_t          first;    /* byte of the first id; without an index */
+    int64_t           n_ids, row;   /* all ids; those of a record */
+    int64_t           n;        /* records */
+};
+
+static const char megatron[9] = "MMIDIDX\0";
+
+static int bid(const char *path, const unsigned char *head, size_t len)
+{
+    (void)path;
+    return (len >= 9 && memcmp(head, megatron, 9) == 0) ||
+           (len >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) ? 100 : 0;
+}
+
+static void ids_close(void *self)
+{
+    struct ids *d = self;
+
+    ckpt_file_close(d->file);
+    ckpt_file_close(d->index);
+    ckpt_free(d);
+}
+
+/* -- Megatron -------------------------------------------------------------------------------- */
+
+static int open_idx(struct ids *d, struct ckpt_err *err)
+{
+    static const struct { unsigned width; bool is_signed; } kind[] = {
+        {0, false}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {0, false}, {0, false},
+        {2, false},
+    };
+    unsigned char head[IDX_HEAD];
+    struct ckpt_cursor c;
+    const char *name = ckpt_file_name(d->index);
+    size_t n_name = strlen(name);
+    uint64_t version, n, documents, wanted, size = ckpt_file_size(d->index);
+    uint8_t code;
+    char *path;
+
+    if (ckpt_file_read_at(d->index, head, IDX_HEAD, 0, err))
+        return err->code;
+    ckpt_cursor_init(&c, head, sizeof head);
+    ckpt_skip(&c, 9);
+    version = ckpt_get_u64le(&c);
+    code = ckpt_get_u8(&c);
+    n = ckpt_get_u64le(&c);
+    documents = ckpt_get_u64le(&c);
+    if (version != 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "index of version %" PRIu64 ", 1 is known",
+                         version);
+    if (code >= sizeof kind / sizeof *kind || !kind[code].width)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ids of kind %u; whole numbers are known", code);
+    if (!ckpt_mul(&wanted, n, 12) || !ckpt_add(&wanted, wanted, IDX_HEAD) || documents > size / 8 ||
+        wanted > size - 8 * documents)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%" PRIu64 " sequences and %" PRIu64 " documents do not fit into "
+                            "%" PRIu64 " bytes", n, documents, size);
+    d->n = (int64_t)n;
+    d->width = kind[code].width;
+    d->is_signed = kind[code].is_signed;
+    if (n_name < 5 || strcmp(name + n_name - 4, ".idx") != 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "is an index; it must be named NAME.idx, "
+                         "beside NAME.bin");
+    path = ckpt_strdup(name);
+    if (!path)
+        return ckpt_nomem(err, n_name);
+    memcpy(path + n_name - 4, ".bin", 4);
+    ckpt_file_open(&d->file, path, CKPT_FOLLOW, err);
+    ckpt_free(path);
+    return err->code;
+}
+
+static int span_idx(const struct ids *d, int64_t i, uint64_t *at, int64_t *n, struct ckpt_err *err)
+{
+    unsigned char len[4], off[8];
+    struct ckpt_cursor c;
+    int32_t count;
+
+    if (ckpt_file_read_at(d->index, len, 4, IDX_HEAD + 4 * (uint64_t)i, err) ||
+        ckpt_file_read_at(d->index, off, 8, IDX_HEAD + 4 * (uint64_t)d->n + 8 * (uint64_t)i, err))
+        return err->code;
+    ckpt_cursor_init(&c, len, 4);
+    count = (int32_t)ckpt_get_u32le(&c);
+    ckpt_cursor_init(&c, off, 8);
+    *at = ckpt_get_u64le(&c);
+    if (count < 0 || count > MAX_IDS)
+        return ckpt_fail(err, CKPT_EFORMAT, "a sequence of %d ids", count);
+    *n = count;
+    return 0;
+}
+
+/* -- NumPy ----------------------------------------------------------------------------------- */
+
+/* The text behind 'key': in the header's dictionary, or NULL. */
+static const char *value_of(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+
+    at = at ? strchr(at, ':') : NULL;
+    return at ? at + 1 + strspn(at + 1, " ") : NULL;
+}
+
+static int read_shape(struct ids *d, const char *s, int64_t stream, struct ckpt_err *err)
+{
+    int64_t dim[2] = {0, 1};
+    size_t n = 0;
+    uint64_t bytes;
+    char *end;
+
+    for (s += *s == '('; s && *s && *s != ')' && n < 3; n++) {
+        long long v = strtoll(s, &end, 10);
+
+        if (end == s || v < 0 || n == 2)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a list nor a table of ids");
+        dim[n] = v;
+        s = end + strspn(end, ", ");
+    }
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a list nor a table of ids");
+    if (!ckpt_mul(&bytes, (uint64_t)dim[0], (uint64_t)dim[1]) ||
+        !ckpt_mul(&bytes, bytes, d->width) || bytes > ckpt_file_size(d->file) - d->first)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%lld x %lld ids of %u bytes, the file "
+                            "has %llu bytes", (long long)dim[0], (long long)dim[1], d->width,
+                            (unsigned long long)(ckpt_file_size(d->file) - d->first));
+    d->n_ids = dim[0] * dim[1];
+    d->row = n == 2 ? dim[1] : stream;
+    if (d->row > MAX_IDS)
+        return ckpt_fail(err, CKPT_ELIMIT, "lines of %lld ids", (long long)d->row);
+    d->n = n == 2 ? dim[0] : (d->n_ids + d->row - 1) / d->row;
+    return 0;
+}
+
+static int open_npy(struct ids *d, int64_t stream, struct ckpt_err *err)
+{
+    unsigned char head[12] = {0};
+    uint64_t len, from;
+    const char *descr, *order, *shape;
+    char *text;
+    int rc;
+
+    if (ckpt_file_read_at(d->file, head, 10, 0, err) ||
+        (head[6] > 1 && ckpt_file_read_at(d->file, head, 12, 0, err)))
+        return err->code;
+    from = head[6] > 1 ? 12 : 10;
+    len = (uint64_t)head[8] | (uint64_t)head[9] << 8 | (uint64_t)head[10] << 16 |
+          (uint64_t)head[11] << 24;
+    if (head[6] < 1 || head[6] > 3 || len > NPY_HEADER || len > ckpt_file_size(d->file) - from)
+        return ckpt_fail(err, CKPT_EFORMAT, "a header of version %u and %llu bytes", head[6],
+                         (unsigned long long)len);
+    text = ckpt_alloc((size_t)len + 1, 1);
+    if (!text)
+        return ckpt_nomem(err, (size_t)len);
+    d->first = from + len;
+    rc = ckpt_file_read_at(d->file, text, (size_t)len, from, err);
+    descr = value_of(text, "descr");
+    order = value_of(text, "fortran_order");
+    shape = value_of(text, "shape");
+    if (rc == 0 && (!descr || !order || !shape))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "no descr, fortran_order or shape in the header");
+    else if (rc == 0 && (strlen(descr) < 5 || !strchr("<|", descr[1]) || !strchr("ui", descr[2]) ||
+                         !strchr("1248", descr[3]) || descr[4] != descr[0] ||
+                         strncmp(order, "False", 5) != 0))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "not whole numbers, little end first, line by line: "
+                       "%.40s", descr);
+    if (rc == 0) {
+        d->is_signed = descr[2] == 'i';
+        d->width = (unsigned)(descr[3] - '0');
+        rc = read_shape(d, shape, stream, err);
+    }
+    ckpt_free(text);
+    return rc;
+}
+
+/* -- the room -------------------------------------------------------------------------------- */
+
+static int ids_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                    struct ckpt_err *err)
+{
+    struct ids *d = ckpt_alloc(1, sizeof *d);
+    unsigned char first = 0;
+    int rc;
+
+    *self = NULL;
+    if (!d) {
+        ckpt_file_close(file);
+        return ckpt_nomem(err, sizeof *d);
+    }
+    d->file = file;
+    rc = ckpt_file_read_at(file, &first, 1, 0, err);
+    if (rc == 0 && first == (unsigned char)megatron[0]) {
+        d->index = file;
+        d->file = NULL;
+        rc = open_idx(d, err);
+    } else if (rc == 0) {
+        rc = open_npy(d, opts->stream_tokens > 0 ? opts->stream_tokens : STREAM, err);
+    }
+    if (rc) {
+        ids_close(d);
+        return rc;
+    }
+    *self = d;
+    return 0;
+}
+
+static int64_t ids_count(void *self) { return ((struct ids *)self)->n; }
+
+static int64_t id_at(const struct ids *d, const unsigned char *b)
+{
+    uint64_t v = 0;
+    unsigned bits = 8 * d->width;
+
+    for (unsigned k = 0; k < d->width; k++)
+        v |= (uint64_t)b[k] << (8 * k);
+    if (d->is_signed && bits < 64 && v >> (bits - 1))
+        v |= UINT64_MAX << bits;
+    return (int64_t)v;
+}
+
+static int ids_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
+{
+    const struct ids *d = self;
+    uint64_t at = d->first + (uint64_t)i * (uint64_t)d->row * d->width;
+    int64_t n = d->row < d->n_ids - i * d->row ? d->row : d->n_ids - i * d->row;
+    unsigned char *bytes;
+    json_t *list = NULL;
+    int rc;
+
+    *out = NULL;
+    if (d->index && span_idx(d, i, &at, &n, err))
+        return err->code;
+    bytes = ckpt_alloc_buffer((size_t)n * d->width + 1);
+    list = json_array();
+    rc = bytes && list ? 0 : ckpt_nomem(err, (size_t)n * d->width);
+    if (rc == 0 && n > 0)
+        rc = ckpt_file_read_at(d->file, bytes, (size_t)n * d->width, at, err);
+    for (int64_t k = 0; rc == 0 && k < n; k++)
+        if (json_array_append_new(list, json_integer(id_at(d, bytes + k * d->width))))
+            rc = ckpt_nomem(err, (size_t)n);
+    ckpt_free(bytes);
+    if (rc == 0) {
+        *out = json_pack("{s:O}", "input_ids", list);
+        rc = *out ? 0 : ckpt_nomem(err, (size_t)n);
+    }
+    json_decref(list);
+    return rc;
+}
+
+const struct record_ops record_token_ids = {
+    .name = "token ids", .bid = bid, .open = ids_open, .count = ids_count, .get = ids_get,
+    .close = ids_close,
+};
