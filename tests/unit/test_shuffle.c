@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
 #include "trainer/data/mt19937.h"
+#include "trainer/data/pcg64.h"
 #include "trainer/data/shuffle.h"
 
 static json_t *golden(void)
@@ -47,33 +49,40 @@ static uint64_t fnv(const int64_t *order, int64_t n)
     return h;
 }
 
+static void check_order(const json_t *want, const int64_t *order, int64_t n)
+{
+    const json_t *all = json_object_get(want, "all"), *first = json_object_get(want, "first");
+    const json_t *last = json_object_get(want, "last");
+    const json_t *digest = json_object_get(want, "fnv1a64_u32le");
+    size_t k;
+
+    assert_int_equal(n, number(want, "n"));
+    assert_true(all || (first && last && digest));
+    for (k = 0; all && k < (size_t)n; k++)
+        assert_int_equal(order[k], json_integer_value(json_array_get(all, k)));
+    for (k = 0; first && k < json_array_size(first); k++)
+        assert_int_equal(order[k], json_integer_value(json_array_get(first, k)));
+    for (k = 0; last && k < json_array_size(last); k++)
+        assert_int_equal(order[(size_t)n - json_array_size(last) + k],
+                         json_integer_value(json_array_get(last, k)));
+    if (digest)
+        assert_true(fnv(order, n) == strtoull(json_string_value(digest), NULL, 16));
+}
+
 static void test_randperm_equals_torch(void **state)
 {
     json_t *root = golden(), *row;
-    size_t i, k;
+    size_t i;
 
     (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "torch_randperm")), 25);
     json_array_foreach(json_object_get(root, "torch_randperm"), i, row) {
-        const json_t *want = json_object_get(row, "order"), *all = json_object_get(want, "all");
-        const json_t *first = json_object_get(want, "first");
-        const json_t *last = json_object_get(want, "last");
-        const json_t *digest = json_object_get(want, "fnv1a64_u32le");
         int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order);
         struct mt19937 g;
 
         mt19937_seed(&g, (uint64_t)number(row, "seed"));
         mt19937_randperm(&g, order, n);
-        assert_true(all || (first && last && digest));
-        for (k = 0; all && k < (size_t)n; k++)
-            assert_int_equal(order[k], json_integer_value(json_array_get(all, k)));
-        for (k = 0; first && k < json_array_size(first); k++)
-            assert_int_equal(order[k], json_integer_value(json_array_get(first, k)));
-        for (k = 0; last && k < json_array_size(last); k++)
-            assert_int_equal(order[(size_t)n - json_array_size(last) + k],
-                             json_integer_value(json_array_get(last, k)));
-        if (digest)
-            assert_true(fnv(order, n) == strtoull(json_string_value(digest), NULL, 16));
+        check_order(json_object_get(row, "order"), order, n);
         free(order);
     }
     json_decref(root);
@@ -121,6 +130,106 @@ static void test_ranks_get_what_accelerate_gives_them(void **state)
     assert_int_equal(json_array_size(json_object_get(root, "seedable_sampler")), 36);
     json_array_foreach(json_object_get(root, "seedable_sampler"), i, row)
         check_batches(row);
+    json_decref(root);
+}
+
+/* All samples of a rank and epoch, batch after batch, for any batch size. */
+static void check_distributed(const json_t *row, int64_t batch)
+{
+    struct shuffle_opts o = {
+        .n = number(row, "n"), .seed = (uint64_t)number(row, "seed"), .shuffle = true,
+        .micro_batch = batch, .grad_accum = 1, .rank = (int)number(row, "rank"),
+        .world_size = (int)number(row, "world"), .distributed = true,
+        .tail = json_is_true(json_object_get(row, "drop_last")) ? SHUFFLE_DROP : SHUFFLE_WRAP,
+    };
+    int64_t *got = calloc((size_t)o.n, sizeof *got), n = 0;
+    struct ckpt_err err = {0};
+    const int64_t *order;
+    struct shuffle *s;
+
+    assert_int_equal(shuffle_new(&s, &o, &err), 0);
+    order = shuffle_order(s, number(row, "epoch"));
+    for (int64_t m = 0; m < shuffle_micros(s); m++) {
+        struct shuffle_slice slice;
+
+        shuffle_slice(s, m, &slice);
+        assert_int_equal(slice.real, slice.n);
+        for (int64_t k = 0; k < slice.n; k++)
+            got[n++] = order[(slice.first + k * slice.stride) % o.n];
+    }
+    check_order(json_object_get(row, "order"), got, n);
+    shuffle_free(s);
+    free(got);
+}
+
+static void test_ranks_get_what_a_distributed_sampler_gives_them(void **state)
+{
+    json_t *root = golden(), *row;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(json_array_size(json_object_get(root, "distributed_sampler")), 90);
+    json_array_foreach(json_object_get(root, "distributed_sampler"), i, row) {
+        check_distributed(row, 1);
+        if (!json_is_true(json_object_get(row, "drop_last")))
+            check_distributed(row, 3);
+    }
+    json_decref(root);
+}
+
+static void test_orders_and_splits_of_datasets(void **state)
+{
+    json_t *root = golden(), *row;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(json_array_size(json_object_get(root, "datasets")), 9);
+    json_array_foreach(json_object_get(root, "datasets"), i, row) {
+        int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order), n_train;
+        const json_t *split = json_object_get(row, "split_0.1");
+        uint64_t seed = (uint64_t)number(row, "seed");
+        struct pcg64 g;
+
+        pcg64_seed(&g, seed);
+        pcg64_permutation(&g, order, n);
+        check_order(json_object_get(row, "shuffle"), order, n);
+        n_train = datasets_train_test_split(order, n, 0.1, true, seed);
+        check_order(json_object_get(split, "train"), order, n_train);
+        check_order(json_object_get(split, "test"), order + n_train, n - n_train);
+        n_train = datasets_train_test_split(order, n, 3, false, seed);
+        check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
+                    order + n_train, n - n_train);
+        free(order);
+    }
+    json_decref(root);
+}
+
+static void test_pcg64_equals_numpy(void **state)
+{
+    static const uint64_t seeds[] = {0, 42, UINT64_C(1099511627781)};
+    json_t *root = golden();
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *want, *list;
+        int64_t order[17];
+        char key[40];
+        struct pcg64 g;
+
+        snprintf(key, sizeof key, "pcg64_%llu", (unsigned long long)seeds[i]);
+        want = json_object_get(json_object_get(root, "numpy"), key);
+        list = json_object_get(want, "raw_u64");
+        assert_int_equal(json_array_size(list), 6);
+        pcg64_seed(&g, seeds[i]);
+        for (size_t k = 0; k < 6; k++)
+            assert_true(pcg64_u64(&g) ==
+                        strtoull(json_string_value(json_array_get(list, k)), NULL, 10));
+        list = json_object_get(want, "permutation_17");
+        pcg64_seed(&g, seeds[i]);
+        pcg64_permutation(&g, order, 17);
+        for (size_t k = 0; k < 17; k++)
+            assert_int_equal(order[k], json_integer_value(json_array_get(list, k)));
+    }
     json_decref(root);
 }
 
@@ -268,6 +377,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_randperm_equals_torch),
         cmocka_unit_test(test_ranks_get_what_accelerate_gives_them),
+        cmocka_unit_test(test_ranks_get_what_a_distributed_sampler_gives_them),
+        cmocka_unit_test(test_orders_and_splits_of_datasets),
+        cmocka_unit_test(test_pcg64_equals_numpy),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_steps_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(test_torch_generator_state),

@@ -26,6 +26,7 @@ struct loader_opts {
     bool              shuffle;
     enum shuffle_tail tail;
     int               rank, world_size;
+    bool              distributed;      /* ranks as torch's DistributedSampler (shuffle.h) */
     int               prefetch;         /* steps kept ready; 0: 2 */
 };
 

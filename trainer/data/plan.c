@@ -9,7 +9,7 @@ static void shuffle_opts_of(struct shuffle_opts *out, const struct data_plan *p,
         .n = bins ? p->bins.n_bin : data_source_count(p->source), .seed = p->o.seed,
         .shuffle = p->o.shuffle && !bins, .tail = p->o.tail,
         .micro_batch = p->o.packing ? 1 : p->o.micro_batch, .grad_accum = p->o.grad_accum,
-        .rank = p->o.rank, .world_size = p->o.world_size,
+        .rank = p->o.rank, .world_size = p->o.world_size, .distributed = p->o.distributed,
     };
     /* With packing samples are only put in order; bins are what may be dropped. */
     if (p->o.packing && !bins)
@@ -91,10 +91,10 @@ struct data_group data_plan_group(struct data_plan *p, const struct shuffle_slic
     int64_t at;
 
     if (p->o.packing) {
-        at = (slice->first + k) % p->bins.n_bin;
+        at = (slice->first + k * slice->stride) % p->bins.n_bin;
         return (struct data_group){.item = p->bins.item + p->bins.bin[at],
                                    .n = p->bins.bin[at + 1] - p->bins.bin[at]};
     }
-    at = (slice->first + k) % data_source_count(p->source);
+    at = (slice->first + k * slice->stride) % data_source_count(p->source);
     return (struct data_group){.item = shuffle_order(p->order, p->epoch) + at, .n = 1};
 }

@@ -1,4 +1,5 @@
-/* shuffle - see shuffle.h.  Source: accelerate 1.15 data_loader.py (BatchSamplerShard). */
+/* shuffle - see shuffle.h.  Source: accelerate 1.15 data_loader.py (BatchSamplerShard), torch
+ * 2.15 utils/data/distributed.py. */
 #include "trainer/data/shuffle.h"
 
 #include "libckpt/mem.h"
@@ -7,6 +8,7 @@
 struct shuffle {
     struct shuffle_opts o;
     int64_t             micros;
+    int64_t             each;           /* entries of a rank, distributed */
     int64_t             epoch;          /* of order, -1: none yet */
     int64_t            *order;          /* [n] */
 };
@@ -30,6 +32,8 @@ static int check(const struct shuffle_opts *o, struct ckpt_err *err)
         global > INT64_MAX / 4 || o->n > INT64_MAX / 4)
         return ckpt_fail(err, CKPT_ECONFIG, "micro-batch of %lld samples is too large",
                          (long long)o->micro_batch);
+    if (o->distributed && o->tail == SHUFFLE_MASK)
+        return ckpt_fail(err, CKPT_ECONFIG, "a distributed sampler does not tell completions");
     if (o->tail == SHUFFLE_DROP && o->n < global)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "%lld samples do not fill one micro-batch of %lld on %d ranks, and "
@@ -53,6 +57,11 @@ int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ck
     s->epoch = -1;
     global = opts->micro_batch * opts->world_size;
     s->micros = opts->tail == SHUFFLE_DROP ? opts->n / global : div_up(opts->n, global);
+    s->each = div_up(opts->tail == SHUFFLE_DROP && opts->n % opts->world_size
+                         ? opts->n - opts->world_size : opts->n, opts->world_size);
+    if (opts->distributed)
+        s->micros = opts->tail == SHUFFLE_DROP ? s->each / opts->micro_batch
+                                               : div_up(s->each, opts->micro_batch);
     s->order = ckpt_alloc((size_t)opts->n, sizeof *s->order);
     if (!s->order) {
         ckpt_free(s);
@@ -78,6 +87,14 @@ void shuffle_slice(const struct shuffle *s, int64_t i_micro, struct shuffle_slic
 {
     int64_t b = s->o.micro_batch, left;
 
+    out->stride = 1;
+    if (s->o.distributed) {
+        left = s->each - i_micro * b;
+        out->stride = s->o.world_size;
+        out->first = i_micro * b * out->stride + s->o.rank;
+        out->n = out->real = left < b ? left : b;
+        return;
+    }
     out->first = (i_micro * s->o.world_size + s->o.rank) * b;
     out->n = b;
     left = s->o.n - out->first;

@@ -37,6 +37,9 @@ struct shuffle_opts {
     int64_t           micro_batch;      /* items of one rank's micro-batch, >= 1 */
     int64_t           grad_accum;       /* micro-batches of a step, >= 1 */
     int               rank, world_size;
+    /* Ranks as torch's DistributedSampler serves them: rank r sees entries r, r + world, ... of
+     * the order, which is filled up from its start (SHUFFLE_WRAP) or cut (SHUFFLE_DROP). */
+    bool              distributed;
 };
 
 struct shuffle;
@@ -47,9 +50,10 @@ void shuffle_free(struct shuffle *s);
 int64_t shuffle_micros(const struct shuffle *s);        /* micro-batches a rank does an epoch */
 int64_t shuffle_steps(const struct shuffle *s);         /* steps of an epoch, rounded up */
 
-/* One rank's micro-batch: entries [first, first + n) of the epoch's order, taken cyclically. */
+/* One rank's micro-batch: entries first + k * stride, k < n, of the epoch's order, taken
+ * cyclically. */
 struct shuffle_slice {
-    int64_t first, n;
+    int64_t first, n, stride;
     int64_t real;               /* of n, how many are no completion (see SHUFFLE_MASK) */
 };
 void shuffle_slice(const struct shuffle *s, int64_t i_micro, struct shuffle_slice *out);
