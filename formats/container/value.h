@@ -44,6 +44,7 @@ struct value_tensor {
     size_t            storage;                  /* index in the archive's storage table */
     bool              requires_grad;
     bool              parameter;                /* torch.nn.Parameter around it */
+    const struct value *attrs;                  /* DICT of attributes set on it, or NULL */
 };
 
 struct value {

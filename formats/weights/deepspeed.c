@@ -11,6 +11,7 @@
 #include "formats/weights/deepspeed_experts.h"
 #include "formats/weights/deepspeed_facts.h"
 #include "formats/weights/deepspeed_files.h"
+#include "formats/weights/deepspeed_pipe.h"
 #include "formats/weights/deepspeed_flat.h"
 #include "formats/weights/deepspeed_sink.h"
 #include "formats/weights/deepspeed_stage0.h"
@@ -21,7 +22,8 @@
 
 struct ds {
     struct ckpt_dir  *dir;
-    struct ds_files   files;
+    struct ds_files  *files;            /* [n] pipeline stages; 1 of what is no pipeline */
+    size_t            n;
     struct side_files side;
 };
 
@@ -29,7 +31,7 @@ static void close_ds(void *self)
 {
     struct ds *d = self;
 
-    ds_files_close(&d->files);
+    ds_files_close(d->files, d->n);
     side_files_close(&d->side);
     ckpt_dir_close(d->dir);
     ckpt_free(d);
@@ -41,23 +43,34 @@ const struct ds_files *ds_source_files(const struct ckpt_source *src)
 {
     const struct ds *d = src ? ckpt_source_self(src, &ops) : NULL;
 
-    return d ? &d->files : NULL;
+    return d ? d->files : NULL;
 }
 
 struct ckpt_dir *ds_source_dir(const struct ckpt_source *src)
 {
     const struct ds *d = src ? ckpt_source_self(src, &ops) : NULL;
 
-    return d && *d->files.tag ? d->dir : NULL;
+    return d && *d->files->tag ? d->dir : NULL;
 }
 
-/* Trained, frozen, the rest of the model, tied names. */
-static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+/* The optimizer's own. */
+static int list_trained(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
-    int rc = f->universal ? universal_list(list, f, NULL, err)
+    return f->universal ? universal_list(list, f, NULL, err)
              : f->stage == 0 ? ds_master_list(list, f, err) : ds_flat_list(list, f, NULL, err);
+}
 
-    if (rc == 0 && f->stage == 3)
+/* Trained, frozen, the rest of the model, tied names; of f[n], the stages of a pipeline. */
+static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, size_t n,
+                        struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = list_trained(list, &f[i], err);
+    if (rc || f->layers)
+        return rc ? rc : ds_layers_list(list, f, n, err);
+    if (f->stage == 3)
         rc = ds_frozen_list(list, f, err);
     if (rc == 0)
         rc = ds_module_list(list, f, err);
@@ -140,11 +153,13 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     place->took = true;
     rc = choose_tag(tag, place, opts->tag, err);
     if (rc == 0)
-        rc = ds_files_open(&d->files, d->dir, tag, err);
+        rc = ds_files_open(&d->files, &d->n, d->dir, tag, err);
     if (rc == 0)
-        rc = list_weights(&list, &d->files, err);
+        rc = list_weights(&list, d->files, d->n, err);
     if (rc == 0 && opts->optimizer)
-        rc = list_moments(&list, &d->files, err);
+        rc = list_moments(&list, d->files, err);
+    for (size_t i = 1; rc == 0 && opts->optimizer && i < d->n; i++)
+        rc = list_moments(&list, &d->files[i], err);
     if (rc == 0)
         rc = side_files_open(&d->side, d->dir, &list.arena, err);
     if (rc) {
@@ -153,7 +168,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
         ckpt_tensors_release(&list);
         return rc;
     }
-    return ckpt_source_new(out, &ops, d, &list, d->side.item, d->side.n, ds_facts(&d->files),
+    return ckpt_source_new(out, &ops, d, &list, d->side.item, d->side.n, ds_facts(d->files),
                            err);
 }
 

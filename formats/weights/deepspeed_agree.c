@@ -87,7 +87,7 @@ static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *e
         if (value_as_int(value_get(m, same[i]), &a) &&
             value_as_int(value_get(f->rank[0].model_root, same[i]), &b) && a != b)
             return differ(err, r, same[i], a, b);
-    if (value_as_int(value_get(m, "mp_world_size"), &a) && a > 1)
+    if (value_as_int(value_get(m, "mp_world_size"), &a) && a > 1 && !f->layers && !f->universal)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "saved with %lld model-parallel ranks, which is not read", (long long)a);
     /* With MiCS the world is larger than the group that partitions, and only that one writes. */
@@ -235,4 +235,37 @@ int ds_agree(struct ds_files *f, struct ckpt_err *err)
                          f->sharded ? "every rank has a model file"
                                     : "there is one model file for all ranks");
     return 0;
+}
+
+static int stages_differ(struct ckpt_err *err, const struct ds_files *other, const char *what,
+                         double found, double wanted)
+{
+    return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: %s is %g, mp_rank_00 has "
+                        "%g: files of two saves", other->mp, what, found, wanted);
+}
+
+int ds_agree_stages(const struct ds_files *first, const struct ds_files *other,
+                    struct ckpt_err *err)
+{
+    static const char *const same[] = {"global_steps", "skipped_steps", "global_samples",
+                                       "dp_world_size", "mp_world_size"};
+    const struct value *m = other->rank[0].model_root, *n = first->rank[0].model_root;
+    const char *found = value_as_str(value_get(m, "ds_version"));
+    const char *wanted = value_as_str(value_get(n, "ds_version"));
+    int64_t a, b;
+
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (value_as_int(value_get(m, same[i]), &a) && value_as_int(value_get(n, same[i]), &b) &&
+            a != b)
+            return stages_differ(err, other, same[i], (double)a, (double)b);
+    if (found && wanted && strcmp(found, wanted) != 0)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: written by DeepSpeed "
+                            "%s, mp_rank_00 by %s: files of two saves", other->mp, found, wanted);
+    if (other->stage != first->stage)
+        return stages_differ(err, other, "the ZeRO stage", other->stage, first->stage);
+    if (other->n != first->n)
+        return stages_differ(err, other, "the number of ranks", (double)other->n,
+                             (double)first->n);
+    return other->step == first->step
+               ? 0 : stages_differ(err, other, "the optimizer's step", other->step, first->step);
 }

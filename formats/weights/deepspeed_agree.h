@@ -12,5 +12,8 @@
  * values.
  */
 int ds_agree(struct ds_files *f, struct ckpt_err *err);
+/* The same of two stages of a pipeline, each of which agrees in itself. */
+int ds_agree_stages(const struct ds_files *first, const struct ds_files *other,
+                    struct ckpt_err *err);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "formats/weights/deepspeed_experts.h"
 #include "formats/weights/deepspeed_layout.h"
+#include "formats/weights/deepspeed_mappings.h"
+#include "formats/weights/deepspeed_swap.h"
 
 /* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
 struct flat {
@@ -112,6 +114,11 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
     struct ckpt_tensor *added;
     struct ckpt_shape whole;
 
+    /* What pipeline stages are tied by is a parameter of each. */
+    if (r->f->mp > 0 && ckpt_tensors_find(r->list, name) != SIZE_MAX)
+        return ckpt_shape_equal(&r->list->item[ckpt_tensors_find(r->list, name)].shape, shape)
+                   ? 0 : ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: %s has "
+                                      "another shape than in a stage before", r->f->mp, name);
     for (size_t k = 0; k < flat->n; k++)
         n += flat->piece[k].count > 0;
     frag = ckpt_arena_alloc(&r->list->arena, n, sizeof *frag);
@@ -123,10 +130,6 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
 
         if (p->count == 0)
             continue;
-        if (flat->numel[k] == 0)
-            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                             "rank %zu: the flat tensor of %s is empty: its data was offloaded to "
-                             "NVMe (offloaded_tensors/), which is not read", flat->rank[k], name);
         if (p->at > flat->numel[k] || p->count > flat->numel[k] - p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
                                 "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
@@ -204,18 +207,6 @@ static int check_part(struct reader *r, size_t g, int64_t total)
     return 0;
 }
 
-/* fragment_address(numel, start) */
-static bool address(const struct value *v, int64_t *numel, int64_t *start)
-{
-    const struct value *args = value_is(v, VALUE_OBJECT) ? v->u.obj.args : NULL;
-    const struct value *state = value_is(v, VALUE_OBJECT) ? v->u.obj.state : NULL;
-
-    if (value_is(state, VALUE_DICT))
-        return value_as_int(value_get(state, "numel"), numel) &&
-               value_as_int(value_get(state, "start"), start);
-    return value_as_int(ds_item(args, 0), numel) && value_as_int(ds_item(args, 1), start);
-}
-
 /* param_slice_mappings lists a rank's pieces in flat order; it must say what we computed. */
 static int check_mapping(struct reader *r, const char *name)
 {
@@ -232,7 +223,7 @@ static int check_mapping(struct reader *r, const char *name)
             continue;
         found = at < map->u.dict.n ? value_as_str(map->u.dict.key[at]) : NULL;
         if (!found || strcmp(found, name) != 0 ||
-            !address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
+            !ds_address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: param_slice_mappings does not have %s as %lld elements "
                                 "from %lld, as the shapes have it", rank, name,
@@ -324,6 +315,37 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
     return 0;
 }
 
+/* Stage 3: elements of each rank's flat tensor. */
+static int due(struct reader *r, const struct value *shapes, int64_t *numel)
+{
+    *numel = 0;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t n;
+
+        if (ds_shape_at(&name, &shape, &n, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        if (__builtin_add_overflow(*numel, ds3_part(n, (int)r->flat.n), numel) ||
+            *numel > INT64_MAX / 64)
+            return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: more elements than can be");
+    }
+    return 0;
+}
+
+/* A flat tensor that was swapped out is empty in its file. */
+static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
+                        const struct value *v)
+{
+    struct flat *flat = &r->flat;
+
+    if (flat->numel[k] != 0 || due(r, shapes, &flat->numel[k]))
+        return r->err->code;
+    return flat->numel[k] == 0
+               ? 0 : ds_swap_fragment(&flat->frag[k], &r->list->arena, r->f, flat->rank[k],
+                                      v->u.tensor, flat->numel[k], r->what, r->err);
+}
+
 /* Group g of the ranks that share it. */
 static int add_share(struct reader *r, const struct value *shapes, size_t g)
 {
@@ -337,7 +359,8 @@ static int add_share(struct reader *r, const struct value *shapes, size_t g)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
                                 "rank %zu: no %s of group %zu, which param_shapes has", rank,
                                 r->what, g);
-        if (take_flat(r, k, r->f->rank[rank].optim, v, r->what))
+        if (take_flat(r, k, r->f->rank[rank].optim, v, r->what) ||
+            (r->f->stage == 3 && take_swapped(r, shapes, k, v)))
             return r->err->code;
     }
     if (r->f->stage != 3 && (group_numel(r, shapes, g, &total) || check_part(r, g, total)))

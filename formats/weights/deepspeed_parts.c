@@ -105,7 +105,10 @@ static const struct value *all_shapes(const struct ds_files *f, size_t rank)
     const struct ds_rank *r = &f->rank[rank];
     const struct value *v = value_get(r->model_root, "param_shapes");
 
-    return v && !value_is(v, VALUE_NONE) ? v : value_get(r->optim_file, "param_shapes");
+    if (v && !value_is(v, VALUE_NONE))
+        return v;
+    v = value_get(r->optim_file, "param_shapes");
+    return v ? v : f->shapes;
 }
 
 size_t ds_shape_groups(const struct ds_files *f, size_t rank)

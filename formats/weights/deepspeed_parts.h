@@ -13,8 +13,9 @@
 #define DS_MAX_TAG   256        /* bytes of a tag */
 
 /*
- * One rank's files.  Stage 0 has no optim file; stages 0 to 2 have rank 0's model file alone; a
- * universal checkpoint has zero/optimizer_state.pt as rank 0's optim file.
+ * One rank's files, of a pipeline those of one stage.  Stage 0 has no optim file; stages 0 to 2
+ * have rank 0's model file alone; a universal checkpoint has zero/optimizer_state.pt as rank 0's
+ * optim file.
  */
 struct ds_rank {
     struct torch_archive *model, *optim;
@@ -33,6 +34,11 @@ struct ds_files {
     bool            bf16_names;         /* optim files are called bf16_zero_...: bf16 is enabled */
     size_t          world;              /* ranks that saved it: n but for universal ones */
     struct ds_experts *experts;         /* files of MoE layers; NULL: it has none */
+    struct ckpt_arena arena;
+    const struct value *shapes;         /* in place of param_shapes, which no file has; NULL */
+    size_t          mp;                 /* the mp_rank whose files these are: pipeline stage */
+    struct ds_layers *layers;           /* of all stages of a pipeline; NULL: it is none */
+    struct ds_swap *swap;               /* states that lie in files of their own; NULL */
     struct ds_universal *universal;     /* where its states lie; NULL: in the optim files */
     double          step;               /* the optimizer's own count, -1 where it keeps none */
 };

@@ -223,6 +223,8 @@ static int refuse(const struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
 
+    if (run->f->layers)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a pipeline, which is not cut anew");
     if (run->f->experts)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a run with experts, which is not cut anew");
     if (value_is(value_get(o, "base_optimizer_state"), VALUE_LIST))

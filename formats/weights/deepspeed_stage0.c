@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/weights/deepspeed_experts.h"
+#include "formats/weights/deepspeed_pipe.h"
 #include "formats/weights/deepspeed_whole.h"
 #include "libckpt/convert.h"
 #include "libckpt/log.h"
@@ -101,8 +102,23 @@ static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt
     return 0;
 }
 
+/* Those of a pipeline, of any stage. */
+static int take_layers(struct match *m, struct ckpt_err *err)
+{
+    const struct ds_layers *l = m->f->layers;
+
+    m->param = ckpt_arena_alloc(&m->arena, l->n, sizeof *m->param);
+    if (!m->param)
+        return ckpt_nomem(err, l->n * sizeof *m->param);
+    for (size_t i = 0; i < l->n; i++)
+        if (!ds_layer_buffer(m->f, l->item[i].name) &&
+            add_param(m, l->item[i].name, l->item[i].t, l->item[i].archive, 0, err))
+            return err->code;
+    return 0;
+}
+
 /* Parameters of the module: no buffers, tied names once; then those of experts. */
-static int take_params(struct match *m, struct ds_module *mod, struct ckpt_err *err)
+static int take_module(struct match *m, struct ds_module *mod, struct ckpt_err *err)
 {
     const struct ds_experts *x = m->f->experts;
     size_t n = mod->dict->u.dict.n, first, all = n + (x ? x->n : 0);
@@ -123,6 +139,20 @@ static int take_params(struct match *m, struct ds_module *mod, struct ckpt_err *
             return err->code;
     }
     return take_experts(m, x, err);
+}
+
+static int take_params(struct match *m, struct ckpt_err *err)
+{
+    struct ds_module mod;
+    int rc;
+
+    if (m->f->layers)
+        return take_layers(m, err);
+    rc = ds_module_open(&mod, m->f, err);
+    if (rc == 0)
+        rc = take_module(m, &mod, err);
+    ds_module_close(&mod);
+    return rc;
 }
 
 static struct entry *new_entry(struct match *m, struct ckpt_err *err)
@@ -462,23 +492,19 @@ static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
 static int open_match(struct match *m, const struct ds_files *f, struct ckpt_err *err)
 {
     struct optimizer o;
-    struct ds_module mod;
     int rc;
 
     memset(m, 0, sizeof *m);
     m->f = f;
-    rc = ds_module_open(&mod, f, err);
+    rc = ckpt_map_new(&m->by_shape, 64, err);
     if (rc == 0)
-        rc = ckpt_map_new(&m->by_shape, mod.dict->u.dict.n, err);
-    if (rc == 0)
-        rc = take_params(m, &mod, err);
+        rc = take_params(m, err);
     for (size_t i = 0; rc == 0 && optimizer_at(&o, f, i); i++)
         rc = take_entries(m, &o, err);
     if (rc == 0)
         rc = sort_shapes(m, err);
     for (size_t i = 0; rc == 0 && i < m->n_entry; i++)
         rc = m->entry[i].param ? 0 : name_entry(m, &m->entry[i], err);
-    ds_module_close(&mod);
     return rc;
 }
 
@@ -510,6 +536,12 @@ int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *aren
     return rc;
 }
 
+/* What pipeline stages are tied by is a parameter of each. */
+static bool is_listed(const struct ckpt_tensors *list, const struct ds_files *f, const char *name)
+{
+    return f->mp > 0 && ckpt_tensors_find(list, name) != SIZE_MAX;
+}
+
 int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     struct optimizer o;
@@ -521,7 +553,7 @@ int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
         return 0;
     rc = open_match(&m, f, err);
     for (size_t i = 0; rc == 0 && i < m.n_entry; i++)
-        if (m.entry[i].master)
+        if (m.entry[i].master && !is_listed(list, f, m.entry[i].param->name))
             rc = ds_whole_add(list, m.entry[i].archive, m.entry[i].param->name,
                               m.entry[i].master, CKPT_WEIGHT, err);
     close_match(&m);
@@ -550,7 +582,8 @@ static int list_moment(struct ckpt_tensors *list, struct match *m, const struct 
         if (!t)
             return ckpt_nomem(err, sizeof *t);
     }
-    return t ? ds_whole_add(list, e->archive, name, t, CKPT_OPTIM, err) : 0;
+    return t && !is_listed(list, m->f, name)
+               ? ds_whole_add(list, e->archive, name, t, CKPT_OPTIM, err) : 0;
 }
 
 int ds_moment_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,

@@ -45,8 +45,7 @@ int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const
     return 0;
 }
 
-static int add_alias(struct ckpt_tensors *list, const char *name, size_t kept,
-                     struct ckpt_err *err)
+int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struct ckpt_err *err)
 {
     struct ckpt_tensor t = list->item[kept], *added;
 
@@ -132,7 +131,7 @@ static int list_entry(struct ckpt_tensors *list, const struct ds_files *f, struc
     kept = first == i ? SIZE_MAX
                       : ckpt_tensors_find(list, value_as_str(m->dict->u.dict.key[first]));
     if (kept != SIZE_MAX)
-        return add_alias(list, name, kept, err);
+        return ds_alias_add(list, name, kept, err);
     return ds_whole_add(list, f->rank[0].model, name, v->u.tensor,
                         buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
 }
@@ -168,7 +167,7 @@ static int list_shared(struct ckpt_tensors *list, const struct ds_files *f,
                             "shared_params: %s is %s, %s that it shares is %s", alias,
                             ckpt_shape_text(a, sizeof a, &t->shape), kept,
                             ckpt_shape_text(b, sizeof b, &list->item[k].shape));
-    return add_alias(list, alias, k, err);
+    return ds_alias_add(list, alias, k, err);
 }
 
 int ds_alias_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)

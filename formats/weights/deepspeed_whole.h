@@ -29,6 +29,8 @@ int ds_module_first(size_t *out, struct ds_module *m, size_t i, struct ckpt_err 
 /* List a tensor that lies whole in an archive. */
 int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
                  const struct value_tensor *t, enum ckpt_kind kind, struct ckpt_err *err);
+/* List name as another of tensor number `kept` of the list. */
+int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struct ckpt_err *err);
 /*
  * List what `module` has and list has not: buffers (kind BUFFER), weights, and names that share
  * the storage of another (alias_of).  Stage 3's placeholders are passed over.

@@ -212,7 +212,7 @@ static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool 
     return 0;
 }
 
-/* _rebuild_from_type_v2(func, type, args, state): func(*args), with attributes we do not need. */
+/* _rebuild_from_type_v2(func, type, args, state): func(*args), with attributes. */
 static int from_type(struct walk *w, struct value *v, int nest)
 {
     struct value *func = arg(v, 0), *args = arg(v, 2);
@@ -225,8 +225,10 @@ static int from_type(struct walk *w, struct value *v, int nest)
     call.u.obj.args = args;
     if (resolve(w, &call, nest + 1))
         return w->err->code;
-    if (call.kind == VALUE_TENSOR)
+    if (call.kind == VALUE_TENSOR) {
+        call.u.tensor->attrs = value_is(arg(v, 3), VALUE_DICT) ? arg(v, 3) : NULL;
         *v = call;
+    }
     return 0;
 }
 

@@ -32,7 +32,7 @@ VARIANTS = {
     "s0_w2_fused_bf16": V(kind="fused", stage=0, seed=6),
     "pipe_s1_w2_pp2": V(kind="pipe", stage=1, pp=2),
     "pipe_s1_w2_pp1": V(kind="pipe", stage=1, pp=1, seed=7),
-    "pipe_s0_w4_pp2": V(kind="pipe", stage=0, world=4, pp=2, dtype="fp32", seed=8),
+    "pipe_s0_w4_pp2": V(kind="pipe", stage=0, world=4, pp=2, seed=8),
     "s3_w2_nvme": V(kind="nvme", stage=3, seed=9),
 }
 
@@ -236,7 +236,7 @@ def live(torch, v, engine, opt, names):
     """Masters, moments and model weights that this rank holds, before saving."""
     import deepspeed
     from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
-    if hasattr(opt, "_hp_optimizer_states_linked") and v["stage"] in (1, 2):
+    if hasattr(opt, "_hp_optimizer_states_linked") and v["stage"] < 3:
         opt._hp_optimizer_states_linked = False         # linked before torch's lazy optimizer had a state
         opt._lazy_init_hp_params_optimizer_state()
     masters, moments, module = {}, {}, {}
@@ -249,7 +249,7 @@ def live(torch, v, engine, opt, names):
             module[g] = p.detach().clone()
         if not p.requires_grad:
             masters[g] = module[g].clone()
-        elif v["stage"] == 0:
+        elif v["stage"] == 0 and not hasattr(p, "_hp_mapping"):
             m, st = p, None
             if hasattr(opt, "fp32_groups_flat"):        # fused: by place in the flat group
                 for group, flat in zip(opt.fp16_groups, opt.fp32_groups_flat):

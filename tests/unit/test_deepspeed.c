@@ -30,6 +30,8 @@ static const char *const exact[] = {
      * each other, groups of one rank, and without ZeRO. */
     "0.19-moe_s2_w4_ep2", "0.19-moe_s1_w4_mixed", "0.19-moe_s2_w4_data_first",
     "0.19-moe_s1_w2_ep1", "0.19-moe_s0_w2_fp32", "0.19-moe_s0_w2_bf16",
+    /* Pipelines, the last of BF16_Optimizer without param_shapes; state swapped out to files. */
+    "0.19-pipe_s1_w2_pp2", "0.19-pipe_s1_w2_pp1", "0.19-pipe_s0_w4_pp2", "0.19-s3_w2_nvme",
 };
 
 static struct ckpt_source *open_run(const char *name, bool optimizer)
@@ -220,6 +222,8 @@ struct damage {
 #define S3 "0.19-s3_w2_bf16"
 #define S2 "0.19-s2_w2_fp16"
 #define MOE "0.19-moe_s2_w4_ep2"
+#define PIPE "0.19-pipe_s1_w2_pp2"
+#define NVME "0.19-s3_w2_nvme"
 #define OPTIM(r) "$D/bf16_zero_pp_rank_" #r "_mp_rank_00_optim_states.pt"
 #define MODEL(r) "$D/zero_pp_rank_" #r "_mp_rank_00_model_states.pt"
 #define OTHER(run, tag, name) "cp " GOLDEN run "/ckpt/" tag "/" name " $D/"
@@ -263,6 +267,24 @@ static const struct damage damages[] = {
      "rank 2: param_slice_mappings"},
     {"0.19-moe_s0_w2_fp32", "rm $D/expp_rank_0*", CKPT_EFORMAT, "expp_rank_0"},
     {"0.19-moe_s0_w2_fp32", "rm $D/expp_rank_1*", CKPT_EFORMAT, "expp_rank_1"},
+    {PIPE, "rm $D/mp_rank_01*", CKPT_EFORMAT,
+     "zero_pp_rank_0_mp_rank_01_model_states.pt is absent"},
+    {PIPE, "rm $D/*mp_rank_01*", CKPT_EFORMAT, "mp_rank_01_model_states.pt: is absent, 2 stages"},
+    {PIPE, "rm $D/mp_rank_00*", CKPT_EFORMAT, "mp_rank_00_model_states.pt is absent"},
+    {PIPE, "rm $D/layer_03*", CKPT_EFORMAT, "layer_03-model_states.pt: is absent"},
+    {PIPE, "cp $D/layer_03-model_states.pt $D/layer_3-model_states.pt", CKPT_EFORMAT,
+     "another file is of that layer"},
+    {PIPE, "mv $D/layer_01-model_states.pt $D/layer_01-model_00-model_states.pt",
+     CKPT_EUNSUPPORTED, "layer_01-model_00-model_states.pt: a slice of a layer"},
+    {PIPE, OTHER("0.19-pipe_s1_w2_pp1", "global_step3", "mp_rank_00*"), CKPT_EFORMAT,
+     "its model file is of 2 ranks"},
+    {S2, "cp $D/mp_rank_00_model_states.pt $D/mp_rank_01_model_states.pt", CKPT_EUNSUPPORTED,
+     "mp_rank_01_model_states.pt: of a tensor-parallel checkpoint"},
+    {NVME, "rm $D/offloaded_tensors/rank01/1_4.tensor.swp", CKPT_ENOTFOUND,
+     "rank01/1_4.tensor.swp"},
+    {NVME, "truncate -s 100 $D/offloaded_tensors/rank01/1_4.tensor.swp", CKPT_EFORMAT,
+     "rank01/1_4.tensor.swp: has 100 bytes"},
+    {NVME, "rm -r $D/offloaded_tensors", CKPT_EUNSUPPORTED, "were swapped out"},
     {S2, "rm $D/zero_pp_rank_0*", CKPT_EFORMAT, "rank 0 of 2"},
     {S2, "rm $D/mp_rank*", CKPT_EFORMAT, "model_states.pt is absent"},
 };

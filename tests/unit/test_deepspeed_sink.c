@@ -102,7 +102,7 @@ static void test_every_cut_holds_what_was_saved(void **state)
         "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.19-s0_w2_fused", "0.14-s0_w2_fp16",
         "0.19-s1_w2_bf16", "0.19-s1_w2_fp16", "0.19-s1_w2_bf16grad", "0.19-s1_w2_legacy",
         "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
-        "0.19-s3_w4_hpz2", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
+        "0.19-s3_w4_hpz2", "0.19-s3_w2_nvme", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
 
     (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
@@ -182,6 +182,7 @@ static void test_what_cannot_be_cut_is_refused(void **state)
     static const struct { const char *run, *says; int stage, world, code; } cases[] = {
         {"deepspeed/0.19-s2_w2_elastic/ckpt", "elastic_checkpoint", 2, 4, CKPT_EUNSUPPORTED},
         {"deepspeed/0.19-moe_s2_w4_ep2/ckpt", "a run with experts", 2, 4, CKPT_EUNSUPPORTED},
+        {"deepspeed/0.19-pipe_s1_w2_pp2/ckpt", "a pipeline", 2, 4, CKPT_EUNSUPPORTED},
         {"deepspeed/0.19-s0_w2_bf16/ckpt", "stages 1 to 3", 0, 4, CKPT_EUSAGE},
         {"deepspeed/0.19-s2_w2_bf16/ckpt", "stages 1 to 3", 4, 4, CKPT_EUSAGE},
         {"deepspeed/0.19-s2_w2_bf16/ckpt", "on 1 to 4096 ranks", 2, 5000, CKPT_EUSAGE},
