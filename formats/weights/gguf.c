@@ -89,6 +89,13 @@ static const struct ckpt_source_ops ops = {
     .format = "gguf", .read = read_gguf, .close = close_gguf,
 };
 
+struct ckpt_file *gguf_source_file(const struct ckpt_source *src)
+{
+    const struct gguf *g = ckpt_source_self(src, &ops);
+
+    return g ? g->file[0] : NULL;
+}
+
 static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gguf_row *r,
                       struct ckpt_file *file, struct ckpt_err *err)
 {

@@ -16,4 +16,7 @@
 
 extern const struct ckpt_format ckpt_format_gguf;
 
+/* The file of a source of this format, the first of a split model, or NULL for other sources. */
+struct ckpt_file *gguf_source_file(const struct ckpt_source *src);
+
 #endif

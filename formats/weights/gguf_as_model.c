@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/weights/gguf.h"
 #include "formats/weights/gguf_meta.h"
 #include "formats/weights/gguf_names.h"
+#include "formats/weights/gguf_vocab.h"
 #include "libckpt/buf.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
@@ -206,15 +208,16 @@ static int begin(struct work *w, struct ckpt_err *err)
     return 0;                           /* 0: unknown, which matters to few tensors */
 }
 
-/* Add the config.json that was made. */
-static int add_config(struct ckpt_source **src, const json_t *config, struct ckpt_err *err)
+/* Add a side file that was made. */
+static int add_json(struct ckpt_source **src, const char *name, const json_t *json,
+                    struct ckpt_err *err)
 {
     struct ckpt_source *below = *src;
     struct ckpt_buf b;
     int rc;
 
-    ckpt_buf_init(&b, (size_t)1 << 20);
-    rc = ckpt_json_write(&b, config, 2, false, err);
+    ckpt_buf_init(&b, (size_t)1 << 30);
+    rc = ckpt_json_write(&b, json, 2, false, err);
     ckpt_buf_put_u8(&b, '\n');
     if (rc == 0 && !ckpt_buf_ok(&b))
         rc = ckpt_nomem(err, b.len);
@@ -222,8 +225,25 @@ static int add_config(struct ckpt_source **src, const json_t *config, struct ckp
     if (rc)
         ckpt_source_close(below);
     else
-        rc = ckpt_view_extra(src, below, "config.json", b.data, b.len, NULL, err);
+        rc = ckpt_view_extra(src, below, name, b.data, b.len, NULL, err);
     ckpt_buf_release(&b);
+    return rc;
+}
+
+/* The vocabulary that the file's keys tell, where it keeps no tokenizer of its own. */
+static int add_vocab(struct ckpt_source **laid, struct ckpt_file *file, struct ckpt_err *err)
+{
+    json_t *tokenizer = NULL, *settings = NULL;
+    int rc = 0;
+
+    if (file && !ckpt_source_extra(*laid, "tokenizer.json"))
+        rc = gguf_vocab(&tokenizer, &settings, file, err);
+    if (rc == 0 && tokenizer)
+        rc = add_json(laid, "tokenizer.json", tokenizer, err);
+    if (rc == 0 && tokenizer && !ckpt_source_extra(*laid, "tokenizer_config.json"))
+        rc = add_json(laid, "tokenizer_config.json", settings, err);
+    json_decref(tokenizer);
+    json_decref(settings);
     return rc;
 }
 
@@ -243,6 +263,7 @@ static int build(struct work *w, struct ckpt_err *err)
 int gguf_as_model(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err)
 {
     struct work w = {.src = src, .keys = json_object_get(ckpt_source_info(src), "keys")};
+    struct ckpt_file *file = gguf_source_file(src);
     struct ckpt_source *laid = NULL;
     int rc = begin(&w, err);
 
@@ -268,7 +289,13 @@ int gguf_as_model(struct ckpt_source **out, struct ckpt_source *src, struct ckpt
         rc = ckpt_view_cast(&laid, below, w.cast, w.n_cast, err);
     }
     if (rc == 0 && w.made)
-        rc = add_config(&laid, w.config, err);
+        rc = add_json(&laid, "config.json", w.config, err);
+    if (rc == 0 && w.made)
+        rc = add_vocab(&laid, file, err);
+    if (rc) {
+        ckpt_source_close(laid);
+        laid = NULL;
+    }
     *out = rc == 0 ? laid : NULL;
     json_decref(w.config);
     ckpt_free(w.row);

@@ -12,11 +12,9 @@
 
 #define MAX_TOKENS 4000000          /* the largest vocabularies have half a million */
 
-enum token_type { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
-
 struct tokens {
     const char **text;              /* [n], NULL: an id that has no token */
-    int         *type;              /* [n] enum token_type */
+    int         *type;              /* [n] enum gguf_token */
     double      *score;             /* [n] */
     size_t       n;
     bool         bytes;             /* byte fallback: SentencePiece's kind */
@@ -42,6 +40,14 @@ static const struct { const char *token, *id, *key, *add; } specials[] = {
     {"pad_token", "pad_token_id", "tokenizer.ggml.padding_token_id", NULL},
     {"mask_token", "mask_token_id", "tokenizer.ggml.mask_token_id", NULL},
 };
+
+const char *gguf_split_regex(const char *name)
+{
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+        if (strcmp(splits[i].name, name) == 0)
+            return splits[i].regex;
+    return NULL;
+}
 
 static const char *str(const json_t *obj, const char *key)
 {
@@ -133,16 +139,19 @@ static int read_vocab(struct tokens *t, const json_t *tokenizer, int64_t vocab_s
         return ckpt_nomem(err, t->n * 16);
     json_object_foreach ((json_t *)vocab, key, v)
         if (put_token(t, json_is_integer(v) ? (int64_t)json_integer_value(v) : -1, key,
-                      t->bytes && is_byte(key) ? BYTE : NORMAL, err))
+                      t->bytes && is_byte(key) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL, err))
             return err->code;
     json_array_foreach ((json_t *)t->added, i, v) {
         const char *text = str(v, "content");
         bool special = json_is_true(json_object_get(v, "special"));
-        int type = text && t->bytes && unknown && strcmp(text, unknown) == 0 ? UNKNOWN
-                   : special || (text && !t->bytes && looks_special(text))   ? CONTROL
-                                                                             : USER_DEFINED;
+        int type = GGUF_TOKEN_USER_DEFINED;
 
-        if (text && type == USER_DEFINED && !(text = blanks(t, text)))
+        if (text && t->bytes && unknown && strcmp(text, unknown) == 0)
+            type = GGUF_TOKEN_UNKNOWN;
+        else if (special || (text && !t->bytes && looks_special(text)))
+            type = GGUF_TOKEN_CONTROL;
+
+        if (text && type == GGUF_TOKEN_USER_DEFINED && !(text = blanks(t, text)))
             return ckpt_nomem(err, 64);
         if (put_token(t, json_integer_value(json_object_get(v, "id")), text, type, err))
             return err->code;
@@ -218,8 +227,8 @@ static int put_ranks(struct tokens *t, const json_t *merges, struct ckpt_err *er
         return rc;
     ckpt_buf_init(&b, (size_t)1 << 20);
     for (i = 0; rc == 0 && i < t->n; i++) {
-        t->score[i] = t->type[i] == NORMAL ? 1 : 0;         /* 1: no merge has made it yet */
-        if (t->type[i] == NORMAL && t->text[i])
+        t->score[i] = t->type[i] == GGUF_TOKEN_NORMAL;      /* 1: no merge has made it yet */
+        if (t->type[i] == GGUF_TOKEN_NORMAL && t->text[i])
             rc = ckpt_map_add(ids, t->text[i], strlen(t->text[i]), i, err);
     }
     json_array_foreach ((json_t *)merges, i, merge) {
@@ -261,7 +270,8 @@ static bool put_lists(json_t *keys, const struct tokens *t)
     for (size_t i = 0; ok && i < t->n; i++) {
         snprintf(pad, sizeof pad, "[PAD%zu]", i);
         ok = json_array_append_new(text, json_string(t->text[i] ? t->text[i] : pad)) == 0 &&
-             json_array_append_new(type, json_integer(t->text[i] ? t->type[i] : UNUSED)) == 0 &&
+             json_array_append_new(type, json_integer(t->text[i] ? t->type[i]
+                                                                 : GGUF_TOKEN_UNUSED)) == 0 &&
              (!t->bytes || json_array_append_new(score, json_real(t->score[i])) == 0);
     }
     ok = gguf_put(keys, "tokenizer.ggml.tokens", "string[]", text) && ok;

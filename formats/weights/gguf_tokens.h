@@ -15,6 +15,15 @@
 
 #include "libckpt/err.h"
 
+/* tokenizer.ggml.token_type, as llama.cpp numbers them. */
+enum gguf_token {
+    GGUF_TOKEN_NORMAL = 1, GGUF_TOKEN_UNKNOWN, GGUF_TOKEN_CONTROL, GGUF_TOKEN_USER_DEFINED,
+    GGUF_TOKEN_UNUSED, GGUF_TOKEN_BYTE
+};
+
+/* The regular expression behind llama.cpp's name of a way to split, or NULL. */
+const char *gguf_split_regex(const char *name);
+
 /*
  * Append the keys; any of config, tokenizer, settings (tokenizer_config.json) and chat_template
  * may be NULL.  Without a tokenizer the model of tokens is "none".

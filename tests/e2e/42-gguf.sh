@@ -46,3 +46,7 @@ t "by its name" says "model.gnorm.weight: llama.cpp's llama has no name for it"
 head -c 4000 "$T/l.gguf" > "$T/cut.gguf"
 expect 65 "a file cut short" ckpt-inspect "$T/cut.gguf"
 t "nothing was left of all that" [ -z "$(ls -A "$T" | grep -E '^no|staging')" ]
+# A file that llama.cpp wrote becomes a model with its vocabulary.
+t "the model in a file of llama.cpp" ckpt-merge -q -o "$T/foreign" "$G/gguf/llama.q8_0.gguf"
+t "has a tokenizer" bash -c "grep -q '\"ignore_merges\": true' $T/foreign/tokenizer.json && grep -q '\"bos_token\": \"<|begin_of_text|>\"' $T/foreign/tokenizer_config.json"
+expect 0 "and is evaluated with it" ckpt-eval --eval-file "$G/half.txt" --max-seq-length 32 --threads 1 "$T/foreign"
