@@ -80,7 +80,7 @@ int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_
 /* Where it is being built: absolute, for ckpt_outdir_join in a peer. */
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir);
 /* Create one file inside; rel may have clean parts, folders are made; of hidden names only
- * .metadata is one.  Commit it as a file. */
+ * .metadata and .data_ready are some.  Commit it as a file. */
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err);
 /* Create a whole small file inside: create, write, commit. */

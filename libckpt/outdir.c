@@ -175,7 +175,8 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
 /* Hidden names are for what is being made, but for the one that a format asks for. */
 static bool may_be_written(const char *rel)
 {
-    return ckpt_relpath_is_clean(rel) || strcmp(rel, ".metadata") == 0;
+    return ckpt_relpath_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
+           strcmp(rel, ".data_ready") == 0;
 }
 
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,

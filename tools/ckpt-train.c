@@ -15,9 +15,10 @@ struct want {
     struct opt_list train, eval;
     int64_t         seed;
     int64_t         nproc;
+    const char     *delimiter;
 };
 
-#define ROWS 64
+#define ROWS 96
 
 /* The options of the tool, their places in w.  Returns how many. */
 static size_t rows(struct opt *row, struct want *w)
@@ -35,10 +36,44 @@ static size_t rows(struct opt *row, struct want *w)
          "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
         {'t', "train-file", "PATH", OPT_LIST, &w->train,
-         "training data: JSONL, parquet or text file, or a directory of them; may be repeated",
-         NULL, 0, 0, false},
+         "training data: a file, a pattern or a directory of them; may be repeated", NULL, 0, 0,
+         false},
         {0, "eval-file", "PATH", OPT_LIST, &w->eval, "held-out data; may be repeated", NULL, 0, 0,
          false},
+        {0, "train-split", "SPLIT", OPT_STR, &s->train_split,
+         "part of --train-file, as in train[:80%]+test", NULL, 0, 0, false},
+        {0, "eval-split", "SPLIT", OPT_STR, &s->eval_split,
+         "part of --eval-file, or of --train-file without one", NULL, 0, 0, false},
+        {0, "start-idx", "N", OPT_INT, &s->start_idx, "first training record, from 0", NULL, 0,
+         1e15, false},
+        {0, "end-idx", "N", OPT_INT, &s->end_idx, "training record behind the last; 0: all", NULL,
+         0, 1e15, false},
+        {0, "max-train-samples", "N", OPT_INT, &s->max_train_samples,
+         "at most so many training records; 0: all", NULL, 0, 1e15, false},
+        {0, "max-eval-samples", "N", OPT_INT, &s->max_eval_samples,
+         "at most so many held-out records; 0: all", NULL, 0, 1e15, false},
+        {0, "train-split-ratio", "X", OPT_REAL, &s->train_split_ratio,
+         "train on this part of the data and keep the rest; 0: no cut", NULL, 0, 0.999999, false},
+        {0, "val-test-split-ratio", "X", OPT_REAL, &s->val_test_split_ratio,
+         "part of the rest that is for validation; what is left is for tests", NULL, 0, 1, false},
+        {0, "data-dir", "DIR", OPT_PATH, &s->data_dir,
+         "where data that was cut is kept and found again", NULL, 0, 0, false},
+        {0, "dataset-name", "NAME", OPT_STR, &s->dataset_name,
+         "its folder there (default: after --train-file)", NULL, 0, 0, false},
+        {0, "dataset-config", "NAME", OPT_STR, &s->dataset_config, "the folder below that", NULL,
+         0, 0, false},
+        {0, "data-field", "NAME", OPT_STR, &s->rows.field,
+         "member of a JSON document that holds the records", NULL, 0, 0, false},
+        {0, "csv-delimiter", "CHAR", OPT_STR, &w->delimiter,
+         "what is between CSV values; tab is one too", NULL, 0, 0, false},
+        {0, "csv-columns", "LIST", OPT_STR, &s->rows.columns,
+         "names of CSV columns with commas between: the file has no header", NULL, 0, 0, false},
+        {0, "csv-literal", NULL, OPT_FLAG, &s->rows.literal,
+         "CSV values are text; only an empty one is null", NULL, 0, 0, false},
+        {0, "field-mapping", "JSON", OPT_STR, &s->field_mapping,
+         "{\"field\": \"column\"}: other names for columns", NULL, 0, 0, false},
+        {0, "text-field", "NAME", OPT_STR, &s->text_field,
+         "column that is text to learn as a whole", NULL, 0, 0, false},
         {0, "prompt-template", "TEXT", OPT_STR, &s->prompt_template,
          "prompt made of {field}s of a record", NULL, 0, 0, false},
         {0, "completion-template", "TEXT", OPT_STR, &s->completion_template,
@@ -47,6 +82,17 @@ static size_t rows(struct opt *row, struct want *w)
          "take the loss on prompts too", NULL, 0, 0, false},
         {0, "max-seq-length", "N", OPT_INT, &s->max_seq_length,
          "cut samples to this many tokens", NULL, 1, 1 << 20, false},
+        {0, "truncation-side", "SIDE", OPT_CHOICE, &s->truncation_side,
+         "which end of a longer sample goes", "right left", 0, 0, false},
+        {0, "add-eos-token", NULL, OPT_FLAG, &s->add_eos_token,
+         "end a text with the token that ends texts (default)", NULL, 0, 0, false},
+        {0, "train-sampling-strategy", "NAME", OPT_CHOICE, &s->train_sampling_strategy,
+         "order: random as HF Trainer's, as torch's DistributedSampler deals it, or as it comes",
+         "random distributed sequential", 0, 0, false},
+        {0, "dataloader-drop-last", NULL, OPT_FLAG, &s->dataloader_drop_last,
+         "leave out the incomplete last batch of an epoch", NULL, 0, 0, false},
+        {0, "data-seed", "N", OPT_INT, &s->data_seed, "of the data order; -1: --seed", NULL, -1,
+         4294967295.0, false},
         {0, "packing", NULL, OPT_FLAG, &s->packing,
          "fill micro-batches with whole documents, isolated from each other", NULL, 0, 0, false},
         {0, "skip-bad-rows", "N", OPT_INT, &s->skip_bad_rows,
@@ -156,6 +202,16 @@ static int launch(int64_t n, int argc, char **argv, struct ckpt_err *err)
     return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
 }
 
+static int set_delimiter(struct records_opts *rows, const char *text, struct ckpt_err *err)
+{
+    if (!text)
+        return 0;
+    if (strcmp(text, "tab") != 0 && strcmp(text, "\\t") != 0 && strlen(text) != 1)
+        return ckpt_fail(err, CKPT_EUSAGE, "--csv-delimiter: \"%s\" is not one byte", text);
+    rows->delimiter = text[1] ? '\t' : *text;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -184,6 +240,8 @@ int main(int argc, char **argv)
     w.s.eval = w.eval.item;
     w.s.n_eval = w.eval.n;
     w.s.seed = (uint64_t)w.seed;
+    if (rc == 0)
+        rc = set_delimiter(&w.s.rows, w.delimiter, &err);
     if (rc == 0)
         rc = settings_check(&w.s, &err);
     if (rc == 0 && w.nproc > 1 && !getenv("CKPT_LAUNCHED"))

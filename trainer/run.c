@@ -11,6 +11,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/data/loader.h"
+#include "trainer/data/prepare.h"
 #include "trainer/evaluate.h"
 #include "trainer/metrics.h"
 #include "trainer/resume.h"
@@ -21,6 +22,7 @@ struct data {
     struct records     *records;
     struct data_source *source;
     struct loader      *loader;
+    bool                prepared;       /* of the folder that cut_data made */
 };
 
 struct run {
@@ -52,12 +54,69 @@ static void data_close(struct data *d)
     records_close(d->records);
 }
 
+/* The records that are meant. */
+static int open_records(struct data *d, const struct settings *s, const char *const *path,
+                        size_t n, bool train, struct ckpt_err *err)
+{
+    struct records_opts opts = s->rows;
+    int64_t most = train ? s->max_train_samples : s->max_eval_samples;
+
+    opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
+                 : train ? s->train_split : s->eval_split;
+    opts.stream_tokens = s->max_seq_length;
+    if (records_open_with(&d->records, path, n, &opts, err))
+        return err->code;
+    if (train && !d->prepared)
+        records_slice(d->records, s->start_idx, s->end_idx > 0 ? s->end_idx : INT64_MAX);
+    if (most > 0)
+        records_slice(d->records, 0, most);
+    return 0;
+}
+
+/* The last part of a path or URL, as the name of a folder. */
+static void name_of(char name[256], const char *path)
+{
+    size_t n = strlen(path), from;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && path[from - 1] != '/'; from--)
+        ;
+    snprintf(name, 256, "%.*s", (int)(n - from > 200 ? 200 : n - from), path + from);
+    for (char *c = name; *c; c++)
+        if (strchr("*?[]", *c))
+            *c = '_';
+}
+
+/* The folder that holds the data cut by --train-split-ratio; the first rank makes it. */
+static int cut_data(struct run *r, char *dir, size_t size, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    struct data all = {0};
+    char name[256];
+    bool ready = false;
+    struct prepare_opts o = {
+        .dir = s->data_dir, .name = name, .config = s->dataset_config, .seed = s->seed,
+        .train_ratio = s->train_split_ratio, .val_test_ratio = s->val_test_split_ratio,
+    };
+
+    name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
+    if (prepare_path(dir, size, &o, err) == 0 && r->session.comm->rank == 0 &&
+        open_records(&all, s, s->train, s->n_train, true, err) == 0 &&
+        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready)
+        prepare_make(dir, &o, all.records, err);
+    records_close(all.records);
+    return comm_agree(r->session.comm, err);
+}
+
 static int data_open(struct data *d, struct run *r, const char *const *path, size_t n, bool train,
                      struct ckpt_err *err)
 {
     const struct settings *s = r->s;
     struct data_opts opts = {
         .prompt_template = s->prompt_template, .completion_template = s->completion_template,
+        .field_mapping = s->field_mapping, .text_field = s->text_field,
+        .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
         .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
         .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP, .stop = r->io->stop,
     };
@@ -66,12 +125,15 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
         .packing = train && s->packing,
         .max_tokens = s->per_device_train_batch_size * s->max_seq_length,
         .grad_accum = train ? s->gradient_accumulation_steps : 1,
-        .seed = s->seed, .shuffle = train, .tail = train ? SHUFFLE_WRAP : SHUFFLE_MASK,
+        .seed = s->data_seed >= 0 ? (uint64_t)s->data_seed : s->seed,
+        .shuffle = train && strcmp(s->train_sampling_strategy, "sequential") != 0,
+        .tail = !train ? SHUFFLE_MASK : s->dataloader_drop_last ? SHUFFLE_DROP : SHUFFLE_WRAP,
+        .distributed = train && strcmp(s->train_sampling_strategy, "distributed") == 0,
         .rank = r->session.comm->rank, .world_size = r->session.comm->world_size,
     };
     struct data_stats stats;
 
-    if (records_open(&d->records, path, n, err) ||
+    if (open_records(d, s, path, n, train, err) ||
         data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err))
         return err->code;
     if (opts.bad == DATA_BAD_SKIP) {
@@ -317,6 +379,35 @@ static int make_output_dir(const char *path, struct ckpt_err *err)
     return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
 }
 
+static int open_given(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    bool same = s->n_eval == 0 && s->eval_split;
+
+    if (data_open(&r->train, r, s->train, s->n_train, true, err))
+        return err->code;
+    if (!same && s->n_eval == 0)
+        return 0;
+    return data_open(&r->eval, r, same ? s->train : s->eval, same ? s->n_train : s->n_eval, false,
+                     err);
+}
+
+static int open_cut(struct run *r, struct ckpt_err *err)
+{
+    char dir[4096], train[4160], eval[4160];
+    const char *path = train;
+
+    if (cut_data(r, dir, sizeof dir, err))
+        return err->code;
+    snprintf(train, sizeof train, "%s/training.jsonl", dir);
+    snprintf(eval, sizeof eval, "%s/validation.jsonl", dir);
+    r->train.prepared = r->eval.prepared = true;
+    if (data_open(&r->train, r, &path, 1, true, err) || r->s->val_test_split_ratio <= 0)
+        return err->code;
+    path = eval;
+    return data_open(&r->eval, r, &path, 1, false, err);
+}
+
 /* Everything before the first step. */
 static int prepare(struct run *r, struct ckpt_err *err)
 {
@@ -332,8 +423,10 @@ static int prepare(struct run *r, struct ckpt_err *err)
     }
     if (session_open(&r->session, model, s->tokenizer, (int)s->threads, err))
         return err->code;
-    if (data_open(&r->train, r, s->train, s->n_train, true, err) == 0 && s->n_eval)
-        data_open(&r->eval, r, s->eval, s->n_eval, false, err);
+    if (s->train_split_ratio > 0)
+        open_cut(r, err);
+    else
+        open_given(r, err);
     if (comm_agree(r->session.comm, err) || plan(r, err) || set_schedule(r, err))
         return err->code;
     r->state.logging_steps = s->logging_steps;

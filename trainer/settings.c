@@ -9,6 +9,13 @@ void settings_default(struct settings *s)
 {
     *s = (struct settings){
         .max_seq_length = 512,
+        .truncation_side = "right",
+        .add_eos_token = true,
+        .val_test_split_ratio = 0.5,
+        .data_dir = "datasets",
+        .dataset_config = "default",
+        .train_sampling_strategy = "random",
+        .data_seed = -1,
         .output_dir = "output",
         .num_train_epochs = 3.0,
         .per_device_train_batch_size = 8,
@@ -44,6 +51,11 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
         return s->init ? 0 : clash(err, "--init-only needs --init CONFIG");
     if (s->n_train == 0)
         return clash(err, "training data is missing: --train-file PATH");
+    if (s->train_split_ratio > 0 && s->n_eval)
+        return clash(err, "--train-split-ratio makes held-out data: --eval-file excludes it");
+    if (s->end_idx > 0 && s->end_idx <= s->start_idx)
+        return ckpt_fail(err, CKPT_ECONFIG, "--end-idx %lld is not behind --start-idx %lld",
+                         (long long)s->end_idx, (long long)s->start_idx);
     if (s->zero_stage != 0 && s->zero_stage != 3)
         return ckpt_fail(err, CKPT_ECONFIG, "--zero-stage is %lld, 0 or 3 wanted",
                          (long long)s->zero_stage);
@@ -54,7 +66,7 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
                          s->lr_scheduler_type);
-    if (s->eval_steps > 0 && s->n_eval == 0)
+    if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
         return clash(err, "--eval-steps needs --eval-file PATH");
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
         return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");

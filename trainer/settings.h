@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "formats/records/record.h"
 
 struct settings {
     /* model */
@@ -22,10 +22,21 @@ struct settings {
     size_t       n_train;
     const char *const *eval;
     size_t       n_eval;
+    struct records_opts rows;           /* how files are read; the split is train_split's */
+    const char  *train_split, *eval_split;
+    int64_t      start_idx, end_idx;    /* of the training records; end 0: all */
+    int64_t      max_train_samples, max_eval_samples;   /* 0: all */
+    double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
+    double       val_test_split_ratio;
+    const char  *data_dir, *dataset_name, *dataset_config;
+    const char  *field_mapping;         /* JSON, or NULL */
+    const char  *text_field;
     const char  *prompt_template;       /* "{field}" text, or NULL */
     const char  *completion_template;
     bool         train_on_prompt;       /* loss on the prompt too */
     int64_t      max_seq_length;
+    const char  *truncation_side;       /* "right" or "left" */
+    bool         add_eos_token;
     bool         packing;               /* fill micro-batches with whole documents */
     int64_t      skip_bad_rows;         /* at most so many */
     /* loop */
@@ -41,6 +52,9 @@ struct settings {
     double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */
     double       weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm;
     uint64_t     seed;
+    int64_t      data_seed;             /* of the data order; -1: seed */
+    const char  *train_sampling_strategy;
+    bool         dataloader_drop_last;
     bool         gradient_checkpointing;
     int64_t      logging_steps;
     int64_t      eval_steps;            /* 0: at the end only */

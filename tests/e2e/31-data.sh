@@ -38,3 +38,48 @@ expect 64 "a data set of two splits" train_text x "$G/hf-saved"
 t "says how to name one" says "hint: name one of them, as in $G/hf-saved/train"
 expect 64 "a folder with files of two splits" train_text x "$G/hf-imdb"
 t "says so" says "files of several splits"
+# Every way to write the same rows, the same losses.
+F=$G/data/flat
+train_rows() { # NAME FILE [option ...]
+    local name=$1 file=$2; shift 2
+    ckpt-train -q --model "$T/base" --train-file "$file" --max-seq-length 64 --max-steps 2 --logging-steps 1 \
+        --per-device-train-batch-size 4 -o "$T/$name" "$@"
+}
+t "a run on JSON lines of instructions" train_rows flat "$F/rows.jsonl"
+for f in array.json columns.json field-data.json rows.csv rows.tsv bom.csv rows.jsonl.gz; do
+    t "a run on $f" train_rows "flat-$f" "$F/$f"
+    t "has the same losses" same flat "flat-$f"
+done
+t "a split of a folder" train_rows split "$G/hf-imdb" --train-split 'train[:50%]+test' --eval-split test
+t "is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
+t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
+sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
+t "the same rows as a file" train_rows four "$T/four.jsonl"
+t "have the same losses" same slice four
+t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
+sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
+t "the same names in the file" train_rows renamed "$T/named.jsonl"
+t "have the same losses" same named renamed
+expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
+t "is named" says 'record 1: no column "nothing" for field "prompt"'
+t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left
+# Data that is cut once and kept.
+cut() { train_rows "$1" "$F/rows.jsonl" --train-split-ratio 0.8 --data-dir "$T/sets" "${@:2}"; }
+t "data cut by ratios" cut cut --eval-steps 1
+d="$T/sets/rows.jsonl/default/train=0.8-val=0.1-test=0.1"
+t "is kept" test -f "$d/.data_ready"
+t "is 24, 3 and 3 rows" [ "$(cat "$d"/{training,validation,test}.jsonl | wc -l) $(wc -l < "$d/training.jsonl")" = "30 24" ]
+t "is all rows once" diff <(cat "$d"/*.jsonl | sed -E 's/.*"n":([0-9]+),.*/\1/' | sort -n) <(seq 0 29)
+t "is scored" grep -q eval_loss "$T/cut/metrics.jsonl"
+touch -d 2001-01-01 "$d/training.jsonl"
+t "a second run" cut again
+t "takes what is there" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
+t "with the same losses" same cut again
+expect 78 "another seed" cut other --seed 7
+t "is another cut" says "was made of 30 records with seed 42, not of 30 with seed 7"
+expect 64 "a split that is wrong" train_rows x "$F/rows.jsonl" --train-split 'train[5'
+t "says where" says 'is wrong at byte'
+printf 'a,b\n1,2\n3,4,5\n' > "$T/bad.csv"
+expect 65 "a CSV row of too many fields" train_rows x "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}'
+t "says file and row" says "bad.csv: record 2: at byte 8: 3 fields"
+t "is skipped when asked" train_rows skip "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}' --skip-bad-rows 1

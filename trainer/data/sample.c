@@ -114,7 +114,9 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
         masked_span(mask, labels, n, &first, &end, err))
         return err->code;
     s->cut = end - first > max;
-    if (s->cut)
+    if (s->cut && s->cut_left)
+        first = end - max;
+    else if (s->cut)
         end = first + max;
     if (sample_reserve(s, end - first, err))
         return err->code;
@@ -172,7 +174,9 @@ int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *
     s->cut = n > max;
     s->n = s->cut ? max : n;
     s->given = n;
-    s->lead = 0;
+    s->lead = s->cut && s->cut_left ? n - max : 0;
+    memmove(s->ids, s->ids + s->lead, (size_t)s->n * sizeof *s->ids);
+    memmove(s->labels, s->labels + s->lead, (size_t)s->n * sizeof *s->labels);
 out:
     encoding_release(&enc);
     return rc;

@@ -20,6 +20,7 @@ struct sample {
     int64_t  lead;              /* input_ids rows: masked tokens left out in front */
     int64_t  given;             /* tokens before anything was left out */
     bool     cut;               /* max_seq_length left some out */
+    bool     cut_left;          /* set before: what is too long loses its beginning */
 };
 
 void sample_release(struct sample *s);

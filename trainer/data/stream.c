@@ -17,12 +17,59 @@ struct data_source {
     const struct tokenizer *tok;
     struct data_opts        o;
     enum data_kind          kind;
+    json_t                 *mapping;                /* field -> column, or NULL */
     struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
     int64_t                 n;
     int64_t                *keep;       /* [n] record of each sample; NULL: all records */
     int32_t                *length;     /* [n] after a scan */
     struct data_stats       stats;
 };
+
+/* Record i with the names that field_mapping adds. */
+static int get_record(const struct data_source *d, int64_t i, json_t **out, struct ckpt_err *err)
+{
+    const char *name;
+    json_t *column;
+
+    if (records_get(d->records, i, out, err))
+        return err->code;
+    json_object_foreach(d->mapping, name, column) {
+        json_t *v = json_object_get(*out, json_string_value(column));
+
+        if (!v) {
+            json_decref(*out);
+            *out = NULL;
+            ckpt_fail(err, CKPT_EFORMAT, "no column \"%s\" for field \"%s\"",
+                      json_string_value(column), name);
+            return records_err_in(d->records, i, err);
+        }
+        if (json_object_set(*out, name, v)) {
+            json_decref(*out);
+            *out = NULL;
+            return ckpt_nomem(err, sizeof v);
+        }
+    }
+    return 0;
+}
+
+static int parse_mapping(struct data_source *d, const char *text, struct ckpt_err *err)
+{
+    const char *name;
+    json_t *column;
+
+    if (!text)
+        return 0;
+    if (ckpt_json_parse(&d->mapping, text, strlen(text), CKPT_JSON_STRICT, err))
+        return ckpt_err_in(err, "field mapping");
+    if (!json_is_object(d->mapping))
+        return ckpt_fail(err, CKPT_ECONFIG,
+                         "field mapping: not an object {\"field\": \"column\"}");
+    json_object_foreach(d->mapping, name, column)
+        if (!json_is_string(column))
+            return ckpt_fail(err, CKPT_ECONFIG, "field mapping: \"%s\" leads to no name",
+                             name);
+    return 0;
+}
 
 /* The record's text, prompt first; *prompt gets the prompt's bytes. */
 static int render(const struct data_source *d, const json_t *record, struct ckpt_buf *text,
@@ -47,9 +94,10 @@ static int make_sample(const struct data_source *d, int64_t i, struct sample *s,
     int rc;
 
     ckpt_buf_init(&text, SIZE_MAX);
-    rc = records_get(d->records, i, &record, err);
+    rc = get_record(d, i, &record, err);
     if (rc)
         goto out;
+    s->cut_left = d->o.cut_left;
     if (d->kind == DATA_IDS)
         rc = sample_from_ids(s, record, d->o.max_seq_length, err);
     else if ((rc = render(d, record, &text, &prompt, err)) == 0)
@@ -89,7 +137,7 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
     ckpt_buf_init(&text, SIZE_MAX);
     if (d->kind == DATA_IDS)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "rows of input_ids have no text");
-    rc = records_get(d->records, at, &record, err);
+    rc = get_record(d, at, &record, err);
     if (rc == 0 && (rc = render(d, record, &text, &split, err)))
         records_err_in(d->records, at, err);
     if (rc == 0) {
@@ -117,6 +165,9 @@ static const struct shape_row {
 } shapes[] = {
     {"prompt", "completion", "{prompt}", "{completion}"},
     {"instruction", "output", "{instruction}\n{?input}{input}\n{/input}", "{output}"},
+    {"question", "answers", "Question: {question} {?context}Context: {context} {/context}Answer: ",
+     "{answers.text[0]|default:\"\"}"},
+    {"question", "answer", "Question: {question}\nAnswer: ", "{answer}"},
 };
 
 static const struct shape_row *shape_of(const json_t *record)
@@ -138,7 +189,8 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
     json_object_foreach((json_t *)record, name, v)
         ckpt_buf_printf(&names, "%s%s", names.len ? ", " : "", name);
     rc = ckpt_fail(err, CKPT_EFORMAT, "no fields that make a sample (text; prompt, completion; "
-                   "instruction, output; input_ids); there are: %.400s",
+                   "instruction, output; question, answer or answers; input_ids); there are: "
+                   "%.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
     ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
@@ -219,13 +271,15 @@ int data_source_open(struct data_source **out, struct records *records,
     else if (d->n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the data has no records");
     else
-        rc = records_get(records, 0, &record, err);
+        rc = parse_mapping(d, opts->field_mapping, err) || get_record(d, 0, &record, err)
+                 ? err->code : 0;
     if (rc == 0 && (rc = decide(d, record, err)))
         records_err_in(records, 0, err);
     if (rc == 0)
         rc = check_tokenizer(d, err);
     /* Strings of opts are not looked at again: the caller may drop them. */
     d->o.prompt_template = d->o.completion_template = d->o.text_field = NULL;
+    d->o.field_mapping = NULL;
     if (rc == 0 && opts->bad == DATA_BAD_SKIP)
         rc = data_source_scan(d, NULL, err);
     if (rc == 0) {
@@ -241,6 +295,7 @@ void data_source_close(struct data_source *d)
 {
     if (!d)
         return;
+    json_decref(d->mapping);
     template_free(d->prompt);
     template_free(d->completion);
     ckpt_free(d->keep);

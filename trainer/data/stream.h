@@ -7,10 +7,12 @@
  *   input_ids [attention_mask] [labels]     taken as they are; labels default to input_ids
  *   prompt, completion                      loss on the completion
  *   instruction, [input], output            loss on the output
+ *   question, [context], answers            loss on the first answer (SQuAD)
+ *   question, answer                        loss on the answer
  *   text                                    loss on everything
  *
  * Text is tokenised once, prompt and completion together; tokens that end inside the prompt
- * carry no loss.  eos is appended, then the sample is cut at max_seq_length from the right.
+ * carry no loss.  eos is appended, then the sample is cut to max_seq_length.
  */
 #ifndef CKPT_STREAM_H
 #define CKPT_STREAM_H
@@ -25,9 +27,11 @@ struct data_opts {
     const char   *prompt_template;      /* NULL: by the fields */
     const char   *completion_template;
     const char   *text_field;           /* NULL: "text" */
+    const char   *field_mapping;        /* JSON {"field": "column"}: other names; or NULL */
     int64_t       max_seq_length;       /* >= 1 */
     bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
     bool          no_eos;
+    bool          cut_left;             /* samples that are too long lose their beginning */
     enum data_bad bad;                  /* what a record that cannot be used does */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
