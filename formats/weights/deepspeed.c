@@ -12,6 +12,7 @@
 #include "formats/weights/deepspeed_facts.h"
 #include "formats/weights/deepspeed_files.h"
 #include "formats/weights/deepspeed_pipe.h"
+#include "formats/weights/deepspeed_proof.h"
 #include "formats/weights/deepspeed_flat.h"
 #include "formats/weights/deepspeed_sink.h"
 #include "formats/weights/deepspeed_stage0.h"
@@ -70,7 +71,8 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
         rc = list_trained(list, &f[i], err);
     if (rc || f->layers)
         return rc ? rc : ds_layers_list(list, f, n, err);
-    if (f->stage == 3)
+    rc = ds_prove_masters(list, f, err);
+    if (rc == 0 && f->stage == 3)
         rc = ds_frozen_list(list, f, err);
     if (rc == 0)
         rc = ds_module_list(list, f, err);

@@ -6,6 +6,8 @@
 #include "formats/weights/universal.h"
 #include "libckpt/convert.h"
 
+#define FACT 5000              /* values looked at of a fact */
+
 static int differ(struct ckpt_err *err, size_t rank, const char *what, long long found,
                   long long wanted)
 {
@@ -201,6 +203,50 @@ static int agree_universal(struct ds_files *f, struct ckpt_err *err)
     return number(&f->step, f->universal->step_file, f->universal->step, err);
 }
 
+/* Two values that every rank has alike; budgeted, for each is walked by as many ranks. */
+static int check_fact(const char *what, size_t r, const struct value *a, const struct value *b,
+                      struct ckpt_err *err)
+{
+    json_t *x, *y;
+    bool same;
+
+    if (!a || !b)
+        return 0;
+    x = value_to_json(a, FACT);
+    y = value_to_json(b, FACT);
+    same = !x || !y || json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return same ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "rank %zu: its %s is not that of "
+                                   "rank 0: files of two runs", r, what);
+}
+
+/* What two runs of the same model are told apart by, when they came as far as each other. */
+static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
+{
+    static const char *const of_model[] = {"ds_config", "lr_scheduler"};
+    static const char *const of_optim[] = {"loss_scaler", "dynamic_loss_scale", "overflow",
+                                           "clip_grad"};
+    const struct ds_rank *a = &f->rank[r], *b = &f->rank[0];
+
+    for (size_t i = 0; a->model && i < sizeof of_model / sizeof of_model[0]; i++)
+        if (check_fact(of_model[i], r, value_get(a->model_root, of_model[i]),
+                       value_get(b->model_root, of_model[i]), err))
+            return err->code;
+    if (!a->optim)
+        return 0;
+    for (size_t i = 0; i < sizeof of_optim / sizeof of_optim[0]; i++)
+        if (check_fact(of_optim[i], r, value_get(a->optim_root, of_optim[i]),
+                       value_get(b->optim_root, of_optim[i]), err))
+            return err->code;
+    if (check_fact("ds_config", r, value_get(a->optim_file, "ds_config"),
+                   value_get(b->optim_file, "ds_config"), err))
+        return err->code;
+    /* Groups of experts stand in another order in every process: see ds_expert_group. */
+    return f->experts ? 0 : check_fact("param_groups", r, ds_param_groups(f, r),
+                                       ds_param_groups(f, 0), err);
+}
+
 int ds_agree(struct ds_files *f, struct ckpt_err *err)
 {
     f->world = f->n;
@@ -221,7 +267,7 @@ int ds_agree(struct ds_files *f, struct ckpt_err *err)
         if (rank->model && (check_counters(f, r, err) ||
                             (r > 0 && check_shapes(f, r, err))))
             return err->code;
-        if (optimizer_step(&step, f, r, err))
+        if (optimizer_step(&step, f, r, err) || (r > 0 && check_facts(f, r, err)))
             return err->code;
         if (r == 0)
             f->step = step;
