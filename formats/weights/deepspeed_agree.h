@@ -8,8 +8,8 @@
 
 /*
  * Fill stage, bf16 and step, and prove that all files tell of the same stage, number of
- * partitions, step, version, parameters, configuration, schedule, options and loss scale.  CKPT_EFORMAT "mismatch" names the rank and both
- * values.
+ * partitions, step, version, parameters, configuration, schedule, options and loss scale.
+ * CKPT_EFORMAT "mismatch" names the rank and both values.
  */
 int ds_agree(struct ds_files *f, struct ckpt_err *err);
 /* The same of two stages of a pipeline, each of which agrees in itself. */

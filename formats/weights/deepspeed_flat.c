@@ -19,6 +19,7 @@ struct flat {
     size_t                *mapped;      /* [n]: entries of param_slice_mappings passed */
     enum ckpt_dtype        dtype;
     size_t                 size, p;     /* number p of groups of `size` ranks has it */
+    int                    align;       /* what stages 1 and 2 padded it to */
 };
 
 struct reader {
@@ -184,10 +185,18 @@ static int group_numel(struct reader *r, const struct value *shapes, size_t g, i
 static int check_part(struct reader *r, size_t g, int64_t total)
 {
     int world = (int)r->flat.n;
-    int64_t part = ds12_part(total, world), told;
+    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.numel[0], told;
+
+    /* Old versions padded less: the first rank's part tells, wherever that makes a difference. */
+    r->flat.align = DS_ALIGN;
+    if (first != part && first != part - ds12_padding(total, 0, world, DS_ALIGN) &&
+        first == ds12_part(total, world, DS_ALIGN_OLD)) {
+        r->flat.align = DS_ALIGN_OLD;
+        part = first;
+    }
 
     for (int k = 0; k < world; k++) {
-        int64_t pad = ds12_padding(total, k, world), n = r->flat.numel[k];
+        int64_t pad = ds12_padding(total, k, world, r->flat.align), n = r->flat.numel[k];
         size_t rank = r->flat.rank[k];
         const struct value *v = value_get(r->f->rank[rank].optim_root, "group_paddings");
         /* BF16_Optimizer notes all of the padding on the last rank, wherever it lies. */
@@ -259,7 +268,8 @@ static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
 
     for (int k = 0; k < world; k++)
         r->flat.piece[k] = r->f->stage == 3 ? ds3_piece(numel, base, k, world)
-                                            : ds12_piece(base, numel, total, k, world);
+                                            : ds12_piece(base, numel, total, k, world,
+                                                         r->flat.align);
 }
 
 /* What the parameter is called in the whole model; experts of a part of it have other numbers. */

@@ -15,24 +15,25 @@ struct ds_piece ds3_piece(int64_t numel, int64_t base, int rank, int world_size)
                              .count = count > 0 ? count : 0, .at = base};
 }
 
-int64_t ds12_part(int64_t group_numel, int world_size)
+int64_t ds12_part(int64_t group_numel, int world_size, int align)
 {
-    int64_t align = 2 * (int64_t)world_size;
+    int64_t unit = align * (int64_t)world_size;
 
-    return (group_numel / align + (group_numel % align != 0)) * align / world_size;
+    return (group_numel / unit + (group_numel % unit != 0)) * unit / world_size;
 }
 
-int64_t ds12_padding(int64_t group_numel, int rank, int world_size)
+int64_t ds12_padding(int64_t group_numel, int rank, int world_size, int align)
 {
-    int64_t part = ds12_part(group_numel, world_size), over = part * (rank + 1) - group_numel;
+    int64_t part = ds12_part(group_numel, world_size, align);
+    int64_t over = part * (rank + 1) - group_numel;
 
     return over < 0 ? 0 : over > part ? part : over;
 }
 
 struct ds_piece ds12_piece(int64_t offset, int64_t numel, int64_t group_numel, int rank,
-                           int world_size)
+                           int world_size, int align)
 {
-    int64_t part = ds12_part(group_numel, world_size), from = part * rank, to = from + part;
+    int64_t part = ds12_part(group_numel, world_size, align), from = part * rank, to = from + part;
     int64_t lo = offset > from ? offset : from;
     int64_t hi = offset + numel < to ? offset + numel : to;
 

@@ -343,12 +343,13 @@ int64_t ds_run_part(const struct ds_run *run, size_t flat)
 {
     int64_t numel = run->flat[flat].numel;
 
-    return run->stage == 3 ? numel : ds12_part(numel, run->world);
+    return run->stage == 3 ? numel : ds12_part(numel, run->world, DS_ALIGN);
 }
 
 int64_t ds_run_padding(const struct ds_run *run, size_t flat, int rank)
 {
-    return run->stage == 3 ? 0 : ds12_padding(run->flat[flat].numel, rank, run->world);
+    return run->stage == 3 ? 0 : ds12_padding(run->flat[flat].numel, rank, run->world,
+                                                DS_ALIGN);
 }
 
 struct ds_piece ds_run_piece(const struct ds_run *run, size_t i, int rank)
@@ -357,5 +358,5 @@ struct ds_piece ds_run_piece(const struct ds_run *run, size_t i, int rank)
 
     return run->stage == 3 ? ds3_piece(p->numel, p->at, rank, run->world)
                            : ds12_piece(p->at, p->numel, run->flat[p->flat].numel, rank,
-                                        run->world);
+                                        run->world, DS_ALIGN);
 }

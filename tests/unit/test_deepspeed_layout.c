@@ -59,16 +59,16 @@ static void test_stage_12_parts_as_deepspeed_cuts_them(void **state)
 {
     (void)state;
     /* Sum 10 on 4 ranks: 16, parts of 4, padding 0, 0, 2, 4. */
-    assert_int_equal(ds12_part(10, 4), 4);
-    assert_int_equal(ds12_padding(10, 0, 4), 0);
-    assert_int_equal(ds12_padding(10, 1, 4), 0);
-    assert_int_equal(ds12_padding(10, 2, 4), 2);
-    assert_int_equal(ds12_padding(10, 3, 4), 4);
-    assert_int_equal(ds12_part(16, 4), 4);
-    assert_int_equal(ds12_part(17, 4), 6);
-    assert_int_equal(ds12_part(0, 3), 0);
-    assert_int_equal(ds12_part(1, 1), 2);
-    assert_int_equal(ds12_padding(1, 0, 1), 1);
+    assert_int_equal(ds12_part(10, 4, DS_ALIGN), 4);
+    assert_int_equal(ds12_padding(10, 0, 4, DS_ALIGN), 0);
+    assert_int_equal(ds12_padding(10, 1, 4, DS_ALIGN), 0);
+    assert_int_equal(ds12_padding(10, 2, 4, DS_ALIGN), 2);
+    assert_int_equal(ds12_padding(10, 3, 4, DS_ALIGN), 4);
+    assert_int_equal(ds12_part(16, 4, DS_ALIGN), 4);
+    assert_int_equal(ds12_part(17, 4, DS_ALIGN), 6);
+    assert_int_equal(ds12_part(0, 3, DS_ALIGN), 0);
+    assert_int_equal(ds12_part(1, 1, DS_ALIGN), 2);
+    assert_int_equal(ds12_padding(1, 0, 1, DS_ALIGN), 1);
 }
 
 /* A group of three parameters laid out literally: flat[e] says which element of which. */
@@ -76,7 +76,7 @@ static void check_group(const int64_t numel[3], int world)
 {
     int owner[3 * MAX_NUMEL];
     int64_t element[3 * MAX_NUMEL], total = numel[0] + numel[1] + numel[2], at = 0, offset = 0;
-    int64_t part = ds12_part(total, world);
+    int64_t part = ds12_part(total, world, DS_ALIGN);
 
     for (int k = 0; k < 3; k++)
         for (int64_t e = 0; e < numel[k]; e++, at++) {
@@ -88,12 +88,12 @@ static void check_group(const int64_t numel[3], int world)
         int64_t seen = 0;
 
         for (int r = 0; r < world; r++) {
-            struct ds_piece p = ds12_piece(offset, numel[k], total, r, world);
+            struct ds_piece p = ds12_piece(offset, numel[k], total, r, world, DS_ALIGN);
 
             for (int64_t j = 0; j < p.count; j++, seen++) {
                 int64_t flat = r * part + p.at + j;
 
-                assert_true(p.at + j < part - ds12_padding(total, r, world));
+                assert_true(p.at + j < part - ds12_padding(total, r, world, DS_ALIGN));
                 assert_int_equal(owner[flat], k);
                 assert_int_equal(element[flat], p.start + j);
                 assert_int_equal(p.start + j, seen);
@@ -122,8 +122,8 @@ static void test_padding_and_elements_fill_the_parts(void **state)
             int64_t padding = 0;
 
             for (int r = 0; r < worlds[i]; r++)
-                padding += ds12_padding(total, r, worlds[i]);
-            assert_int_equal(total + padding, ds12_part(total, worlds[i]) * worlds[i]);
+                padding += ds12_padding(total, r, worlds[i], DS_ALIGN);
+            assert_int_equal(total + padding, ds12_part(total, worlds[i], DS_ALIGN) * worlds[i]);
         }
 }
 
@@ -135,7 +135,7 @@ static void test_sizes_near_the_largest_do_not_overflow(void **state)
     (void)state;
     p = ds3_piece(big, 0, 7, 8);
     assert_int_equal(p.start + p.count, big);
-    p = ds12_piece(big - 5, 5, big, 7, 8);
+    p = ds12_piece(big - 5, 5, big, 7, 8, DS_ALIGN);
     assert_int_equal(p.count, 5);
     assert_int_equal(p.start, 0);
 }
