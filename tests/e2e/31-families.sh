@@ -5,7 +5,7 @@ M=$G/models
 score() { ckpt-eval -q --json --eval-file "$M/$1/rows.jsonl" "$2" 2>"$T/.err" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
 near() { awk -v a="$1" -v b="$2" -v r="$3" 'BEGIN { d = (a - b) / b; exit !(a != "" && d < r && d > -r) }'; }
 as_reference() { near "$(score "$1" "$M/$1")" "$(cat "$M/$1/loss.txt")" 1e-6 || { cat "$T/.err"; return 1; }; }
-for d in "$M"/*/; do m=$(basename "$d"); t "$m scores as in transformers" as_reference "$m"; done
+for d in "$M"/*/rows.jsonl; do m=$(basename "$(dirname "$d")"); t "$m scores as in transformers" as_reference "$m"; done
 
 # Four steps on one rank and on two, every weight its third.
 train() {
@@ -27,7 +27,7 @@ done
 sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/; s/"model_type": "[a-z0-9]*"/"model_type": "frog"/' "$M/llama-a/config.json" > "$T/config.json"
 cp -r "$M/llama-a" "$T/frog"; cp "$T/config.json" "$T/frog/config.json"
 expect 65 "a family nobody knows" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/frog"
-t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, phi3"
+t "names those that are known" says "bloom, opt, gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, phi3, t5, bert, roberta"
 # A head that the file holds beside the embedding it is said to be tied to counts, as in transformers.
 cp -r "$M/llama-a" "$T/apart"; sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$T/apart/config.json"
 apart() { near "$(score llama-a "$T/apart")" "$(cat "$M/llama-a/loss.txt")" 1e-6; }

@@ -5,7 +5,7 @@
 #include "tests/unit/golden_model.h"
 
 static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
-                                        .train = true};
+                                        .max_enc = 300, .train = true};
 
 static double num(const json_t *j, const char *key)
 {
@@ -129,6 +129,7 @@ static void each_model(void (*check)(struct golden *g, const void *arg), const v
     static const char *const models[] = {
         "bloom-a", "bloom-b", "opt-a", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31",
         "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "qwen3moe-a",
+        "t5-v10", "t5-v11",
     };
 
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -408,7 +409,7 @@ static void test_model_refuses_a_batch_that_does_not_fit(void **state)
 /* A weights provider that checks the brackets. */
 struct watch {
     const struct model_weights *inner;
-    int held[8], graded[8], done[8], most, now;
+    int held[16], graded[16], done[16], most, now;
 };
 
 static const void *watch_acquire(void *ctx, int unit)
@@ -447,7 +448,7 @@ static void watch_done(void *ctx, int unit)
     w->done[unit]++;
 }
 
-static void test_model_brackets_every_unit_when_training(void **state)
+static void brackets(const char *name, int most)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -457,17 +458,84 @@ static void test_model_brackets_every_unit_when_training(void **state)
     int32_t *place;
     double sum;
 
-    (void)state;
-    golden_open(&g, "bloom-a", &train, 1);
+    golden_open(&g, name, &train, 1);
     w.inner = resident_door(g.weights);
     golden_batch(&g, "right", &b, &place);
     OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
-    for (int u = 0; u < 4; u++) {
+    for (int u = 0; u < model_params(g.model)->n_unit; u++) {
         assert_int_equal(w.held[u], 0);
         assert_int_equal(w.done[u], 1);
     }
-    assert_int_equal(w.most, 2);        /* the final norm and the tied head */
+    assert_int_equal(w.most, most);
     golden_close(&g);
+}
+
+static void test_model_brackets_every_unit_when_training(void **state)
+{
+    (void)state;
+    brackets("bloom-a", 2);             /* the final norm and the tied head */
+    brackets("t5-v10", 2);              /* also a block and the first, for its distances */
+    brackets("t5-v11", 2);
+}
+
+/* Hidden states behind every block, both paddings left out. */
+static void check_hidden(const char *name, const char *side)
+{
+    static const struct model_opts opts = {.max_tokens = 39, .max_docs = 3, .max_rows = 1};
+    struct ckpt_err err = {0};
+    struct golden g;
+    int64_t R, C, D, n, *ids, *mask, *types = NULL;
+    int32_t id[39], pos[39], kind[39], start[4] = {0}, place[39];
+    struct batch b = {.ids = id, .positions = pos, .doc_start = start};
+    float found[39 * 36];
+    char key[64];
+
+    golden_open(&g, name, &opts, 2);
+    D = g.arch->hidden_size;
+    snprintf(key, sizeof key, "%s.input_ids", side);
+    ids = golden_ints(&g, key, &R, &C);
+    snprintf(key, sizeof key, "%s.attention_mask", side);
+    mask = golden_ints(&g, key, &R, &C);
+    snprintf(key, sizeof key, "%s.token_type_ids", side);
+    if (ckpt_source_find(g.expect, key) != SIZE_MAX)
+        types = golden_ints(&g, key, &R, &C);
+    for (int64_t i = 0; i < R * C; i++) {
+        /* BERT counts padding in front as places, RoBERTa never. */
+        if (mask[i]) {
+            place[b.n_tokens] = (int32_t)i;
+            pos[b.n_tokens] = (int32_t)(g.arch->pos_from_ids ? b.n_tokens - start[i / C] : i % C);
+            kind[b.n_tokens] = types ? (int32_t)types[i] : 0;
+            id[b.n_tokens++] = (int32_t)ids[i];
+        }
+        start[i / C + 1] = (int32_t)b.n_tokens;
+    }
+    b.n_docs = R;
+    b.kinds = types ? kind : NULL;
+    for (int64_t l = 0; l <= g.arch->num_hidden_layers; l++) {
+        const float *wanted;
+
+        OK(model_hidden(g.model, resident_door(g.weights), &b, l, found, &err), err);
+        snprintf(key, sizeof key, "%s.hidden.%d", side, (int)l);
+        wanted = golden_floats(&g, g.expect, key, &n);
+        for (int64_t i = 0; i < b.n_tokens * D; i++)
+            if (!(fabsf(found[i] - wanted[place[i / D] * D + i % D]) <= 1e-5f))
+                fail_msg("%s %s row %d: %.8g, wanted %.8g", name, key, (int)(i / D),
+                         (double)found[i], (double)wanted[place[i / D] * D + i % D]);
+    }
+    assert_int_equal(model_loss(g.model, resident_door(g.weights), &b, &(double){0}, NULL, &err),
+                     CKPT_EUNSUPPORTED);
+    assert_int_equal(model_hidden(g.model, resident_door(g.weights), &b, 9, found, &err),
+                     CKPT_EUNSUPPORTED);
+    golden_close(&g);
+}
+
+static void test_encoders_agree_with_transformers(void **state)
+{
+    (void)state;
+    check_hidden("bert-a", "right");
+    check_hidden("bert-a", "left");
+    check_hidden("roberta-a", "right");
+    check_hidden("roberta-a", "left");
 }
 
 int main(void)
@@ -482,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_model_passes_when_nothing_is_supervised),
         cmocka_unit_test(test_model_refuses_a_batch_that_does_not_fit),
         cmocka_unit_test(test_model_brackets_every_unit_when_training),
+        cmocka_unit_test(test_encoders_agree_with_transformers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static void test_published_configs_give_their_models(void **state)
         struct ckpt_err err = {0};
         int64_t numel = 0;
 
-        assert_int_equal(params_build(&params, a, &err), 0);
+        assert_int_equal(params_build(&params, a, NULL, &err), 0);
         for (size_t k = 0; k < params.n; k++)
             numel += params.item[k].numel;
         if (numel != published[i].numel || arch_numel(a) != numel)

@@ -1,5 +1,5 @@
 /*
- * attention - causal attention over packed documents, forward and backward.
+ * attention - attention over packed documents, forward and backward.
  *
  * A task is one document and one key head; it walks over blocks of BLOCK query rows.  A block's
  * scores against all keys it may see form one tile [BLOCK, keys] in the thread's part of the
@@ -7,6 +7,10 @@
  * probabilities from the kept log-sum-exp and adds to the task's own dk, dv, so nothing is
  * shared between threads and sums have a fixed order.  Memory grows with the longest document,
  * not with its square.
+ *
+ * A term by distance is unfolded for a task and head into a line with one number a distance, so
+ * that a row's terms lie one after another.  Where its table has a gradient a task is a key head
+ * and takes all documents in turn: the head's column of the table is then its own.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -18,25 +22,80 @@
 
 #define BLOCK 64
 
-/* The block of queries [i0, i1) of a document and the keys [k0, i1) they see; rows of the batch
- * are counted from `first`. */
+/* The block of queries [i0, i1) of a document and the keys [k0, k1) they see; the document's
+ * queries are the batch's rows from `first` on, its keys those from `key_first` on. */
 struct tile {
-    int64_t first, i0, i1, k0;
+    int64_t first, key_first, i0, i1, k0, k1;
+};
+
+/* A thread's part of the workspace. */
+struct room {
+    float *s, *dp;                      /* [BLOCK, keys] each */
+    float *line, *dline;                /* terms of distances; at distance 0 */
 };
 
 static int64_t tile_floats(int64_t max_doc) { return BLOCK * ((max_doc + 15) & ~(int64_t)15); }
+
+/* One tile and one line, or two of each to go back. */
+static int64_t room_floats(int64_t max_doc, bool back)
+{
+    return (back ? 2 : 1) * (tile_floats(max_doc) + 2 * max_doc);
+}
 
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t keys = l->max_doc > l->max_keys ? l->max_doc : l->max_keys;
 
-    return (uint64_t)(dev->threads * (l->train ? 2 : 1) * tile_floats(keys)) * sizeof(float);
+    return (uint64_t)(dev->threads * room_floats(keys, l->train)) * sizeof(float);
+}
+
+/* The calling thread's. */
+static struct room room_of(const struct device *dev, int64_t max_doc, bool back)
+{
+    float *at = (float *)dev->work + omp_get_thread_num() * room_floats(max_doc, back);
+    float *lines = at + (back ? 2 : 1) * tile_floats(max_doc);
+
+    return (struct room){.s = at, .dp = at + tile_floats(max_doc), .line = lines + max_doc,
+                         .dline = lines + 3 * max_doc};
+}
+
+static int32_t bucket_of(const struct op_distance *d, int64_t distance)
+{
+    int64_t at = distance < -d->reach ? -d->reach : distance > d->reach ? d->reach : distance;
+
+    return d->bucket[d->reach + at];
+}
+
+/* Terms of head h for distances [from, to]; NULL where there are none. */
+static float *unfold(float *line, const struct op_distance *d, int64_t n_head, int64_t h,
+                     int64_t from, int64_t to)
+{
+    if (!d->table)
+        return NULL;
+    for (int64_t k = from; k <= to; k++)
+        line[k] = ((const float *)d->table)[bucket_of(d, k) * n_head + h];
+    return line;
+}
+
+/* The other way: gradients of terms to those of the table. */
+static void fold(const float *dline, const struct op_distance *d, int64_t n_head, int64_t h,
+                 int64_t from, int64_t to)
+{
+    for (int64_t k = from; k <= to; k++)
+        ((float *)d->dtable)[bucket_of(d, k) * n_head + h] += dline[k];
 }
 
 /* First key that query i may see. */
 static int64_t first_key(int64_t i, int64_t window)
 {
     return window > 0 && i >= window ? i - window + 1 : 0;
+}
+
+CPU_HOT static void add_row(float *restrict x, const float *restrict y, int64_t n)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        x[j] += y[j];
 }
 
 /*
@@ -121,83 +180,129 @@ static void t_times(float *c, int64_t ldc, const float *a, int64_t lda, const fl
                 (int)lda, b, (int)ldb, 1.0f, c, (int)ldc);
 }
 
-/* Scores of a tile: softmax of what each row sees, zero elsewhere. */
-static void tile_soften(float *s, const struct tile *t, int64_t window, float slope, float *sum,
-                        float *lse)
+/* The keys [*begin, *end) of a tile, counted from its first, that query i sees. */
+static void seen(int64_t *begin, int64_t *end, const struct tile *t, int64_t i, int64_t window,
+                 bool whole)
 {
-    int64_t n = t->i1 - t->k0;
+    int64_t first = whole ? t->k0 : first_key(i, window);
+
+    *begin = first > t->k0 ? first - t->k0 : 0;
+    *end = (whole ? t->k1 : i + 1) - t->k0;
+}
+
+/* Scores of a tile: softmax of what each row sees, zero elsewhere. */
+static void tile_soften(float *s, const struct tile *t, int64_t window, bool whole, float slope,
+                        const float *line, float *sum, float *lse)
+{
+    int64_t n = t->k1 - t->k0;
 
     for (int64_t i = t->i0; i < t->i1; i++) {
         float *row = s + (i - t->i0) * n, max;
-        int64_t j0 = first_key(i, window);
+        int64_t j0, end;
 
-        j0 = j0 > t->k0 ? j0 - t->k0 : 0;
+        seen(&j0, &end, t, i, window, whole);
         memset(row, 0, (size_t)j0 * sizeof *row);
-        sum[i - t->i0] = soften(row + j0, i + 1 - t->k0 - j0, t->k0 + j0, i, slope, &max);
-        memset(row + (i + 1 - t->k0), 0, (size_t)(t->i1 - i - 1) * sizeof *row);
+        if (line)
+            add_row(row + j0, line + (t->k0 + j0 - i), end - j0);
+        sum[i - t->i0] = soften(row + j0, end - j0, t->k0 + j0, i, slope, &max);
+        memset(row + end, 0, (size_t)(n - end) * sizeof *row);
         if (lse)
             lse[t->first + i] = max + logf(sum[i - t->i0]);
     }
 }
 
-/* One block of queries of head h. */
-static void block_fwd(const struct op_attention *a, const struct tile *t, int64_t h, float *s)
+static int64_t kv_stride(const struct op_heads *heads)
 {
-    int64_t d = a->dim, ld = a->in.row_stride, rows = t->i1 - t->i0, n = t->i1 - t->k0;
+    return heads->kv_stride ? heads->kv_stride : heads->row_stride;
+}
+
+/* One block of queries of head h. */
+static void block_fwd(const struct op_attention *a, const struct tile *t, int64_t h, float *s,
+                      const float *line)
+{
+    int64_t d = a->dim, ld = a->in.row_stride, kv_ld = kv_stride(&a->in);
+    int64_t rows = t->i1 - t->i0, n = t->k1 - t->k0;
     int64_t kv = h * a->n_kv / a->n_head * a->in.kv_head, out_ld = a->n_head * d;
     const float *q = (const float *)a->in.q + (t->first + t->i0) * ld + h * a->in.q_head;
-    const float *k = (const float *)a->in.k + (t->first + t->k0) * ld + kv;
-    const float *v = (const float *)a->in.v + (t->first + t->k0) * ld + kv;
+    const float *k = (const float *)a->in.k + (t->key_first + t->k0) * kv_ld + kv;
+    const float *v = (const float *)a->in.v + (t->key_first + t->k0) * kv_ld + kv;
     float *out = (float *)a->out + (t->first + t->i0) * out_ld + h * d, sum[BLOCK];
 
-    times_t(s, n, q, ld, k, ld, rows, n, d, a->scale);
-    tile_soften(s, t, a->window, a->slopes ? a->slopes[h] : 0.0f, sum,
+    times_t(s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
+    tile_soften(s, t, a->window, a->whole, a->slopes ? a->slopes[h] : 0.0f, line, sum,
                 a->lse ? a->lse + h * a->n : NULL);
-    times(out, out_ld, s, n, v, ld, rows, d, n, 1.0f);
+    times(out, out_ld, s, n, v, kv_ld, rows, d, n, 1.0f);
     for (int64_t i = 0; i < rows; i++)
         scale_row(out + i * out_ld, d, 1.0f / sum[i]);
 }
 
+/* A document's rows and keys. */
+struct doc {
+    int64_t first, len, key_first, keys;
+};
+
+static struct doc doc_of(const struct op_attention *a, int64_t i)
+{
+    struct doc d = {.first = a->doc_start[i], .len = a->doc_start[i + 1] - a->doc_start[i]};
+
+    d.key_first = a->key_start ? a->key_start[i] : d.first;
+    d.keys = a->key_start ? a->key_end[i] - d.key_first : d.len;
+    return d;
+}
+
+static struct tile tile_of(const struct op_attention *a, const struct doc *d, int64_t i)
+{
+    int64_t end = i + BLOCK < d->len ? i + BLOCK : d->len;
+
+    return (struct tile){.first = d->first, .key_first = d->key_first, .i0 = i, .i1 = end,
+                         .k0 = a->whole ? 0 : first_key(i, a->window),
+                         .k1 = a->whole ? d->keys : end};
+}
+
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 {
-    int64_t tile = tile_floats(a->max_doc);
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
-    float *work = dev->work;
 
-    if (dev->err.code ||
-        cpu_work_short(dev, "attention_fwd", (uint64_t)(dev->threads * tile) * sizeof(float)))
+    if (dev->err.code || cpu_work_short(dev, "attention_fwd",
+                                        (uint64_t)(dev->threads * room_floats(a->max_doc, false)) *
+                                            sizeof(float)))
         return;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
-    for (int64_t doc = 0; doc < a->n_docs; doc++)
+    for (int64_t i_doc = 0; i_doc < a->n_docs; i_doc++)
         for (int64_t h = 0; h < a->n_head; h++) {
-            int64_t first = a->doc_start[doc], len = a->doc_start[doc + 1] - first;
-            float *s = work + omp_get_thread_num() * tile;
+            struct room room = room_of(dev, a->max_doc, false);
+            struct doc doc = doc_of(a, i_doc);
+            const float *line = unfold(room.line, &a->distance, a->n_head, h, 1 - doc.len,
+                                       doc.keys - 1);
 
-            for (int64_t i = 0; i < len; i += BLOCK) {
-                struct tile t = {first, i, i + BLOCK < len ? i + BLOCK : len,
-                                 first_key(i, a->window)};
+            for (int64_t i = 0; i < doc.len; i += BLOCK) {
+                struct tile t = tile_of(a, &doc, i);
 
-                block_fwd(a, &t, h, s);
+                block_fwd(a, &t, h, room.s, line);
             }
         }
 }
 
-/* P and dS of a tile in place of scores and dP. */
-static void tile_back(const struct op_attention *a, const struct tile *t, int64_t h, float *s,
-                      float *dp)
+/* P and dS of a tile in place of scores and dP; dS is also added up by distance. */
+static void tile_back(const struct op_attention *a, const struct tile *t, int64_t h,
+                      const struct room *room, const float *line)
 {
-    int64_t n = t->i1 - t->k0, d = a->dim, out_ld = a->n_head * d;
+    int64_t n = t->k1 - t->k0, d = a->dim, out_ld = a->n_head * d;
     const float *out = (const float *)a->out + h * d, *dout = (const float *)a->dout + h * d;
     float slope = a->slopes ? a->slopes[h] : 0.0f;
 
     for (int64_t i = t->i0; i < t->i1; i++) {
-        float *row = s + (i - t->i0) * n, *drow = dp + (i - t->i0) * n;
-        int64_t r = t->first + i, j0 = first_key(i, a->window), end = i + 1 - t->k0;
+        float *row = room->s + (i - t->i0) * n, *drow = room->dp + (i - t->i0) * n;
+        int64_t r = t->first + i, j0, end;
         float delta = dot(out + r * out_ld, dout + r * out_ld, d);
 
-        j0 = j0 > t->k0 ? j0 - t->k0 : 0;
+        seen(&j0, &end, t, i, a->window, a->whole);
+        if (line)
+            add_row(row + j0, line + (t->k0 + j0 - i), end - j0);
         soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
                     delta);
+        if (a->distance.dtable)
+            add_row(room->dline + (t->k0 + j0 - i), drow + j0, end - j0);
         memset(row, 0, (size_t)j0 * sizeof *row);
         memset(drow, 0, (size_t)j0 * sizeof *row);
         memset(row + end, 0, (size_t)(n - end) * sizeof *row);
@@ -205,25 +310,25 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
     }
 }
 
-static void block_bwd(const struct op_attention *a, const struct tile *t, int64_t h, float *s,
-                      float *dp)
+static void block_bwd(const struct op_attention *a, const struct tile *t, int64_t h,
+                      const struct room *room, const float *line)
 {
-    int64_t d = a->dim, ld = a->in.row_stride, rows = t->i1 - t->i0, n = t->i1 - t->k0;
-    int64_t g = h * a->n_kv / a->n_head, out_ld = a->n_head * d;
-    int64_t q_at = (t->first + t->i0) * ld + h * a->in.q_head;
-    int64_t k_at = (t->first + t->k0) * ld + g * a->in.kv_head;
-    int64_t dq_at = (t->first + t->i0) * ld + h * a->grad.q_head;
-    int64_t dk_at = (t->first + t->k0) * ld + g * a->grad.kv_head;
-    const float *q = (const float *)a->in.q + q_at, *k = (const float *)a->in.k + k_at;
-    const float *v = (const float *)a->in.v + k_at;
-    const float *dout = (const float *)a->dout + (t->first + t->i0) * out_ld + h * d;
+    int64_t d = a->dim, ld = a->in.row_stride, kv_ld = kv_stride(&a->in);
+    int64_t rows = t->i1 - t->i0, n = t->k1 - t->k0, out_ld = a->n_head * d;
+    int64_t g = h * a->n_kv / a->n_head, q_row = t->first + t->i0, k_row = t->key_first + t->k0;
+    int64_t dk_at = k_row * kv_ld + g * a->grad.kv_head;
+    const float *q = (const float *)a->in.q + q_row * ld + h * a->in.q_head;
+    const float *k = (const float *)a->in.k + k_row * kv_ld + g * a->in.kv_head;
+    const float *v = (const float *)a->in.v + k_row * kv_ld + g * a->in.kv_head;
+    const float *dout = (const float *)a->dout + q_row * out_ld + h * d;
+    float *dq = (float *)a->grad.q + q_row * ld + h * a->grad.q_head;
 
-    times_t(s, n, q, ld, k, ld, rows, n, d, a->scale);
-    times_t(dp, n, dout, out_ld, v, ld, rows, n, d, 1.0f);
-    tile_back(a, t, h, s, dp);
-    times((float *)a->grad.q + dq_at, ld, dp, n, k, ld, rows, d, n, a->scale);
-    t_times((float *)a->grad.k + dk_at, ld, dp, n, q, ld, n, d, rows, a->scale);
-    t_times((float *)a->grad.v + dk_at, ld, s, n, dout, out_ld, n, d, rows, 1.0f);
+    times_t(room->s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
+    times_t(room->dp, n, dout, out_ld, v, kv_ld, rows, n, d, 1.0f);
+    tile_back(a, t, h, room, line);
+    times(dq, ld, room->dp, n, k, kv_ld, rows, d, n, a->scale);
+    t_times((float *)a->grad.k + dk_at, kv_ld, room->dp, n, q, ld, n, d, rows, a->scale);
+    t_times((float *)a->grad.v + dk_at, kv_ld, room->s, n, dout, out_ld, n, d, rows, 1.0f);
 }
 
 /* A document's gradient rows of one key head, before they are added to. */
@@ -233,32 +338,48 @@ static void zero_rows(void *grad, int64_t first, int64_t len, int64_t ld, int64_
         memset((float *)grad + (first + i) * ld + at, 0, (size_t)d * sizeof(float));
 }
 
+static void doc_bwd(const struct op_attention *a, int64_t i_doc, int64_t g,
+                    const struct room *room)
+{
+    int64_t share = a->n_head / a->n_kv, ld = kv_stride(&a->grad), at = g * a->grad.kv_head;
+    struct doc doc = doc_of(a, i_doc);
+    int64_t from = 1 - doc.len, to = doc.keys - 1;
+
+    zero_rows(a->grad.k, doc.key_first, doc.keys, ld, at, a->dim);
+    zero_rows(a->grad.v, doc.key_first, doc.keys, ld, at, a->dim);
+    for (int64_t h = g * share; h < (g + 1) * share && doc.len > 0; h++) {
+        const float *line = unfold(room->line, &a->distance, a->n_head, h, from, to);
+
+        if (a->distance.dtable)
+            memset(room->dline + from, 0, (size_t)(to - from + 1) * sizeof(float));
+        for (int64_t i = 0; i < doc.len; i += BLOCK) {
+            struct tile t = tile_of(a, &doc, i);
+
+            block_bwd(a, &t, h, room, line);
+        }
+        if (a->distance.dtable)
+            fold(room->dline, &a->distance, a->n_head, h, from, to);
+    }
+}
+
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 {
-    int64_t tile = tile_floats(a->max_doc), share = a->n_head / a->n_kv;
+    int64_t together = a->distance.dtable ? a->n_docs : 1;
+    int64_t tasks = a->n_docs > 0 ? a->n_docs / together * a->n_kv : 0;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
-    float *work = dev->work;
 
     if (dev->err.code || cpu_work_short(dev, "attention_bwd",
-                                        (uint64_t)(dev->threads * 2 * tile) * sizeof(float)))
+                                        (uint64_t)(dev->threads * room_floats(a->max_doc, true)) *
+                                            sizeof(float)))
         return;
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
-    for (int64_t doc = 0; doc < a->n_docs; doc++)
-        for (int64_t g = 0; g < a->n_kv; g++) {
-            int64_t first = a->doc_start[doc], len = a->doc_start[doc + 1] - first;
-            int64_t ld = a->grad.row_stride, at = g * a->grad.kv_head;
-            float *s = work + omp_get_thread_num() * 2 * tile;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t task = 0; task < tasks; task++) {
+        struct room room = room_of(dev, a->max_doc, true);
+        int64_t first = task / a->n_kv * together;
 
-            zero_rows(a->grad.k, first, len, ld, at, a->dim);
-            zero_rows(a->grad.v, first, len, ld, at, a->dim);
-            for (int64_t h = g * share; h < (g + 1) * share; h++)
-                for (int64_t i = 0; i < len; i += BLOCK) {
-                    struct tile t = {first, i, i + BLOCK < len ? i + BLOCK : len,
-                                     first_key(i, a->window)};
-
-                    block_bwd(a, &t, h, s, s + tile);
-                }
-        }
+        for (int64_t i = first; i < first + together; i++)
+            doc_bwd(a, i, task % a->n_kv, &room);
+    }
 }
 
 /* New keys and values of one head of a segment go behind those in the cache. */
@@ -278,12 +399,14 @@ static void append(const struct op_cached *a, int64_t seg, int64_t g)
 /* One new row: a matrix product of one row is two walks over the cache. */
 static void row_cached(const struct op_cached *a, const float *q, const float *k,
                        const float *v, float *out, float *s, int64_t n, int64_t j0, int64_t i,
-                       float slope)
+                       float slope, const float *line)
 {
     float max, sum;
 
     cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)a->dim, a->scale, k, (int)a->dim, q,
                 1, 0.0f, s, 1);
+    if (line)
+        add_row(s, line + (j0 - i), n);
     sum = soften(s, n, j0, i, slope, &max);
     cblas_sgemv(CblasRowMajor, CblasTrans, (int)n, (int)a->dim, 1.0f / sum, v, (int)a->dim, s,
                 1, 0.0f, out, 1);
@@ -291,7 +414,7 @@ static void row_cached(const struct op_cached *a, const float *q, const float *k
 
 /* Queries [i0, i1) of a segment's sequence against the cache, head h. */
 static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int64_t i0,
-                         int64_t i1, float *s)
+                         int64_t i1, float *s, const float *line)
 {
     int64_t d = a->dim, ld = a->in.row_stride, past = a->seg_past[seg], out_ld = a->n_head * d;
     int64_t k0 = first_key(i0, a->window), n = i1 - k0, row = a->seg_start[seg] + i0 - past;
@@ -300,14 +423,14 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
     const float *k = (const float *)a->k_cache + at, *v = (const float *)a->v_cache + at;
     float *out = (float *)a->out + row * out_ld + h * d, sum[BLOCK];
     float slope = a->slopes ? a->slopes[h] : 0.0f;
-    struct tile t = {0, i0, i1, k0};
+    struct tile t = {.i0 = i0, .i1 = i1, .k0 = k0, .k1 = i1};
 
     if (i1 - i0 == 1) {
-        row_cached(a, q, k, v, out, s, n, k0, i0, slope);
+        row_cached(a, q, k, v, out, s, n, k0, i0, slope, line);
         return;
     }
     times_t(s, n, q, ld, k, d, i1 - i0, n, d, a->scale);
-    tile_soften(s, &t, a->window, slope, sum, NULL);
+    tile_soften(s, &t, a->window, false, slope, line, sum, NULL);
     times(out, out_ld, s, n, v, d, i1 - i0, d, n, 1.0f);
     for (int64_t i = 0; i < i1 - i0; i++)
         scale_row(out + i * out_ld, d, 1.0f / sum[i]);
@@ -315,23 +438,27 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
 
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
-    int64_t tile = tile_floats(a->max_keys), share = a->n_head / a->n_kv;
+    int64_t share = a->n_head / a->n_kv;
     int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
-    float *work = dev->work;
 
     if (dev->err.code || cpu_work_short(dev, "attention_cached",
-                                        (uint64_t)(dev->threads * tile) * sizeof(float)))
+                                        (uint64_t)(dev->threads *
+                                                   room_floats(a->max_keys, false)) *
+                                            sizeof(float)))
         return;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t seg = 0; seg < a->n_seg; seg++)
         for (int64_t g = 0; g < a->n_kv; g++) {
             int64_t past = a->seg_past[seg];
             int64_t end = past + a->seg_start[seg + 1] - a->seg_start[seg];
-            float *s = work + omp_get_thread_num() * tile;
+            struct room room = room_of(dev, a->max_keys, false);
 
             append(a, seg, g);
-            for (int64_t h = g * share; h < (g + 1) * share; h++)
+            for (int64_t h = g * share; h < (g + 1) * share; h++) {
+                const float *line = unfold(room.line, &a->distance, a->n_head, h, 1 - end, 0);
+
                 for (int64_t i = past; i < end; i += BLOCK)
-                    block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, s);
+                    block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, room.s, line);
+            }
         }
 }

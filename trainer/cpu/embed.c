@@ -146,25 +146,34 @@ static void changed_fwd(struct device *dev, const struct op_embed *a)
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
 {
     float *out = a->out;
-    const float *table = a->table, *pos = a->pos;
+    const float *table = a->table, *pos = a->pos, *kind = a->kind;
+    int64_t dim = a->dim;
 
     if (dev->err.code)
         return;
     if (changed(a)) {
         changed_fwd(dev, a);
-    } else if (a->norm) {
+    } else if (a->norm && !pos && !kind) {
         cpu_norm_fwd(dev, &(struct op_rownorm){
             .out = a->out, .stats = a->stats, .x = a->table, .rows = a->ids, .norm = *a->norm,
             .n = a->n, .n_x = a->vocab, .dim = a->dim});
     } else {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * a->n * a->dim))
-        for (int64_t i = 0; i < a->n; i++)
+        for (int64_t i = 0; i < a->n; i++) {
+            float *row = out + i * dim;
+
             if (pos)
-                add_rows(out + i * a->dim, table + a->ids[i] * a->dim,
-                         pos + a->positions[i] * a->dim, a->dim);
+                add_rows(row, table + a->ids[i] * dim, pos + a->positions[i] * dim, dim);
             else
-                memcpy(out + i * a->dim, table + a->ids[i] * a->dim,
-                       (size_t)a->dim * sizeof(float));
+                memcpy(row, table + a->ids[i] * dim, (size_t)dim * sizeof(float));
+            if (kind)
+                add_rows(row, row, kind + (a->kinds ? a->kinds[i] : 0) * dim, dim);
+        }
+        if (a->norm) {
+            struct op_rownorm norm = norm_of(a, out);
+
+            cpu_norm_fwd(dev, &norm);
+        }
     }
     drop_rows(dev, a, out);
 }

@@ -1,5 +1,5 @@
 /*
- * arch - the vocabulary for describing a decoder: choices and sizes, no family's name.
+ * arch - the vocabulary for describing a model: choices and sizes, no family's name.
  *
  * A family is a filled struct arch with the choices that never change (families.c) plus what
  * its config.json says (config.c).  The passes read this description and nothing else.  The
@@ -18,7 +18,7 @@
 
 struct family;
 
-enum arch_stack   { ARCH_DECODER, ARCH_ENCODER_DECODER };
+enum arch_stack   { ARCH_DECODER, ARCH_ENCODER_DECODER, ARCH_ENCODER };
 enum arch_pos     { ARCH_POS_NONE, ARCH_POS_LEARNED, ARCH_POS_ROPE, ARCH_POS_ALIBI,
                     ARCH_POS_BUCKETS };
 enum arch_norm    { ARCH_LAYER_NORM, ARCH_RMS_NORM, ARCH_RMS_NORM_1P };
@@ -49,7 +49,9 @@ struct arch {
     json_t              *config;                /* config.json as it was read; written back */
 
     /* -- sizes, by config.json's names ---------------------------------------------------- */
-    int64_t vocab_size, hidden_size, num_hidden_layers;
+    int64_t vocab_size, hidden_size;
+    int64_t num_hidden_layers;                  /* L: blocks of all stacks */
+    int64_t num_encoder_layers;                 /* the first so many are the encoder's */
     int64_t num_attention_heads, num_key_value_heads, head_dim;
     int64_t intermediate_size;
     int64_t num_experts, num_experts_per_tok;   /* 0: no block has experts */
@@ -59,6 +61,10 @@ struct arch {
     int64_t word_embed_proj_dim;                /* width of embedding and head */
     int64_t pos_offset;                         /* rows of the position table before the first */
     int64_t pad_token_id;                       /* whose lookup gives no gradient; -1: none */
+    int64_t decoder_start_token_id;             /* first id a decoder beside an encoder sees */
+    int64_t label_pad_token_id;                 /* and what it sees for an unlabelled token */
+    int64_t num_buckets, max_distance;          /* of ARCH_POS_BUCKETS */
+    int64_t type_vocab_size;                    /* kinds of tokens; 0: none */
 
     /* -- choices -------------------------------------------------------------------------- */
     enum arch_stack   stack;
@@ -71,12 +77,15 @@ struct arch {
     enum arch_act     act;
     enum arch_order   weight_order;
     bool pos_from_mask;                         /* positions count visible tokens only */
+    bool pos_from_ids;                          /* positions count ids that are no padding; a
+                                                   padding id's is the one before the first */
     bool emb_norm, final_norm;                  /* norm behind the embedding, before the head */
     bool resid_from_norm;                       /* the residual is the norm's output */
     bool scale_by_layer;                        /* attn_scale is divided by the block's number,
                                                    counted from 1 */
     bool init_by_depth;                         /* a sublayer's last matrix starts smaller by
                                                    sqrt(2 L) */
+    bool init_by_fan;                           /* matrices start by what they multiply */
     bool qkv_bias, out_bias, mlp_bias;
     bool norm_topk_prob;                        /* the picked experts' weights sum to 1 */
     bool tie_word_embeddings;
@@ -95,6 +104,12 @@ struct arch {
     bool       *windowed;                       /* [L] which blocks have the window; NULL: all */
 };
 
+/* Is the block an encoder's: do its rows see all of their document? */
+bool arch_encodes(const struct arch *arch, int64_t layer);
+/* Does the block also attend to what the encoder made? */
+bool arch_crosses(const struct arch *arch, int64_t layer);
+/* The first block of the block's stack. */
+int64_t arch_stack_first(const struct arch *arch, int64_t layer);
 /* Does a block's feed-forward consist of experts? */
 bool arch_routed(const struct arch *arch, int64_t layer);
 /* The window of a block's attention (0: none), and its factor of q.k. */

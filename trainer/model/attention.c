@@ -39,6 +39,21 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
     };
 }
 
+/* The stack's table of distances. */
+static struct op_distance distances(const struct pass *p, const struct unit *u)
+{
+    const struct arch *a = p->m->arch;
+
+    if (a->pos != ARCH_POS_BUCKETS)
+        return (struct op_distance){.table = NULL};
+    return (struct op_distance){
+        .table = unit_weight(&p->shared, ROLE_DISTANCE),
+        .dtable = unit_grad(&p->shared, ROLE_DISTANCE),
+        .bucket = p->m->bucket[arch_encodes(a, u->index - 1)], .reach = a->max_distance,
+        .n_bucket = a->num_buckets,
+    };
+}
+
 static struct op_attention packed(const struct pass *p, const struct unit *u,
                                   const struct block_bufs *b)
 {
@@ -46,10 +61,11 @@ static struct op_attention packed(const struct pass *p, const struct unit *u,
 
     return (struct op_attention){
         .out = b->at[BUF_CTX], .lse = p->keep ? b->at[BUF_LSE] : NULL,
-        .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->m->doc_start,
+        .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->doc_start,
         .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
+        .distance = distances(p, u), .whole = arch_encodes(a, u->index - 1),
     };
 }
 
@@ -128,7 +144,8 @@ static struct op_linear out_linear(const struct pass *p, const struct unit *u,
     const struct arch *a = p->m->arch;
 
     return (struct op_linear){
-        .out = b->at[BUF_H1], .x = b->at[BUF_CTX], .w = unit_weight(u, ROLE_OUT_W),
+        .out = b->at[arch_crosses(a, u->index - 1) ? BUF_HX : BUF_H1],
+        .x = b->at[BUF_CTX], .w = unit_weight(u, ROLE_OUT_W),
         .b = unit_weight(u, ROLE_OUT_B),
         .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
         .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
@@ -169,6 +186,7 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
         cached.in = attention.in;
         cached.window = attention.window;
         cached.scale = attention.scale;
+        cached.distance = attention.distance;
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);

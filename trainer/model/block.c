@@ -92,8 +92,15 @@ int64_t qkv_width(const struct arch *a)
     return (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim;
 }
 
+bool block_crosses(enum block_buf buf)
+{
+    return (buf >= BUF_HX && buf <= BUF_LSEX) || (buf >= BUF_DYX && buf <= BUF_DCTXX);
+}
+
 bool block_unused(const struct arch *a, enum block_buf buf)
 {
+    if (block_crosses(buf))
+        return a->stack != ARCH_ENCODER_DECODER;
     if (buf == BUF_RAW || buf == BUF_QK_STATS)
         return a->qk_norm == ARCH_QK_NORM_NONE;
     if (buf == BUF_PROBS || buf == BUF_PICKED)
@@ -104,7 +111,7 @@ bool block_unused(const struct arch *a, enum block_buf buf)
 }
 
 uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_buf buf,
-                     int64_t n)
+                     int64_t n, int64_t n_enc)
 {
     int64_t d = a->head_dim, H = a->num_attention_heads, K = a->num_key_value_heads, width;
     uint64_t act = ckpt_dtype_size(dev->act);
@@ -114,8 +121,10 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
     switch (buf) {
     case BUF_STATS1:
     case BUF_STATS2:
+    case BUF_STATSX:
         return (uint64_t)n * 2 * sizeof(float);
     case BUF_LSE:
+    case BUF_LSEX:
         return (uint64_t)(n * H) * sizeof(float);
     case BUF_QK_STATS:
         return (uint64_t)(n * (H + K)) * sizeof(float);
@@ -126,8 +135,15 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
         break;
     case BUF_CTX:
     case BUF_DCTX:
+    case BUF_QX:
+    case BUF_DQX:
+    case BUF_CTXX:
+    case BUF_DCTXX:
         width = H * d;
         break;
+    case BUF_KVX:
+    case BUF_DKVX:
+        return (uint64_t)(n_enc * 2 * H * d) * act;
     case BUF_PROBS:
         return (uint64_t)(n * a->num_experts) * sizeof(float);
     case BUF_PICKED:
@@ -151,11 +167,28 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
     return (uint64_t)(n * width) * act;
 }
 
+void stack_begin(struct pass *p, int layer, bool back)
+{
+    if (p->m->arch->pos != ARCH_POS_BUCKETS)
+        return;
+    p->shared = unit_acquire(p, layer + 1);
+    if (back)
+        p->shared.grads = p->w->grad(p->w->ctx, layer + 1);
+}
+
+void stack_end(struct pass *p)
+{
+    if (p->m->arch->pos == ARCH_POS_BUCKETS)
+        unit_release(p, &p->shared);
+}
+
 void block_step(const struct pass *p, int layer, const struct block_bufs *b, void *next)
 {
     struct unit u = unit_acquire(p, layer + 1);
 
     attention_fwd(p, &u, b);
+    if (arch_crosses(p->m->arch, layer))
+        cross_fwd(p, &u, b);
     mlp_fwd(p, &u, b, next);
     unit_release(p, &u);
 }
@@ -168,14 +201,19 @@ void block_fwd(const struct pass *p, int layer, void *next)
 void block_bwd(const struct pass *p, int layer, void *dh)
 {
     const struct block_bufs *b = &p->m->bwd[layer];
+    bool crosses = arch_crosses(p->m->arch, layer);
     struct unit u = unit_acquire(p, layer + 1);
 
     u.grads = p->w->grad(p->w->ctx, layer + 1);
     if (p->m->opts.recompute) {
         attention_fwd(p, &u, b);
+        if (crosses)
+            cross_fwd(p, &u, b);
         mlp_again(p, &u, b);
     }
     mlp_bwd(p, &u, b, dh);
+    if (crosses)
+        cross_bwd(p, &u, b, dh);
     attention_bwd(p, &u, b, dh);
     unit_release(p, &u);
     p->w->grad_done(p->w->ctx, layer + 1);

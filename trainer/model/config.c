@@ -101,6 +101,16 @@ static const struct {
     {"quick_gelu", ARCH_QUICK_GELU},
 };
 
+bool arch_act_of(enum arch_act *act, const char *name)
+{
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (strcmp(acts[i].name, name) == 0) {
+            *act = acts[i].act;
+            return true;
+        }
+    return false;
+}
+
 /* fallback is the enum's value. */
 static int read_act(enum arch_act *act, const struct family_key *k, const json_t *config,
                     const char *name, struct ckpt_err *err)
@@ -110,13 +120,10 @@ static int read_act(enum arch_act *act, const struct family_key *k, const json_t
     *act = (enum arch_act)k->fallback;
     if (ckpt_json_str_or(&text, config, name, NULL, err) || !text)
         return err->code;
-    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (strcmp(acts[i].name, text) == 0) {
-            *act = acts[i].act;
-            return 0;
-        }
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s: no activation %s here",
-                        name, text);
+    return arch_act_of(act, text)
+               ? 0
+               : ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key",
+                              "key %s: no activation %s here", name, text);
 }
 
 static int out_of_range(const struct family_key *k, double v, struct ckpt_err *err)
@@ -272,6 +279,21 @@ const char *arch_tied_name(const struct arch *arch)
     return NULL;
 }
 
+bool arch_encodes(const struct arch *arch, int64_t layer)
+{
+    return layer < arch->num_encoder_layers;
+}
+
+bool arch_crosses(const struct arch *arch, int64_t layer)
+{
+    return arch->stack == ARCH_ENCODER_DECODER && layer >= arch->num_encoder_layers;
+}
+
+int64_t arch_stack_first(const struct arch *arch, int64_t layer)
+{
+    return arch_crosses(arch, layer) ? arch->num_encoder_layers : 0;
+}
+
 bool arch_routed(const struct arch *arch, int64_t layer)
 {
     return arch->num_experts > 0 && !(arch->dense && arch->dense[layer]);
@@ -289,13 +311,11 @@ double arch_scale(const struct arch *arch, int64_t layer)
 
 int arch_supported(const struct arch *a, struct ckpt_err *err)
 {
-    const char *what = a->stack != ARCH_DECODER ? "an encoder beside the decoder"
-                       : a->pos == ARCH_POS_BUCKETS   ? "positions by buckets of distance"
-                       : a->norm == ARCH_RMS_NORM_1P  ? "norms that add 1 to their gain"
+    const char *what = a->norm == ARCH_RMS_NORM_1P    ? "norms that add 1 to their gain"
                        : a->place == ARCH_SANDWICH_NORM ? "norms on both sides of a sublayer"
-                       : a->act == ARCH_QUICK_GELU    ? "the activation quick_gelu"
-                       : a->emb_mul != 1              ? "scaled embeddings"
-                                                      : NULL;
+                       : a->act == ARCH_QUICK_GELU      ? "the activation quick_gelu"
+                       : a->emb_mul != 1                ? "scaled embeddings"
+                                                        : NULL;
 
     if (!what)
         return 0;
@@ -316,7 +336,9 @@ int arch_untie(struct arch *arch, struct ckpt_err *err)
 {
     json_t *copy = json_copy(arch->config);
 
-    if (!copy || json_object_set_new(copy, "tie_word_embeddings", json_false())) {
+    /* What scales the head says so by itself, where it is the tie that said so. */
+    if (!copy || json_object_set_new(copy, "tie_word_embeddings", json_false()) ||
+        (arch->head_mul != 1 && json_object_set_new(copy, "scale_decoder_outputs", json_true()))) {
         json_decref(copy);
         return ckpt_nomem(err, 64);
     }
@@ -343,11 +365,10 @@ static int64_t numel_of(const struct arch *arch, const struct name *list, int64_
 int64_t arch_numel(const struct arch *arch)
 {
     const struct family *f = arch->family;
-
     int64_t sum = numel_of(arch, f->before, -1) + numel_of(arch, f->after, -1);
 
     for (int64_t l = 0; l < arch->num_hidden_layers; l++)
-        sum += numel_of(arch, f->block, l);
+        sum += numel_of(arch, family_block(arch, l), l);
     return sum;
 }
 

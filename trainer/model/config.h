@@ -19,6 +19,8 @@ void arch_free(struct arch *arch);
 
 /* The JSON to write back; borrowed. */
 json_t *arch_config(const struct arch *arch);
+/* The activation of that name; false when there is none here. */
+bool arch_act_of(enum arch_act *act, const char *name);
 /* Name under which a tied head may lie in a checkpoint; NULL when the head is not tied. */
 const char *arch_tied_name(const struct arch *arch);
 /* Name of the embedding behind the family's prefix; borrowed. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/model/families.h"
 #include "trainer/model/pass.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
@@ -24,6 +25,7 @@ struct decode {
     struct model      *m;
     struct model       view;        /* the model with this session's buffers in its place */
     int64_t            n_seq, max_len, chunk;
+    int                first;       /* the decoder's first block */
     int32_t           *len;         /* [n_seq] tokens in the cache; host */
     struct segments    host;        /* of the chunk in work */
     int32_t           *seg_start, *seg_seq, *seg_past;      /* on the device */
@@ -34,13 +36,21 @@ struct decode {
     int32_t           *again;               /* [n_seq * max_len] a prefix being fed again */
     void              *k, *v;       /* all layers */
     uint64_t           layer_bytes;
+    void              *cross;       /* keys and values of the encoder's rows: a layer
+                                       [rows][2 H d] */
+    uint64_t           cross_bytes; /* of a layer */
+    int32_t           *enc_len;     /* [n_seq] host */
+    int64_t           *enc_first;   /* [n_seq] each sequence's first row in cross; host */
+    int32_t           *key_start, *key_end;     /* of the chunk's segments; on the device */
+    int32_t           *key_host;    /* [2 * n_seq] */
+    void              *spare;       /* a layer of the cache, for decode_reorder */
     struct block_bufs  bufs;
     void              *next;        /* the other half of the residual stream's two buffers */
     struct plan        plan;
     void              *arena;
 };
 
-enum { N_PLACES = BUF_COUNT + 16 };
+enum { N_PLACES = BUF_COUNT + 32 };
 
 /* Everything lives as long as the session: a step is short and its buffers are small. */
 static int allocate(struct decode *d, struct ckpt_err *err)
@@ -55,6 +65,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
         void **to;
         size_t item;
     } at[N_PLACES];
+    uint64_t layers = (uint64_t)(a->num_hidden_layers - d->first);
     size_t n = 0;
 
     d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
@@ -64,11 +75,18 @@ static int allocate(struct decode *d, struct ckpt_err *err)
 #define ADD(place, bytes)                                                                      \
     (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
     for (int i = 0; i < BUF_COUNT; i++)
-        if (i <= BUF_G && i != BUF_LSE && (i != BUF_U || a->mlp == ARCH_MLP_GATED))
-            ADD(d->bufs.at[i], block_bytes(a, dev, (enum block_buf)i, d->chunk));
-    ADD(d->next, block_bytes(a, dev, BUF_H, d->chunk));
-    ADD(d->k, d->layer_bytes * (uint64_t)a->num_hidden_layers);
-    ADD(d->v, d->layer_bytes * (uint64_t)a->num_hidden_layers);
+        if (i <= BUF_G && i != BUF_LSE && i != BUF_LSEX && i != BUF_KVX &&
+            (i != BUF_U || a->mlp == ARCH_MLP_GATED))
+            ADD(d->bufs.at[i], block_bytes(a, dev, (enum block_buf)i, d->chunk, 0));
+    ADD(d->next, block_bytes(a, dev, BUF_H, d->chunk, 0));
+    ADD(d->k, d->layer_bytes * layers);
+    ADD(d->v, d->layer_bytes * layers);
+    if (a->stack == ARCH_ENCODER_DECODER) {
+        d->cross_bytes = block_bytes(a, dev, BUF_KVX, 0, d->n_seq * d->max_len);
+        ADD(d->cross, d->cross_bytes * layers);
+        ADD(d->key_start, seg);
+        ADD(d->key_end, seg);
+    }
     ADD(d->seg_start, seg + sizeof(int32_t));
     ADD(d->seg_seq, seg);
     ADD(d->seg_past, seg);
@@ -110,6 +128,9 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     size_t n = (size_t)max_docs;
 
     *out = NULL;
+    if (m->arch->stack == ARCH_ENCODER)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder: it generates nothing",
+                         m->arch->family->model_type);
     if (max_docs < 1 || max_docs > 1 << 20 || max_len < 1 || max_len > 1 << 28)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
@@ -119,6 +140,7 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
         return ckpt_nomem(err, sizeof *d);
     d->m = m;
     d->view = *m;
+    d->first = (int)arch_stack_first(m->arch, m->arch->num_hidden_layers - 1);
     d->n_seq = max_docs;
     d->max_len = max_len;
     d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
@@ -127,6 +149,9 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->host.start = ckpt_alloc(n + 1, sizeof *d->host.start);
     d->host.seq = ckpt_alloc(n, sizeof *d->host.seq);
     d->host.past = ckpt_alloc(n, sizeof *d->host.past);
+    d->enc_len = ckpt_alloc(n, sizeof *d->enc_len);
+    d->enc_first = ckpt_alloc(n, sizeof *d->enc_first);
+    d->key_host = ckpt_alloc(2 * n + 1, sizeof *d->key_host);
     d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
     d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
     d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
@@ -139,6 +164,7 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->view.turn_rows = max_len;
     d->view.turn_regime = -1;
     if ((replays(m->arch) && (!d->past || !d->again || !d->n_past)) || !d->positions ||
+        !d->enc_len || !d->enc_first || !d->key_host ||
         !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
         !d->host.past || !d->ids) {
         ckpt_nomem(err, n * sizeof *d->len);
@@ -158,6 +184,10 @@ void decode_free(struct decode *d)
     if (!d)
         return;
     d->m->dev->ops->free(d->m->dev, d->arena);
+    d->m->dev->ops->free(d->m->dev, d->spare);
+    ckpt_free(d->enc_len);
+    ckpt_free(d->enc_first);
+    ckpt_free(d->key_host);
     plan_release(&d->plan);
     ckpt_free(d->len);
     ckpt_free(d->done);
@@ -178,6 +208,129 @@ void decode_reset(struct decode *d)
     memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len);
     if (d->n_past)
         memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);
+}
+
+/* The batch of documents [from, to) for the encoder; what it points to is the caller's. */
+static int encode_some(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                       const int32_t *start, int64_t from, int64_t to, struct ckpt_err *err)
+{
+    struct device *dev = d->m->dev;
+    struct batch b = {.n_docs = to - from, .n_enc = start[to - from], .enc_ids = ids,
+                      .enc_start = start, .doc_start = d->key_host};
+    struct pass p;
+
+    memset(d->key_host, 0, (size_t)(to - from + 1) * sizeof *d->key_host);  /* no decoder's rows */
+    if (pass_begin(&p, d->m, w, &b, false, err))
+        return err->code;
+    encoder_fwd(&p);
+    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
+        struct unit u = unit_acquire(&p, l + 1);
+        uint64_t row = d->cross_bytes / (uint64_t)(d->n_seq * d->max_len);
+
+        cross_keys(&p, &u, (unsigned char *)d->cross + (uint64_t)(l - d->first) * d->cross_bytes +
+                               (uint64_t)d->enc_first[from] * row, b.n_enc);
+        unit_release(&p, &u);
+    }
+    return device_sync(dev, err);
+}
+
+int decode_encode(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                  const int32_t *n_ids, int64_t n_docs, int64_t each, struct ckpt_err *err)
+{
+    const struct model_opts *o = &d->m->opts;
+    int32_t *start = ckpt_alloc((size_t)n_docs + 1, sizeof *start);
+    int64_t at = 0;
+    int rc = start ? 0 : ckpt_nomem(err, (size_t)n_docs * sizeof *start);
+
+    decode_reset(d);
+    if (rc == 0 && (n_docs * each > d->n_seq || d->m->arch->stack != ARCH_ENCODER_DECODER))
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%lld documents for an encoder, %lld sequences of each: "
+                       "the session holds %lld sequences", (long long)n_docs, (long long)each,
+                       (long long)d->n_seq);
+    for (int64_t i = 0, to; rc == 0 && i < n_docs; i = to) {
+        int64_t rows = 0;
+
+        for (to = i; to < n_docs && to - i < o->max_docs; to++) {
+            if (n_ids[to] < 1 || n_ids[to] > d->max_len || n_ids[to] > o->max_enc)
+                break;
+            if (rows + n_ids[to] > o->max_enc)
+                break;
+            start[to - i] = (int32_t)rows;
+            d->enc_first[to] = at + rows;
+            d->enc_len[to] = n_ids[to];
+            rows += n_ids[to];
+        }
+        if (to == i) {
+            rc = ckpt_fail(err, CKPT_ELIMIT, "document %lld for the encoder has %d tokens, wanted "
+                           "1 to %lld", (long long)i, n_ids[i],
+                           (long long)(d->max_len < o->max_enc ? d->max_len : o->max_enc));
+            break;
+        }
+        start[to - i] = (int32_t)rows;
+        rc = encode_some(d, w, ids + at, start, i, to, err);
+        at += rows;
+    }
+    for (int64_t i = n_docs * each; rc == 0 && i-- > 0;) {      /* downwards: in place */
+        d->enc_first[i] = d->enc_first[i / each];
+        d->enc_len[i] = d->enc_len[i / each];
+    }
+    ckpt_free(start);
+    return rc;
+}
+
+/* Move the cached keys or values of sequences to their new places. */
+static void move_cache(struct decode *d, unsigned char *layer, const int32_t *from)
+{
+    const struct arch *a = d->m->arch;
+    const struct ops *ops = d->m->dev->ops;
+    uint64_t row = (uint64_t)a->head_dim * ckpt_dtype_size(d->m->dev->act);
+    uint64_t head = row * (uint64_t)d->max_len;
+
+    for (int back = 0; back < 2; back++)        /* all out before any comes in */
+        for (int64_t i = 0; i < d->n_seq * a->num_key_value_heads; i++) {
+            int64_t seq = i / a->num_key_value_heads, g = i % a->num_key_value_heads;
+            uint64_t to = (uint64_t)i * head, bytes = (uint64_t)d->len[from[seq]] * row;
+            uint64_t at = (uint64_t)(from[seq] * a->num_key_value_heads + g) * head;
+
+            if (from[seq] != (int32_t)seq)
+                ops->copy(d->m->dev, (back ? layer : (unsigned char *)d->spare) + to,
+                          back ? (unsigned char *)d->spare + to : layer + at, bytes);
+        }
+}
+
+/* The tokens fed so far, where a prefix may be computed again. */
+static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err)
+{
+    size_t row = (size_t)d->max_len, n = (size_t)d->n_seq;
+
+    memcpy(d->again, d->past, n * row * sizeof *d->past);
+    memcpy(d->done, d->n_past, n * sizeof *d->n_past);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(d->past + i * row, d->again + (size_t)from[i] * row, row * sizeof *d->past);
+        d->n_past[i] = d->done[from[i]];
+    }
+    return device_sync(d->m->dev, err);
+}
+
+int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err)
+{
+    int64_t layers = d->m->arch->num_hidden_layers - d->first;
+    int32_t *len = d->done;                     /* of no use between calls */
+
+    for (int64_t i = 0; i < d->n_seq; i++)
+        if (from[i] < 0 || from[i] >= d->n_seq)
+            return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld becomes %d of %lld", (long long)i,
+                             from[i], (long long)d->n_seq);
+    if (!d->spare && !(d->spare = d->m->dev->ops->alloc(d->m->dev, d->layer_bytes)))
+        return ckpt_nomem(err, d->layer_bytes);
+    for (int64_t l = 0; l < layers; l++) {
+        move_cache(d, (unsigned char *)d->k + (uint64_t)l * d->layer_bytes, from);
+        move_cache(d, (unsigned char *)d->v + (uint64_t)l * d->layer_bytes, from);
+    }
+    memcpy(len, d->len, (size_t)d->n_seq * sizeof *len);
+    for (int64_t i = 0; i < d->n_seq; i++)
+        d->len[i] = len[from[i]];
+    return d->past ? move_past(d, from, err) : device_sync(d->m->dev, err);
 }
 
 /* What is fed fits, is in the vocabulary and has positions. */
@@ -240,12 +393,31 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
     s->start[s->n] = (int32_t)s->rows;
 }
 
+/* Which of the encoder's rows each segment sees. */
+static void upload_keys(struct decode *d, struct pass *p)
+{
+    const struct segments *s = &d->host;
+    size_t n = (size_t)s->n * sizeof(int32_t);
+
+    p->max_enc = 0;
+    for (int64_t g = 0; g < s->n; g++) {
+        int32_t seq = s->seq[g];
+
+        d->key_host[g] = (int32_t)d->enc_first[seq];
+        d->key_host[d->n_seq + g] = (int32_t)d->enc_first[seq] + d->enc_len[seq];
+        p->max_enc = d->enc_len[seq] > p->max_enc ? d->enc_len[seq] : p->max_enc;
+    }
+    p->dev->ops->to_device(p->dev, d->key_start, d->key_host, n);
+    p->dev->ops->to_device(p->dev, d->key_end, d->key_host + d->n_seq, n);
+}
+
 /* The chunk through all blocks; gives where its residual stream ends. */
 static void *run_chunk(struct decode *d, struct pass *p)
 {
     const struct ops *ops = p->dev->ops;
     const struct segments *s = &d->host;
     size_t n = (size_t)s->n * sizeof(int32_t);
+    bool crosses = d->m->arch->stack == ARCH_ENCODER_DECODER;
     struct block_bufs b = d->bufs;
     void *next = d->next, *h;
     struct unit u;
@@ -257,13 +429,19 @@ static void *run_chunk(struct decode *d, struct pass *p)
     ops->to_device(p->dev, d->seg_start, s->start, n + sizeof(int32_t));
     ops->to_device(p->dev, d->seg_seq, s->seq, n);
     ops->to_device(p->dev, d->seg_past, s->past, n);
+    if (crosses)
+        upload_keys(d, p);
     u = unit_acquire(p, 0);
     embed_pass(p, &u, b.at[BUF_H], false);
     unit_release(p, &u);
-    for (int l = 0; l < (int)d->m->arch->num_hidden_layers; l++) {
-        struct cache_view cache = {.op = {
-            .k_cache = (unsigned char *)d->k + (uint64_t)l * d->layer_bytes,
-            .v_cache = (unsigned char *)d->v + (uint64_t)l * d->layer_bytes,
+    stack_begin(p, d->first, false);
+    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
+        uint64_t at = (uint64_t)(l - d->first);
+        struct cache_view cache = {
+            .cross = crosses ? (unsigned char *)d->cross + at * d->cross_bytes : NULL,
+            .key_start = d->key_start, .key_end = d->key_end, .op = {
+            .k_cache = (unsigned char *)d->k + at * d->layer_bytes,
+            .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
             .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
             .slopes = d->view.slopes, .n = s->rows, .n_seg = s->n, .capacity = d->max_len,
             .max_keys = s->max_keys, .n_head = d->m->arch->num_attention_heads,
@@ -275,6 +453,7 @@ static void *run_chunk(struct decode *d, struct pass *p)
         b.at[BUF_H] = next;
         next = h;
     }
+    stack_end(p);
     p->cache = NULL;
     return b.at[BUF_H];
 }
@@ -341,7 +520,7 @@ int decode_step(struct decode *d, const struct model_weights *w, const int32_t *
 {
     struct device *dev = d->m->dev;
     uint64_t n_alloc = dev->n_alloc;
-    struct pass p = {.m = &d->view, .w = w, .dev = dev};
+    struct pass p = {.m = &d->view, .w = w, .dev = dev, .ids = d->view.ids};
     int64_t seq = 0, at = 0, longest = 0, regime;
 
     if (check_feed(d, ids, n_new, n_docs, err))

@@ -7,17 +7,8 @@
 
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
+#include "trainer/model/families_keys.h"
 #include "trainer/model/rope.h"
-
-#define AT(field) offsetof(struct arch, field)
-/* Beyond any published model; they keep products of two sizes far from overflow. */
-#define MAX_VOCAB  (1 << 24)
-#define MAX_HIDDEN (1 << 20)
-#define MAX_LAYERS 4096
-#define MAX_PLACES (1 << 28)
-#define MAX_EXPERTS 4096
-
-#define END {NULL, NULL, KEY_INT, 0, 0, 0, 0}
 
 /* transformers 5.17, models/bloom/configuration_bloom.py */
 static const struct family_key bloom_keys[] = {
@@ -421,21 +412,43 @@ static const struct family families[] = {
 
 #define N_FAMILIES (sizeof families / sizeof families[0])
 
+/* Over both tables. */
+static const struct family *first_family(void) { return families; }
+
+static const struct family *next_family(const struct family *f)
+{
+    f++;
+    if (f == families + N_FAMILIES)
+        f = families_encoders;
+    return f->model_type ? f : NULL;
+}
+
 const struct family *family_find(const char *model_type, const char *architecture)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        if ((model_type && strcmp(model_type, families[i].model_type) == 0) ||
-            (architecture && strcmp(architecture, families[i].architecture) == 0))
-            return &families[i];
+    for (const struct family *f = first_family(); f; f = next_family(f))
+        if ((model_type && strcmp(model_type, f->model_type) == 0) ||
+            (architecture && strcmp(architecture, f->architecture) == 0))
+            return f;
     return NULL;
+}
+
+const struct name *family_block(const struct arch *arch, int64_t layer)
+{
+    const struct family *f = arch->family;
+
+    return f->encoder && arch_encodes(arch, layer) ? f->encoder : f->block;
 }
 
 const char *family_known(char *dst, size_t size)
 {
+    const char *last = "";
     size_t n = 0;
 
     dst[0] = '\0';
-    for (size_t i = 0; i < N_FAMILIES && n < size; i++)
-        n += (size_t)snprintf(dst + n, size - n, "%s%s", i ? ", " : "", families[i].model_type);
+    for (const struct family *f = first_family(); f && n < size; f = next_family(f)) {
+        if (strcmp(f->model_type, last) != 0)
+            n += (size_t)snprintf(dst + n, size - n, "%s%s", n ? ", " : "", f->model_type);
+        last = f->model_type;
+    }
     return dst;
 }

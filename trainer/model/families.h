@@ -34,12 +34,15 @@ struct family {
     /* What keys cannot say by themselves; after them, before sizes are derived. */
     int (*finish)(struct arch *arch, const json_t *config, struct ckpt_err *err);
     const struct name       *before, *block, *after;
+    const struct name       *encoder;           /* an encoder's blocks; NULL: as block */
     const char *const       *spare;             /* globs of tensors that files have and no model
                                                    needs (masks, frequencies), or NULL */
 };
 
 /* The row of a model_type, or of an architecture's class name; NULL when unknown. */
 const struct family *family_find(const char *model_type, const char *architecture);
+/* The names of a block. */
+const struct name *family_block(const struct arch *arch, int64_t layer);
 /* "bloom, ..." for messages. */
 const char *family_known(char *dst, size_t size);
 

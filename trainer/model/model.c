@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/model/families.h"
 #include "trainer/model/model_plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"
@@ -26,6 +27,12 @@ static int check_opts(const struct arch *arch, const struct model_opts *o, struc
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "config.json: attention_dropout is %g: training "
                          "with dropout of attention is not built; set it to 0",
                          arch->attention_dropout);
+    if (arch->stack == ARCH_ENCODER && o->train)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder without a head: it has hidden "
+                         "states and no loss to train on", arch->family->model_type);
+    if (arch->stack == ARCH_ENCODER_DECODER && (o->max_enc < 1 || o->max_enc > most))
+        return ckpt_fail(err, CKPT_ELIMIT, "a batch of %lld rows of the encoder: wanted 1 to 2^30",
+                         (long long)o->max_enc);
     return 0;
 }
 
@@ -141,66 +148,29 @@ void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number)
     m->drop_key = (uint64_t)w[0] << 32 | w[1];
 }
 
-static int bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit)
-{
-    return ckpt_fail(err, CKPT_ELIMIT, "batch: %s is %lld, wanted 0 to %lld", what,
-                     (long long)found, (long long)limit);
-}
-
-/* Everything an operation indexes with; gives the rows of the longest document. */
-static int check_batch(const struct model *m, const struct batch *b, int64_t *max_doc,
-                       struct ckpt_err *err)
-{
-    int64_t V = m->arch->vocab_size, places = m->opts.max_tokens;
-
-    if (m->arch->pos == ARCH_POS_LEARNED && m->arch->max_position_embeddings < places)
-        places = m->arch->max_position_embeddings;
-    *max_doc = 0;
-    if (b->n_tokens < 0 || b->n_tokens > m->opts.max_tokens)
-        return bad(err, "the number of tokens", b->n_tokens, m->opts.max_tokens);
-    if (b->n_docs < 0 || b->n_docs > m->opts.max_docs)
-        return bad(err, "the number of documents", b->n_docs, m->opts.max_docs);
-    if (b->n_rows < 0 || b->n_rows > m->opts.max_rows)
-        return bad(err, "the number of supervised rows", b->n_rows, m->opts.max_rows);
-    for (int64_t i = 0; i < b->n_tokens; i++)
-        if (b->ids[i] < 0 || b->ids[i] >= V)
-            return bad(err, "a token id", b->ids[i], V - 1);
-    for (int64_t i = 0; i < b->n_tokens; i++)
-        if (b->positions[i] < 0 || b->positions[i] >= places)
-            return bad(err, "a position", b->positions[i], places - 1);
-    for (int64_t i = 0; i < b->n_docs; i++) {
-        int64_t len = (int64_t)b->doc_start[i + 1] - b->doc_start[i];
-
-        if (len < 0 || b->doc_start[0] != 0 || b->doc_start[i + 1] > b->n_tokens)
-            return bad(err, "a document's first row", b->doc_start[i + 1], b->n_tokens);
-        *max_doc = len > *max_doc ? len : *max_doc;
-    }
-    if ((b->n_docs ? b->doc_start[b->n_docs] : 0) != b->n_tokens)
-        return bad(err, "the end of the last document", b->n_docs ? b->doc_start[b->n_docs] : 0,
-                   b->n_tokens);
-    for (int64_t i = 0; i < b->n_rows; i++) {
-        if (b->targets[i] < 0 || b->targets[i] >= V)
-            return bad(err, "a target id", b->targets[i], V - 1);
-        if (b->rows[i] < (i ? b->rows[i - 1] + 1 : 0) || b->rows[i] >= b->n_tokens)
-            return bad(err, "a supervised row", b->rows[i], b->n_tokens - 1);
-    }
-    return 0;
-}
-
 static void upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t n)
 {
     if (n > 0)
         p->dev->ops->to_device(p->dev, dst, src, (size_t)n * sizeof *src);
 }
 
-/* The table of positions starts pos_offset rows before the first. */
-static void upload_positions(const struct pass *p, const int32_t *positions, int64_t n)
+/* The table of positions starts pos_offset rows before the first; a padding id's is the last of
+ * those, where ids decide. */
+static void upload_positions(const struct pass *p, const struct batch *b)
 {
     struct model *m = (struct model *)(uintptr_t)p->m;
+    int32_t offset = (int32_t)m->arch->pos_offset, seen = 0;
 
-    for (int64_t i = 0; i < n; i++)
-        m->positions_host[i] = positions[i] + (int32_t)m->arch->pos_offset;
-    upload(p, m->positions, m->positions_host, n);
+    for (int64_t i = 0; i < b->n_tokens; i++) {
+        bool padding = m->arch->pos_from_ids && b->ids[i] == m->arch->pad_token_id;
+
+        seen = b->positions[i] == 0 ? 0 : seen;
+        m->positions_host[i] = padding                 ? offset - 1
+                               : m->arch->pos_from_ids ? seen + offset
+                                                       : b->positions[i] + offset;
+        seen += !padding;
+    }
+    upload(p, m->positions, m->positions_host, b->n_tokens);
 }
 
 void turn_table(struct model *m, int64_t length)
@@ -215,18 +185,26 @@ void turn_table(struct model *m, int64_t length)
                            (size_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns);
 }
 
-static int begin(struct pass *p, struct model *m, const struct model_weights *w,
-                 const struct batch *b, bool keep, struct ckpt_err *err)
+int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
+               const struct batch *b, bool keep, struct ckpt_err *err)
 {
     *p = (struct pass){.m = m, .w = w, .dev = m->dev, .n = b->n_tokens, .n_docs = b->n_docs,
-                       .n_rows = b->n_rows, .keep = keep};
-    if (check_batch(m, b, &p->max_doc, err))
+                       .n_rows = b->n_rows, .keep = keep, .ids = m->ids,
+                       .doc_start = m->doc_start, .kinds = b->kinds ? m->kinds : NULL};
+    if (batch_check(m, b, &p->max_doc, &p->max_enc, err))
         return err->code;
+    if (m->arch->stack == ARCH_ENCODER_DECODER) {
+        p->n_enc = b->n_enc;
+        upload(p, m->enc_ids, b->enc_ids, b->n_enc);
+        upload(p, m->enc_start, b->enc_start, b->n_docs + 1);
+    }
+    if (b->kinds)
+        upload(p, m->kinds, b->kinds, b->n_tokens);
     m->dev->work = m->work;
     m->dev->work_bytes = m->work_bytes;
     turn_table(m, p->max_doc);
     upload(p, m->ids, b->ids, b->n_tokens);
-    upload_positions(p, b->positions, b->n_tokens);
+    upload_positions(p, b);
     upload(p, m->doc_start, b->doc_start, b->n_docs + 1);
     upload(p, m->rows, b->rows, b->n_rows);
     upload(p, m->targets, b->targets, b->n_rows);
@@ -242,7 +220,8 @@ static struct op_embed lookup(const struct pass *p, const struct unit *u, void *
 
     struct op_embed op = {
         .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
-        .table = unit_weight(u, ROLE_TOKENS), .ids = p->m->ids,
+        .table = unit_weight(u, ROLE_TOKENS), .ids = p->ids,
+        .kind = unit_weight(u, ROLE_KINDS), .kinds = p->kinds,
         .pos = places ? unit_weight(u, ROLE_POS) : NULL,
         .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
@@ -251,7 +230,8 @@ static struct op_embed lookup(const struct pass *p, const struct unit *u, void *
     };
 
     if (!p->m->emb)
-        op.drop = pass_drop(p, u, DROP_EMBED, a->embed_dropout);
+        op.drop = pass_drop(p, u, p->ids == p->m->ids ? DROP_EMBED : DROP_EMBED_ENCODER,
+                            a->embed_dropout);
     unit_tokens(&op, u);
     return op;
 }
@@ -310,17 +290,28 @@ void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back)
     }
 }
 
+static int decoder_first(const struct model *m)
+{
+    return (int)arch_stack_first(m->arch, m->arch->num_hidden_layers - 1);
+}
+
 /* Embedding and blocks: h_last. */
 static void forward(const struct pass *p)
 {
     const struct model *m = p->m;
-    int layers = (int)m->arch->num_hidden_layers;
-    struct unit u = unit_acquire(p, 0);
+    int layers = (int)m->arch->num_hidden_layers, first = decoder_first(m);
+    struct pass d = *p;
+    struct unit u;
 
-    embed_pass(p, &u, m->fwd[0].at[BUF_H], false);
+    if (m->arch->stack == ARCH_ENCODER_DECODER)
+        encoder_fwd(p);
+    u = unit_acquire(p, 0);
+    embed_pass(p, &u, m->fwd[first].at[BUF_H], false);
     unit_release(p, &u);
-    for (int l = 0; l < layers; l++)
-        block_fwd(p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
+    stack_begin(&d, first, false);
+    for (int l = first; l < layers; l++)
+        block_fwd(&d, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
+    stack_end(&d);
 }
 
 static struct op_rownorm final_norm(const struct pass *p, const struct unit *u, const void *h,
@@ -446,13 +437,17 @@ static void backward(struct pass *p)
     struct unit u;
 
     p->keep = true;
-    for (int l = (int)m->arch->num_hidden_layers - 1; l >= 0; l--)
+    stack_begin(p, decoder_first(m), true);
+    for (int l = (int)m->arch->num_hidden_layers - 1; l >= decoder_first(m); l--)
         block_bwd(p, l, m->dh);
+    stack_end(p);
     u = unit_acquire(p, 0);
     u.grads = p->w->grad(p->w->ctx, 0);
     if (m->params.unit_grad[0] > 0)     /* something before the blocks is trained */
         embed_pass(p, &u, m->dh, true);
     unit_release(p, &u);
+    if (m->arch->stack == ARCH_ENCODER_DECODER)
+        encoder_bwd(p);
     p->w->grad_done(p->w->ctx, 0);
 }
 
@@ -474,13 +469,22 @@ static int collect(const struct pass *p, double *loss_sum, float *nll, struct ck
     return 0;
 }
 
+/* An encoder alone ends without one. */
+static int needs_head(const struct model *m, struct ckpt_err *err)
+{
+    if (m->arch->stack != ARCH_ENCODER)
+        return 0;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder without a head: it has hidden "
+                     "states and no logits", m->arch->family->model_type);
+}
+
 int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
                double *loss_sum, float *nll, struct ckpt_err *err)
 {
     uint64_t n_alloc = m->dev->n_alloc;
     struct pass p;
 
-    if (begin(&p, m, w, b, false, err))
+    if (needs_head(m, err) || pass_begin(&p, m, w, b, false, err))
         return err->code;
     forward(&p);
     head(&p, 1.0f, false);
@@ -497,7 +501,7 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
 
     if (!m->opts.train)
         return ckpt_fail(err, CKPT_ESTATE, "the model was planned without a backward pass");
-    if (begin(&p, m, w, b, !m->opts.recompute, err))
+    if (pass_begin(&p, m, w, b, !m->opts.recompute, err))
         return err->code;
     p.drop = true;
     forward(&p);
@@ -517,11 +521,11 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     struct pass p;
 
     without.n_rows = 0;
-    if (begin(&p, m, w, &without, false, err))
+    if (needs_head(m, err) || pass_begin(&p, m, w, &without, false, err))
         return err->code;
     for (int64_t i = 0; i < n; i++)
         if (rows[i] < 0 || rows[i] >= b->n_tokens)
-            return bad(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
+            return batch_bad(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
     forward(&p);
     after = unit_acquire(&p, m->params.n_unit - 1);
     head = unit_acquire(&p, head_unit(m));

@@ -32,7 +32,11 @@ struct model_weights {
 
 /*
  * A batch: documents one after another without padding.  N = n_tokens rows.
- * Attention is causal inside a document and never crosses documents.
+ * Attention is causal inside a document and never crosses documents; an encoder's sees all of it.
+ *
+ * With an encoder beside the decoder each document has two parts: what the encoder reads, enc_ids
+ * in rows enc_start[d] to enc_start[d + 1], one at least; and what the decoder is fed, ids: the
+ * start id, then the targets without their last.
  */
 struct batch {
     int64_t        n_tokens;        /* N */
@@ -43,12 +47,17 @@ struct batch {
     const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
     const int32_t *rows;            /* [n_rows] which rows carry a loss, increasing */
     const int32_t *targets;         /* [n_rows] the id each must predict */
+    const int32_t *kinds;           /* [N] kinds of tokens, where a model has them; NULL: all 0 */
+    int64_t        n_enc;           /* rows of the encoder; 0: there is none */
+    const int32_t *enc_ids;         /* [n_enc] */
+    const int32_t *enc_start;       /* [n_docs + 1] */
 };
 
 struct model_opts {
     int64_t max_tokens;             /* N at most */
     int64_t max_docs;
     int64_t max_rows;               /* supervised rows at most */
+    int64_t max_enc;                /* rows of the encoder at most; with an encoder only */
     bool    train;                  /* keep activations for backward */
     bool    recompute;              /* keep only block inputs, recompute the rest */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
@@ -83,6 +92,13 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
                  const int32_t *rows, int64_t n, float *logits, struct ckpt_err *err);
 
 /*
+ * Forward through the first n_blocks blocks of an encoder alone (0: the embedding; L: all):
+ * hidden [N, D] f32, as transformers' hidden_states[n_blocks].
+ */
+int model_hidden(struct model *m, const struct model_weights *w, const struct batch *b,
+                 int64_t n_blocks, float *hidden, struct ckpt_err *err);
+
+/*
  * Generation with a KV cache.  A session holds up to max_docs sequences of up to max_len
  * tokens.
  */
@@ -93,6 +109,15 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
 void decode_free(struct decode *d);
 /* Forget all sequences; the memory stays. */
 void decode_reset(struct decode *d);
+/*
+ * With an encoder beside the decoder, first: what the encoder reads for each of n_docs sequences
+ * (n_ids[i] ids, at most max_len of each and the model's max_enc; concatenated), of which document
+ * i is that of sequences i * each to (i + 1) * each - 1.  Forgets what was fed.
+ */
+int decode_encode(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                  const int32_t *n_ids, int64_t n_docs, int64_t each, struct ckpt_err *err);
+/* Sequence i becomes what sequence from[i] is, all at once: from[max_docs]. */
+int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err);
 /*
  * Feed n_new[i] tokens to sequence i (ids concatenated; prompts first, then one each) and give
  * the logits after the last token of every sequence that was fed: logits[n_docs][V].

@@ -2,7 +2,7 @@
  * model_plan - see model_plan.h.
  *
  * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
- * backward, last block first (six of them rebuild the forward when blocks are recomputed); the
+ * backward, last block first (ten of them rebuild the forward when blocks are recomputed); the
  * embedding's backward.  The table below says in which phase of its block each buffer is
  * written and last read, so that everything that is not needed at the same time may lie in the
  * same place.
@@ -13,41 +13,52 @@
 #include "libckpt/tensor.h"
 #include "trainer/model/lora.h"
 
-enum { FWD_PHASES = 7, HEAD_PHASES = 3, BWD_PHASES = 13 };
+enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
 /* Logits that leave the device are staged by so many bytes at most (one row at least). */
 #define LOGIT_BYTES ((int64_t)16 << 20)
 #define LOGIT_ROWS  64
 
-/* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, 4 norm, 5 up, 6 down.
- * Backward: 0-5 the same again, then 6 down, 7 up, 8 norm, 9 out, 10 attention, 11 qkv,
- * 12 norm. */
+/* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, [cross: 4 norm, 5 projections, 6 attention,
+ * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same again, then 10 down, 11 up, 12 norm,
+ * [13 out, 14 attention, 15 projections, 16 norm,] 17 out, 18 attention, 19 qkv, 20 norm. */
 static const struct life {
     const char *name;
     int         first, last;        /* forward phases, when nothing is kept; -1: unused */
     int         back;               /* backward phase of the last use; -1: none */
     int         back_first;         /* backward phase of birth, when it is made anew there */
 } life[BUF_COUNT] = {
-    [BUF_H] = {"h", -1, 3, 12, -1},
-    [BUF_Y1] = {"y1", 0, 3, 11, -1},
-    [BUF_STATS1] = {"stats1", 0, 0, 12, -1},
-    [BUF_RAW] = {"raw", 1, 1, 11, -1},
-    [BUF_QKV] = {"qkv", 1, 2, 10, -1},
-    [BUF_QK_STATS] = {"qk_stats", 1, 1, 11, -1},
-    [BUF_CTX] = {"ctx", 2, 3, 10, -1},
-    [BUF_LSE] = {"lse", 2, -1, 10, -1},
-    [BUF_H1] = {"h1", 3, 6, 8, -1},
-    [BUF_Y2] = {"y2", 4, 6, 7, -1},
-    [BUF_STATS2] = {"stats2", 4, 4, 8, -1},
-    [BUF_PROBS] = {"probs", 5, 6, 7, -1},
-    [BUF_PICKED] = {"picked", 5, 6, 7, -1},
-    [BUF_U] = {"u", 5, -1, 6, -1},
-    [BUF_G] = {"g", 5, 6, 6, 6},
-    [BUF_DG] = {"dg", -1, -1, 6, 6},
-    [BUF_DU] = {"du", -1, -1, 7, 6},
-    [BUF_DY2] = {"dy2", -1, -1, 8, 7},
-    [BUF_DCTX] = {"dctx", -1, -1, 10, 9},
-    [BUF_DQKV] = {"dqkv", -1, -1, 11, 10},
-    [BUF_DY1] = {"dy1", -1, -1, 12, 11},
+    [BUF_H] = {"h", -1, 3, 20, -1},
+    [BUF_Y1] = {"y1", 0, 3, 19, -1},
+    [BUF_STATS1] = {"stats1", 0, 0, 20, -1},
+    [BUF_RAW] = {"raw", 1, 1, 19, -1},
+    [BUF_QKV] = {"qkv", 1, 2, 18, -1},
+    [BUF_QK_STATS] = {"qk_stats", 1, 1, 19, -1},
+    [BUF_CTX] = {"ctx", 2, 3, 18, -1},
+    [BUF_LSE] = {"lse", 2, -1, 18, -1},
+    [BUF_HX] = {"hx", 3, 7, 16, -1},
+    [BUF_YX] = {"yx", 4, 5, 15, -1},
+    [BUF_STATSX] = {"statsx", 4, 4, 16, -1},
+    [BUF_QX] = {"qx", 5, 6, 14, -1},
+    [BUF_KVX] = {"kvx", 5, 6, 14, -1},
+    [BUF_CTXX] = {"ctxx", 6, 7, 14, -1},
+    [BUF_LSEX] = {"lsex", 6, -1, 14, -1},
+    [BUF_H1] = {"h1", 3, 10, 12, -1},
+    [BUF_Y2] = {"y2", 8, 10, 11, -1},
+    [BUF_STATS2] = {"stats2", 8, 8, 12, -1},
+    [BUF_PROBS] = {"probs", 9, 10, 11, -1},
+    [BUF_PICKED] = {"picked", 9, 10, 11, -1},
+    [BUF_U] = {"u", 9, -1, 10, -1},
+    [BUF_G] = {"g", 9, 10, 10, 10},
+    [BUF_DG] = {"dg", -1, -1, 10, 10},
+    [BUF_DU] = {"du", -1, -1, 11, 10},
+    [BUF_DY2] = {"dy2", -1, -1, 12, 11},
+    [BUF_DCTXX] = {"dctxx", -1, -1, 14, 13},
+    [BUF_DQX] = {"dqx", -1, -1, 15, 14},
+    [BUF_DKVX] = {"dkvx", -1, -1, 15, 14},
+    [BUF_DYX] = {"dyx", -1, -1, 16, 15},
+    [BUF_DCTX] = {"dctx", -1, -1, 18, 17},
+    [BUF_DQKV] = {"dqkv", -1, -1, 19, 18},
+    [BUF_DY1] = {"dy1", -1, -1, 20, 19},
 };
 
 /* The row of a buffer, as this description uses it. */
@@ -57,18 +68,17 @@ static struct life life_of(const struct arch *a, int buf)
     struct life l = life[buf];
 
     if (buf == BUF_U && a->mlp == ARCH_MLP_GATED)
-        l.last = 5;                     /* the gate reads it */
+        l.last = 9;                     /* the gate reads it */
     if (buf == BUF_U && a->num_experts) {
-        l.last = 6;
-        l.back = 7;                     /* routed: one operation, from y2 to its gradient */
+        l.last = 10;
+        l.back = 11;                    /* routed: one operation, from y2 to its gradient */
     }
-    if (post && (buf == BUF_Y1 || buf == BUF_STATS1)) {
-        l.first = l.last = l.back = 6;  /* s and its norm */
-    }
+    if (post && (buf == BUF_Y1 || buf == BUF_STATS1))
+        l.first = l.last = l.back = 10; /* s and its norm */
     if (post && buf == BUF_G)
-        l.back_first = 5;               /* s is rebuilt from it */
+        l.back_first = 9;               /* s is rebuilt from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
-        l.back_first = 6;               /* takes outputs nobody reads, of what is made again */
+        l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
     return l;
 }
 
@@ -92,12 +102,17 @@ static int bwd_phase(const struct draft *d, int layer)
     return d->head + HEAD_PHASES + (d->layers - 1 - layer) * BWD_PHASES;
 }
 
-static size_t add(struct draft *d, enum block_buf b, int first, int last)
+/* A block's buffer. */
+static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
 {
     struct model *m = d->m;
+    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_crosses(m->arch, layer);
+    int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
+    uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
 
-    return plan_add(&m->plan, life[b].name,
-                    block_bytes(m->arch, m->dev, b, m->opts.max_tokens), first, last);
+    if (encoder && block_crosses(b))
+        bytes = 0;
+    return plan_add(&m->plan, life[b].name, bytes, first, last);
 }
 
 /* Buffers of one block: kept from forward to backward, or made twice. */
@@ -115,20 +130,20 @@ static void draft_block(struct draft *d, int layer)
         *fwd = *bwd = NONE;
         if (i == BUF_H) {           /* written by what comes before the block */
             *fwd = *bwd =
-                add(d, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
+                add(d, layer, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
             continue;
         }
         if (in_fwd && keep && l->back >= 0 && l->back_first < 0) {
-            *fwd = *bwd = add(d, (enum block_buf)i, f + l->first, b + l->back);
+            *fwd = *bwd = add(d, layer, (enum block_buf)i, f + l->first, b + l->back);
             continue;
         }
         if (in_fwd)
-            *fwd = add(d, (enum block_buf)i, f + l->first, f + l->last);
+            *fwd = add(d, layer, (enum block_buf)i, f + l->first, f + l->last);
         if (o->train && l->back_first >= 0)
-            *bwd = add(d, (enum block_buf)i, b + l->back_first,
+            *bwd = add(d, layer, (enum block_buf)i, b + l->back_first,
                        b + (l->back > l->back_first ? l->back : l->back_first));
         else if (o->train && l->back >= 0)
-            *bwd = add(d, (enum block_buf)i, b + l->first, b + l->back);
+            *bwd = add(d, layer, (enum block_buf)i, b + l->first, b + l->back);
     }
 }
 
@@ -154,7 +169,31 @@ struct place {
     size_t item;
 };
 
-enum { N_PLACES = 24 };
+enum { N_PLACES = 40 };
+
+#define ADD(field, bytes, first, last)                                                         \
+    at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
+
+/* What is between the two stacks, and the encoder's part of a batch. */
+static size_t draft_encoder(struct draft *d, struct place *at)
+{
+    struct model *m = d->m;
+    const struct arch *a = m->arch;
+    uint64_t wide = (uint64_t)(m->opts.max_enc * a->hidden_size) * ckpt_dtype_size(m->dev->act);
+    int layers = (int)a->num_encoder_layers, made = fwd_phase(layers) - 1, e = d->end;
+    bool train = m->opts.train;
+    int back = train ? bwd_phase(d, layers) + BWD_PHASES : 0;
+    size_t n = 0;
+
+    ADD(enc_ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
+    ADD(enc_start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
+    ADD(enc_last, wide, made, train ? back : made);
+    ADD(enc_stats, (uint64_t)m->opts.max_enc * 2 * sizeof(float), made, train ? back : made);
+    ADD(enc_out, wide, made, train ? back : d->head);
+    if (train)
+        ADD(denc, wide, d->head + HEAD_PHASES, e);
+    return n;
+}
 
 /* Buffers outside of blocks; gives how many. */
 static size_t draft_rest(struct draft *d, struct place *at)
@@ -173,8 +212,6 @@ static size_t draft_rest(struct draft *d, struct place *at)
                     : m->logit_rows > LOGIT_ROWS ? LOGIT_ROWS
                                                  : m->logit_rows;
     some = (uint64_t)m->logit_rows > R ? (uint64_t)m->logit_rows : R;
-#define ADD(field, bytes, first, last)                                                         \
-    at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
     ADD(ids, N * i4, 0, e);
     ADD(positions, N * i4, 0, e);
     ADD(doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
@@ -205,9 +242,14 @@ static size_t draft_rest(struct draft *d, struct place *at)
         ADD(dy_rows, R * D * act, h + 1, h + 2);
         ADD(dh, N * D * act, h + 2, e);
     }
-#undef ADD
-    return n;
+    if (a->type_vocab_size > 0)
+        ADD(kinds, N * i4, 0, e);
+    if (a->pos == ARCH_POS_BUCKETS)
+        for (int k = 0; k < 2; k++)
+            ADD(bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
+    return n + (a->stack == ARCH_ENCODER_DECODER ? draft_encoder(d, at + n) : 0);
 }
+#undef ADD
 
 static void hand_out(struct draft *d, const struct place *at, size_t n)
 {
@@ -262,12 +304,13 @@ static int upload_tokens(struct model *m, struct ckpt_err *err)
 static int allocate(struct draft *d, struct ckpt_err *err)
 {
     struct model *m = d->m;
-    struct op_limits lim = model_limits(m, m->opts.max_tokens);
+    int64_t rows = m->opts.max_tokens > m->opts.max_enc ? m->opts.max_tokens : m->opts.max_enc;
+    struct op_limits lim = model_limits(m, rows);
     struct place at[N_PLACES];
     size_t n;
 
     lim.n_rows = m->opts.max_rows;
-    lim.max_doc = m->opts.max_tokens;
+    lim.max_doc = rows;
     lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
     for (int l = 0; l < d->layers; l++)
@@ -288,7 +331,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
             return ckpt_nomem(err, (size_t)m->turn_rows);
         turn_table(m, 0);
     }
-    return upload_tokens(m, err) ? err->code : upload_slopes(m, err);
+    return upload_tokens(m, err) || upload_buckets(m, err) ? err->code : upload_slopes(m, err);
 }
 
 int model_plan(struct model *m, struct ckpt_err *err)

@@ -140,9 +140,110 @@ const struct name names_mixtral_block[] = {
     {ROLE_NORM2_W, "layers.%d.post_attention_layernorm.weight", false},
     {ROLE_COUNT, NULL, false},
 };
+const struct name names_t5_before[] = {
+    {ROLE_TOKENS, "shared.weight", false}, {ROLE_COUNT, NULL, false},
+};
+/* The four lists of blocks differ in the feed-forward and in what only one stack has. */
+const struct name names_t5_encoder[] = {
+    {ROLE_Q_W, "encoder.block.%d.layer.0.SelfAttention.q.weight", false},
+    {ROLE_K_W, "encoder.block.%d.layer.0.SelfAttention.k.weight", false},
+    {ROLE_V_W, "encoder.block.%d.layer.0.SelfAttention.v.weight", false},
+    {ROLE_OUT_W, "encoder.block.%d.layer.0.SelfAttention.o.weight", false},
+    {ROLE_DISTANCE, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_NORM1_W, "encoder.block.%d.layer.0.layer_norm.weight", false},
+    {ROLE_UP_W, "encoder.block.%d.layer.1.DenseReluDense.wi.weight", false},
+    {ROLE_DOWN_W, "encoder.block.%d.layer.1.DenseReluDense.wo.weight", false},
+    {ROLE_NORM2_W, "encoder.block.%d.layer.1.layer_norm.weight", false},
+    {ROLE_ENCODER_NORM_W, "encoder.final_layer_norm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_t5_block[] = {
+    {ROLE_Q_W, "decoder.block.%d.layer.0.SelfAttention.q.weight", false},
+    {ROLE_K_W, "decoder.block.%d.layer.0.SelfAttention.k.weight", false},
+    {ROLE_V_W, "decoder.block.%d.layer.0.SelfAttention.v.weight", false},
+    {ROLE_OUT_W, "decoder.block.%d.layer.0.SelfAttention.o.weight", false},
+    {ROLE_DISTANCE, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_NORM1_W, "decoder.block.%d.layer.0.layer_norm.weight", false},
+    {ROLE_CROSS_Q_W, "decoder.block.%d.layer.1.EncDecAttention.q.weight", false},
+    {ROLE_CROSS_K_W, "decoder.block.%d.layer.1.EncDecAttention.k.weight", false},
+    {ROLE_CROSS_V_W, "decoder.block.%d.layer.1.EncDecAttention.v.weight", false},
+    {ROLE_CROSS_OUT_W, "decoder.block.%d.layer.1.EncDecAttention.o.weight", false},
+    {ROLE_CROSS_NORM_W, "decoder.block.%d.layer.1.layer_norm.weight", false},
+    {ROLE_UP_W, "decoder.block.%d.layer.2.DenseReluDense.wi.weight", false},
+    {ROLE_DOWN_W, "decoder.block.%d.layer.2.DenseReluDense.wo.weight", false},
+    {ROLE_NORM2_W, "decoder.block.%d.layer.2.layer_norm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_t5_gated_encoder[] = {
+    {ROLE_Q_W, "encoder.block.%d.layer.0.SelfAttention.q.weight", false},
+    {ROLE_K_W, "encoder.block.%d.layer.0.SelfAttention.k.weight", false},
+    {ROLE_V_W, "encoder.block.%d.layer.0.SelfAttention.v.weight", false},
+    {ROLE_OUT_W, "encoder.block.%d.layer.0.SelfAttention.o.weight", false},
+    {ROLE_DISTANCE, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_NORM1_W, "encoder.block.%d.layer.0.layer_norm.weight", false},
+    {ROLE_GATE_W, "encoder.block.%d.layer.1.DenseReluDense.wi_0.weight", false},
+    {ROLE_UP_W, "encoder.block.%d.layer.1.DenseReluDense.wi_1.weight", false},
+    {ROLE_DOWN_W, "encoder.block.%d.layer.1.DenseReluDense.wo.weight", false},
+    {ROLE_NORM2_W, "encoder.block.%d.layer.1.layer_norm.weight", false},
+    {ROLE_ENCODER_NORM_W, "encoder.final_layer_norm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_t5_gated_block[] = {
+    {ROLE_Q_W, "decoder.block.%d.layer.0.SelfAttention.q.weight", false},
+    {ROLE_K_W, "decoder.block.%d.layer.0.SelfAttention.k.weight", false},
+    {ROLE_V_W, "decoder.block.%d.layer.0.SelfAttention.v.weight", false},
+    {ROLE_OUT_W, "decoder.block.%d.layer.0.SelfAttention.o.weight", false},
+    {ROLE_DISTANCE, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_NORM1_W, "decoder.block.%d.layer.0.layer_norm.weight", false},
+    {ROLE_CROSS_Q_W, "decoder.block.%d.layer.1.EncDecAttention.q.weight", false},
+    {ROLE_CROSS_K_W, "decoder.block.%d.layer.1.EncDecAttention.k.weight", false},
+    {ROLE_CROSS_V_W, "decoder.block.%d.layer.1.EncDecAttention.v.weight", false},
+    {ROLE_CROSS_OUT_W, "decoder.block.%d.layer.1.EncDecAttention.o.weight", false},
+    {ROLE_CROSS_NORM_W, "decoder.block.%d.layer.1.layer_norm.weight", false},
+    {ROLE_GATE_W, "decoder.block.%d.layer.2.DenseReluDense.wi_0.weight", false},
+    {ROLE_UP_W, "decoder.block.%d.layer.2.DenseReluDense.wi_1.weight", false},
+    {ROLE_DOWN_W, "decoder.block.%d.layer.2.DenseReluDense.wo.weight", false},
+    {ROLE_NORM2_W, "decoder.block.%d.layer.2.layer_norm.weight", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_t5_after[] = {
+    {ROLE_FINAL_NORM_W, "decoder.final_layer_norm.weight", false},
+    {ROLE_HEAD_W, "lm_head.weight", true}, {ROLE_COUNT, NULL, false},
+};
+
+/* Also RoBERTa.  The pooler behind the last block is a classifier's: not among them. */
+const struct name names_bert_before[] = {
+    {ROLE_TOKENS, "embeddings.word_embeddings.weight", false},
+    {ROLE_POS, "embeddings.position_embeddings.weight", false},
+    {ROLE_KINDS, "embeddings.token_type_embeddings.weight", false},
+    {ROLE_EMB_NORM_W, "embeddings.LayerNorm.weight", false},
+    {ROLE_EMB_NORM_B, "embeddings.LayerNorm.bias", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_bert_block[] = {
+    {ROLE_Q_W, "encoder.layer.%d.attention.self.query.weight", false},
+    {ROLE_Q_B, "encoder.layer.%d.attention.self.query.bias", false},
+    {ROLE_K_W, "encoder.layer.%d.attention.self.key.weight", false},
+    {ROLE_K_B, "encoder.layer.%d.attention.self.key.bias", false},
+    {ROLE_V_W, "encoder.layer.%d.attention.self.value.weight", false},
+    {ROLE_V_B, "encoder.layer.%d.attention.self.value.bias", false},
+    {ROLE_OUT_W, "encoder.layer.%d.attention.output.dense.weight", false},
+    {ROLE_OUT_B, "encoder.layer.%d.attention.output.dense.bias", false},
+    {ROLE_NORM1_W, "encoder.layer.%d.attention.output.LayerNorm.weight", false},
+    {ROLE_NORM1_B, "encoder.layer.%d.attention.output.LayerNorm.bias", false},
+    {ROLE_UP_W, "encoder.layer.%d.intermediate.dense.weight", false},
+    {ROLE_UP_B, "encoder.layer.%d.intermediate.dense.bias", false},
+    {ROLE_DOWN_W, "encoder.layer.%d.output.dense.weight", false},
+    {ROLE_DOWN_B, "encoder.layer.%d.output.dense.bias", false},
+    {ROLE_NORM2_W, "encoder.layer.%d.output.LayerNorm.weight", false},
+    {ROLE_NORM2_B, "encoder.layer.%d.output.LayerNorm.bias", false},
+    {ROLE_COUNT, NULL, false},
+};
+const struct name names_bert_after[] = {{ROLE_COUNT, NULL, false}};
+
 /* What a role is: its shape in sizes of the description, and how it starts. */
-enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, HEADS_Q, HEADS_KV, HEADS_ALL, HEAD, FF, FF2,
-              EXPERTS, EXPERT_FF };
+enum extent { ONE, VOCAB, HIDDEN, EMBED, PLACES, KINDS, BUCKETS, HEADS, HEADS_Q, HEADS_KV,
+              HEADS_ALL, HEAD, FF, FF2, EXPERTS, EXPERT_FF };
 
 static const struct {
     enum extent    rows, cols;          /* cols ONE: a vector */
@@ -151,6 +252,7 @@ static const struct {
 } kinds[ROLE_COUNT] = {
     [ROLE_TOKENS] = {VOCAB, EMBED, ROLE_NORMAL, false},
     [ROLE_POS] = {PLACES, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_KINDS] = {KINDS, HIDDEN, ROLE_NORMAL, false},
     [ROLE_PROJ_IN] = {HIDDEN, EMBED, ROLE_NORMAL, false},
     [ROLE_EMB_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_EMB_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
@@ -168,6 +270,12 @@ static const struct {
     [ROLE_K_NORM] = {HEAD, ONE, ROLE_ONES, false},
     [ROLE_OUT_W] = {HIDDEN, HEADS_Q, ROLE_NORMAL, true},
     [ROLE_OUT_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
+    [ROLE_DISTANCE] = {BUCKETS, HEADS, ROLE_NORMAL, false},
+    [ROLE_CROSS_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
+    [ROLE_CROSS_Q_W] = {HEADS_Q, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_CROSS_K_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_CROSS_V_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, true},
+    [ROLE_CROSS_OUT_W] = {HIDDEN, HEADS_Q, ROLE_NORMAL, true},
     [ROLE_NORM2_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_NORM2_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
     [ROLE_GATE_W] = {FF, HIDDEN, ROLE_NORMAL, true},
@@ -181,6 +289,7 @@ static const struct {
     [ROLE_EXPERT_GATE] = {EXPERT_FF, HIDDEN, ROLE_NORMAL, false},
     [ROLE_EXPERT_UP] = {EXPERT_FF, HIDDEN, ROLE_NORMAL, false},
     [ROLE_EXPERT_DOWN] = {HIDDEN, EXPERT_FF, ROLE_NORMAL, false},
+    [ROLE_ENCODER_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_FINAL_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_FINAL_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
     [ROLE_PROJ_OUT] = {EMBED, HIDDEN, ROLE_NORMAL, false},
@@ -207,6 +316,8 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
     case ROLE_PROJ_IN:
     case ROLE_PROJ_OUT:
         return projected;
+    case ROLE_KINDS:
+        return a->type_vocab_size > 0;
     case ROLE_EMB_NORM_W:
         return a->emb_norm;
     case ROLE_EMB_NORM_B:
@@ -228,6 +339,16 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
         return a->qk_norm == ARCH_QK_NORM_HEAD;
     case ROLE_OUT_B:
         return a->out_bias;
+    case ROLE_DISTANCE:
+        return a->pos == ARCH_POS_BUCKETS && layer == arch_stack_first(a, layer);
+    case ROLE_CROSS_NORM_W:
+    case ROLE_CROSS_Q_W:
+    case ROLE_CROSS_K_W:
+    case ROLE_CROSS_V_W:
+    case ROLE_CROSS_OUT_W:
+        return arch_crosses(a, layer);
+    case ROLE_ENCODER_NORM_W:
+        return a->stack == ARCH_ENCODER_DECODER && layer == a->num_encoder_layers - 1;
     case ROLE_GATE_B:
     case ROLE_UP_B:
     case ROLE_DOWN_B:
@@ -263,6 +384,12 @@ static int64_t extent(const struct arch *a, enum extent e)
         return a->word_embed_proj_dim;
     case PLACES:
         return a->max_position_embeddings + a->pos_offset;
+    case KINDS:
+        return a->type_vocab_size;
+    case BUCKETS:
+        return a->num_buckets;
+    case HEADS:
+        return a->num_attention_heads;
     case HEADS_Q:
         return q;
     case HEADS_KV:
@@ -295,7 +422,11 @@ struct ckpt_shape role_shape(const struct arch *a, enum role role)
 
 enum role_init role_init(enum role role) { return kinds[role].init; }
 
-bool role_decays(enum role role) { return role_init(role) == ROLE_NORMAL; }
+bool role_decays(enum role role)
+{
+    /* The published name of the table of distances has the word bias in it. */
+    return role_init(role) == ROLE_NORMAL && role != ROLE_DISTANCE;
+}
 
 char *name_expand(struct ckpt_arena *arena, const char *prefix, const struct name *name,
                   int64_t layer, int64_t expert)

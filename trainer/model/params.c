@@ -153,7 +153,8 @@ static int append_one(struct build *b, const struct name *name, int unit, int64_
 {
     struct params *p = b->p;
     const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
-    char *text = name_expand(&p->arena, p->prefix, name, unit - 1, expert);
+    char *text = name_expand(&p->arena, p->prefix, name,
+                             unit - 1 - arch_stack_first(b->arch, unit - 1), expert);
     struct param *q;
 
     if (!text)
@@ -217,7 +218,7 @@ static int append_all(struct build *b, struct ckpt_err *err)
     if (append(b, f->before, 0, err))
         return err->code;
     for (int u = 1; u + 1 < p->n_unit; u++)
-        if (append(b, f->block, u, err))
+        if (append(b, family_block(b->arch, u - 1), u, err))
             return err->code;
     if (append(b, f->after, p->n_unit - 1, err) || end_module(b, err))
         return err->code;
@@ -237,7 +238,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
 
     for (int64_t l = 0; l < layers; l++)
-        n += count(arch, f->block, l);
+        n += count(arch, family_block(arch, l), l);
     n *= lora ? PARAM_KINDS : 1;
     memset(p, 0, sizeof *p);
     p->prefix = f->prefix;

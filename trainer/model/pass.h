@@ -1,7 +1,8 @@
 /*
  * pass - what the rooms of the model share: buffers of a block, a pass, weights by role.
  *
- * Only attention.c, mlp.c, block.c, model.c and decode.c include this.
+ * Only the rooms of the passes include this: attention, cross, mlp, block, encoder, model,
+ * model_plan, decode.
  *
  * A block, pre-norm (h the residual stream, [N, D]):
  *   y1 = norm1(h);  qkv = y1 Wqkv^T + b;  ctx = attention(qkv);  h1 = r1 + ctx Wo^T + b
@@ -11,6 +12,10 @@
  * Post-norm:
  *   qkv = h Wqkv^T + b;  h1 = h + ctx Wo^T + b;  y2 = norm1(h1)
  *   u, g as above;  s = y2 + g Wdown^T + b (in y1's buffer);  h' = norm2(s)
+ *
+ * A decoder's block beside an encoder, between its halves (e the encoder's output):
+ *   hx = h + ctx Wo^T;  yx = norm(hx);  qx = yx Wq^T;  kvx = [e Wk^T, e Wv^T]
+ *   ctxx = attention(qx, kvx);  h1 = hx + ctxx Wo^T
  *
  * With rotary positions qkv is turned in place; with norms of q and k the projections go to raw
  * and rope writes qkv.  Gated: u = [y2 Wgate^T, y2 Wup^T], g = act(u's first half) * the second.
@@ -33,11 +38,13 @@ enum block_buf {
     BUF_QK_STATS,               /* H + K */
     BUF_CTX,                    /* H d */
     BUF_LSE,
+    BUF_HX, BUF_YX, BUF_STATSX, BUF_QX, BUF_KVX, BUF_CTXX, BUF_LSEX,    /* KVX: encoder's rows */
     BUF_H1, BUF_Y2, BUF_STATS2,
     BUF_PROBS, BUF_PICKED,      /* E (f32); k (i32) */
     BUF_U,                      /* F, gated 2F, of experts k 2F' */
     BUF_G,                      /* F */
     BUF_DG, BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
+    BUF_DYX, BUF_DQX, BUF_DKVX, BUF_DCTXX,
     BUF_COUNT
 };
 
@@ -56,6 +63,7 @@ struct change_at {
 /* What is dropped out in a block or before it: each has its own masks. */
 enum drop_place {
     DROP_EMBED, DROP_ATTENTION, DROP_OUT, DROP_MLP, DROP_ACT, DROP_FINAL, DROP_ROUTER,
+    DROP_EMBED_ENCODER, DROP_CROSS,
     DROP_LORA                           /* plus the role */
 };
 
@@ -81,7 +89,13 @@ struct model {
     float             *nll, *logits;    /* [rows], [logit_rows, V] */
     float             *nll_host;        /* [rows] */
     int32_t           *positions_host;  /* [N] rows of the table of positions */
-    int32_t           *ids, *positions, *doc_start, *rows, *targets;
+    int32_t           *ids, *positions, *doc_start, *rows, *targets, *kinds;
+    int32_t           *enc_ids, *enc_start;
+    int32_t           *bucket[2];       /* of distances: a decoder's, an encoder's; or NULL */
+    void              *enc_last;        /* output of the encoder's last block [n_enc, D] */
+    void              *enc_out;         /* the same behind its norm */
+    void              *denc;            /* gradient of enc_out, then of the residual stream */
+    float             *enc_stats;
     float             *slopes;          /* [H], or NULL */
     float             *turns;           /* [turn_rows][R]: rope_table; NULL without rope */
     float             *turns_host;
@@ -96,6 +110,16 @@ struct model {
 /* The cache of a generation session as one layer's attention sees it. */
 struct cache_view {
     struct op_cached op;                /* all but out and in */
+    void            *cross;             /* keys and values of the encoder's rows, as BUF_KVX */
+    const int32_t   *key_start, *key_end;   /* [n_seg] which of them a segment sees */
+};
+
+/* A unit's weights and gradients during its brackets. */
+struct unit {
+    const struct model *m;
+    int                 index;
+    const void         *weights;
+    void               *grads;          /* NULL in a forward pass */
 };
 
 /* One pass in work. */
@@ -107,14 +131,10 @@ struct pass {
     int64_t                     n, n_docs, max_doc, n_rows;
     bool                        keep;   /* a backward pass follows */
     bool                        drop;   /* dropout is on */
-};
-
-/* A unit's weights and gradients during its brackets. */
-struct unit {
-    const struct model *m;
-    int                 index;
-    const void         *weights;
-    void               *grads;          /* NULL in a forward pass */
+    const int32_t              *ids, *doc_start, *kinds;    /* of these rows, on the device */
+    int64_t                     n_enc, max_enc;     /* the encoder's rows; longest document */
+    struct unit                 shared; /* the stack's first block, while its table of distances
+                                           is everybody's */
 };
 
 struct unit unit_acquire(const struct pass *p, int index);
@@ -136,6 +156,11 @@ struct op_norm unit_norm(const struct unit *u, enum role w, enum role b);
 void attention_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b);
 void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
                    void *dh);
+/* cross.c: yx ... h1 of a decoder's block beside an encoder, and back. */
+void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b);
+void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
+/* Keys and values of the encoder's rows, n of them, to kv. */
+void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n);
 /* mlp.c: y2 ... h' (written to next), and back: dh becomes the gradient of h1. */
 void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
              void *next);
@@ -148,10 +173,27 @@ void block_fwd(const struct pass *p, int layer, void *next);
 void block_bwd(const struct pass *p, int layer, void *dh);
 /* One block with given buffers, for generation. */
 void block_step(const struct pass *p, int layer, const struct block_bufs *b, void *next);
-/* Bytes of a block's buffer for n rows. */
+/* Bytes of a block's buffer for n rows, and n_enc of the encoder. */
 uint64_t block_bytes(const struct arch *arch, const struct device *dev, enum block_buf buf,
-                     int64_t n);
+                     int64_t n, int64_t n_enc);
+/* The stack that begins at that block is about to be passed through, or has been: hold what its
+ * blocks share, with gradients to go back. */
+void stack_begin(struct pass *p, int layer, bool back);
+void stack_end(struct pass *p);
 
+/* encoder.c: the encoder beside a decoder, from its ids to enc_out, and from denc back to the
+ * embedding's gradients. */
+void encoder_fwd(const struct pass *p);
+void encoder_bwd(const struct pass *p);
+/* Fill the tables of buckets. */
+int upload_buckets(struct model *m, struct ckpt_err *err);
+/* batch.c: everything an operation indexes with; gives the rows of the longest documents. */
+int batch_check(const struct model *m, const struct batch *b, int64_t *max_doc, int64_t *max_enc,
+                struct ckpt_err *err);
+int batch_bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit);
+/* model.c: take a batch to the device; the pass is that of the decoder, or of the only stack. */
+int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
+               const struct batch *b, bool keep, struct ckpt_err *err);
 /* model.c: embedding of the pass's ids into h, or its backward from the gradient in h. */
 void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back);
 /* The unit the head's matrix lies in: the embedding's when tied. */
@@ -165,6 +207,8 @@ struct op_limits model_limits(const struct model *m, int64_t n);
 
 /* Make the table of turns for sequences of that length, where it is another one. */
 void turn_table(struct model *m, int64_t length);
+/* One of the part of a block that attends to the encoder's rows. */
+bool block_crosses(enum block_buf buf);
 /* True when a pass of this description never touches the buffer. */
 bool block_unused(const struct arch *a, enum block_buf buf);
 

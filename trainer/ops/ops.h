@@ -90,8 +90,9 @@ struct op_lora {
 };
 
 /*
- * embed: e = table[ids] (row gather), out = norm(e); without norm (norm NULL) out = e, or with
- * a table of positions out = e + pos[positions] (a norm and positions are not used together).
+ * embed: e = table[ids] (row gather), with tables of positions and of kinds
+ * e = table[ids] + pos[positions] + kind[kinds]; out = norm(e), or e without norm (norm NULL).
+ * (Kinds, and a norm with positions, are forward only and without what follows.)
  * Ids among token_ids take their rows from tokens.  A change adds scale * (B A)^T's row to e.
  * What leaves is dropped out.  Backward gathers e again, so that it is not kept between the passes.
  */
@@ -105,6 +106,8 @@ struct op_embed {
     const void           *pos;      /* weight [P, D], or NULL */
     const int32_t        *ids;      /* [N], each in [0, V) */
     const int32_t        *positions;/* [N], each in [0, P); with pos */
+    const void           *kind;     /* fwd: weight [kinds, D], or NULL */
+    const int32_t        *kinds;    /* [N]; NULL: all 0 */
     const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
     int64_t               no_grad;  /* bwd: the id whose lookup gives no gradient; -1: none */
@@ -178,7 +181,20 @@ struct op_linear {
 struct op_heads {
     void   *q, *k, *v;              /* activations; gradients have the same layout */
     int64_t row_stride;
+    int64_t kv_stride;              /* from row to row of k and v; 0: row_stride */
     int64_t q_head, kv_head;        /* strides from head to head */
+};
+
+/*
+ * A term of the scores by distance: query row i and key row j (both counted inside their
+ * document) get table[bucket[reach + clamp(j - i, -reach, reach)], h].
+ * Source: Raffel et al. 2020, section 2.1; transformers 5.17, models/t5/modeling_t5.py.
+ */
+struct op_distance {
+    const void    *table;           /* weight [buckets, H]; NULL: no such term */
+    void          *dtable;          /* bwd: gradient [buckets, H]; NULL: frozen */
+    const int32_t *bucket;          /* [2 * reach + 1] */
+    int64_t        reach, n_bucket;
 };
 
 /*
@@ -244,25 +260,34 @@ struct op_experts {
 /*
  * attention over packed documents: row i sees rows j of its document with j <= i and, with a
  * window, j > i - window.  For head h (its keys: head h * K / H):
- *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i);  P = softmax_j(s);
- *   out[i] = sum_j P[i,j] v[j]
+ *   s[i,j] = scale * q[i].k[j] + slope[h] * (j - i) + distance(i, j, h)
+ *   P = softmax_j(s);  out[i] = sum_j P[i,j] v[j]
+ * whole: row i sees all keys of its document.  Keys may be other rows than the queries (a
+ * decoder's of what its encoder made): those of document d are then rows
+ * [key_start[d], key_end[d]), one at least, all of them seen; documents may share keys forward
+ * only.
+ *
  * lse[h, i] = log sum_j exp s[i,j] is kept so that backward rebuilds P without a new softmax:
  *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
- *   dv = P^T dout.  With K < H gradients of k, v are summed over the heads that share them.
+ *   dv = P^T dout;  dtable[bucket, h] += sum of dS there.
+ * With K < H gradients of k, v are summed over the heads that share them.
  * Source: Dao 2023 (FlashAttention-2), Press et al. 2022 (ALiBi).
  */
 struct op_attention {
     void           *out;            /* fwd writes, bwd reads: activation [N, H * d] */
     float          *lse;            /* fwd writes (NULL: not kept), bwd reads: [H, N] */
     struct op_heads in;             /* q, k, v */
-    struct op_heads grad;           /* bwd: dq, dk, dv, overwritten; row_stride as in `in` */
+    struct op_heads grad;           /* bwd: dq, dk, dv, overwritten; strides of rows as in `in` */
     const void     *dout;           /* bwd: activation [N, H * d] */
     const int32_t  *doc_start;      /* [n_docs + 1] */
+    const int32_t  *key_start, *key_end;    /* [n_docs] each, or NULL both: a document's own */
     const float    *slopes;         /* [H] or NULL: no position term */
-    int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, at most */
+    struct op_distance distance;
+    int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, keys too */
     int64_t         n_head, n_kv, dim;      /* H, K, d */
     int64_t         window;         /* 0: none */
     float           scale;
+    bool            whole;
 };
 
 /*
@@ -279,6 +304,7 @@ struct op_cached {
     const int32_t  *seg_start;      /* [n_seg + 1] */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
+    struct op_distance distance;
     int64_t         n, n_seg, capacity;
     int64_t         max_keys;       /* the largest past + new of a segment, at most */
     int64_t         n_head, n_kv, dim, window;

@@ -1,0 +1,150 @@
+/*
+ * cross - the part of a decoder's block that attends to what the encoder made: norm, queries from
+ * the decoder's rows, keys and values from the encoder's, attention, output projection, residual.
+ */
+#include "trainer/model/pass.h"
+
+/* Elements of a row of queries; keys and values have as many each. */
+static int64_t width(const struct arch *a) { return a->num_attention_heads * a->head_dim; }
+
+static struct op_heads heads(const struct arch *a, const struct device *dev, void *q, void *kv)
+{
+    int64_t w = width(a);
+
+    return (struct op_heads){
+        .q = q, .k = kv, .v = (unsigned char *)kv + (size_t)w * ckpt_dtype_size(dev->act),
+        .row_stride = w, .kv_stride = 2 * w, .q_head = a->head_dim, .kv_head = a->head_dim,
+    };
+}
+
+static struct op_attention attention(const struct pass *p, const struct block_bufs *b)
+{
+    const struct arch *a = p->m->arch;
+    const struct cache_view *c = p->cache;
+    void *kv = c ? c->cross : b->at[BUF_KVX];
+
+    return (struct op_attention){
+        .out = b->at[BUF_CTXX], .lse = p->keep ? b->at[BUF_LSEX] : NULL,
+        .in = heads(a, p->dev, b->at[BUF_QX], kv), .doc_start = c ? c->op.seg_start : p->doc_start,
+        .key_start = c ? c->key_start : p->m->enc_start,
+        .key_end = c ? c->key_end : p->m->enc_start + 1, .n = p->n,
+        .n_docs = c ? c->op.n_seg : p->n_docs,
+        .max_doc = p->max_doc > p->max_enc ? p->max_doc : p->max_enc,
+        .n_head = a->num_attention_heads, .n_kv = a->num_attention_heads, .dim = a->head_dim,
+        .scale = (float)a->attn_scale, .whole = true,
+    };
+}
+
+static struct op_linear query(const struct pass *p, const struct unit *u,
+                              const struct block_bufs *b)
+{
+    return (struct op_linear){
+        .out = b->at[BUF_QX], .x = b->at[BUF_YX], .w = unit_weight(u, ROLE_CROSS_Q_W), .n = p->n,
+        .lora = unit_lora(p, u, ROLE_CROSS_Q_W),
+        .n_in = p->m->arch->hidden_size, .n_out = width(p->m->arch),
+    };
+}
+
+/* The half of kv that is made with that role's matrix. */
+static struct op_linear half(const struct pass *p, const struct unit *u, enum role role,
+                             int64_t n)
+{
+    return (struct op_linear){
+        .x = p->m->enc_out, .w = unit_weight(u, role), .n = n,
+        .n_in = p->m->arch->hidden_size, .n_out = width(p->m->arch),
+        .out_ld = 2 * width(p->m->arch), .lora = unit_lora(p, u, role),
+    };
+}
+
+static struct op_linear out_linear(const struct pass *p, const struct unit *u,
+                                   const struct block_bufs *b)
+{
+    return (struct op_linear){
+        .out = b->at[BUF_H1], .x = b->at[BUF_CTXX], .w = unit_weight(u, ROLE_CROSS_OUT_W),
+        .residual = b->at[BUF_HX], .n = p->n, .n_in = width(p->m->arch),
+        .n_out = p->m->arch->hidden_size, .lora = unit_lora(p, u, ROLE_CROSS_OUT_W),
+        .drop = pass_drop(p, u, DROP_CROSS, p->m->arch->hidden_dropout),
+    };
+}
+
+static struct op_rownorm norm_in(const struct pass *p, const struct unit *u,
+                                 const struct block_bufs *b)
+{
+    return (struct op_rownorm){
+        .out = b->at[BUF_YX], .stats = b->at[BUF_STATSX], .x = b->at[BUF_HX],
+        .norm = unit_norm(u, ROLE_CROSS_NORM_W, ROLE_COUNT), .n = p->n, .n_x = p->n,
+        .dim = p->m->arch->hidden_size,
+    };
+}
+
+void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n)
+{
+    struct op_heads to = heads(p->m->arch, p->dev, NULL, kv);
+    struct op_linear k = half(p, u, ROLE_CROSS_K_W, n), v = half(p, u, ROLE_CROSS_V_W, n);
+
+    k.out = to.k;
+    v.out = to.v;
+    p->dev->ops->linear_fwd(p->dev, &k);
+    p->dev->ops->linear_fwd(p->dev, &v);
+}
+
+void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+{
+    const struct ops *ops = p->dev->ops;
+    struct op_rownorm norm = norm_in(p, u, b);
+    struct op_linear q = query(p, u, b), out = out_linear(p, u, b);
+    struct op_attention attend = attention(p, b);
+
+    ops->norm_fwd(p->dev, &norm);
+    ops->linear_fwd(p->dev, &q);
+    if (!p->cache)
+        cross_keys(p, u, b->at[BUF_KVX], p->n_enc);
+    ops->attention_fwd(p->dev, &attend);
+    ops->linear_fwd(p->dev, &out);
+}
+
+/* The gradients of the encoder's rows are added up over the blocks, last block first. */
+static void keys_bwd(const struct pass *p, const struct unit *u, const struct op_heads *grad)
+{
+    bool first = u->index == (int)p->m->arch->num_hidden_layers;
+    struct op_linear k = half(p, u, ROLE_CROSS_K_W, p->n_enc);
+    struct op_linear v = half(p, u, ROLE_CROSS_V_W, p->n_enc);
+
+    k.dout = grad->k;
+    v.dout = grad->v;
+    k.dw = unit_grad(u, ROLE_CROSS_K_W);
+    v.dw = unit_grad(u, ROLE_CROSS_V_W);
+    k.dx = v.dx = p->m->denc;
+    k.dx_add = !first;
+    v.dx_add = true;
+    p->dev->ops->linear_bwd(p->dev, &k);
+    p->dev->ops->linear_bwd(p->dev, &v);
+}
+
+void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)
+{
+    const struct ops *ops = p->dev->ops;
+    struct op_rownorm norm = norm_in(p, u, b);
+    struct op_linear q = query(p, u, b), out = out_linear(p, u, b);
+    struct op_attention attend = attention(p, b);
+
+    out.dout = dh;
+    out.dx = b->at[BUF_DCTXX];
+    out.dw = unit_grad(u, ROLE_CROSS_OUT_W);
+    ops->linear_bwd(p->dev, &out);
+
+    attend.dout = b->at[BUF_DCTXX];
+    attend.grad = heads(p->m->arch, p->dev, b->at[BUF_DQX], b->at[BUF_DKVX]);
+    ops->attention_bwd(p->dev, &attend);
+
+    q.dout = b->at[BUF_DQX];
+    q.dx = b->at[BUF_DYX];
+    q.dw = unit_grad(u, ROLE_CROSS_Q_W);
+    ops->linear_bwd(p->dev, &q);
+    keys_bwd(p, u, &attend.grad);
+
+    norm.dout = b->at[BUF_DYX];
+    norm.dx = dh;
+    norm.dx_add = dh;
+    ops->norm_bwd(p->dev, &norm);
+}

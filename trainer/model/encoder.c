@@ -1,0 +1,143 @@
+/*
+ * encoder - the encoder beside a decoder: its pass before and after the decoder's, and what
+ * positions by buckets of distance need.
+ *
+ * Source: transformers 5.17, models/t5/modeling_t5.py, _relative_position_bucket.
+ */
+#include <math.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/pass.h"
+
+/* The encoder's half of the pass. */
+static struct pass encoder_pass(const struct pass *p)
+{
+    struct pass e = *p;
+
+    e.n = p->n_enc;
+    e.max_doc = p->max_enc;
+    e.ids = p->m->enc_ids;
+    e.doc_start = p->m->enc_start;
+    e.kinds = NULL;
+    e.cache = NULL;
+    return e;
+}
+
+static struct op_rownorm last_norm(const struct pass *e, const struct unit *u)
+{
+    const struct model *m = e->m;
+
+    return (struct op_rownorm){
+        .out = m->enc_out, .stats = m->enc_stats, .x = m->enc_last, .dout = m->denc,
+        .dx = m->denc, .norm = unit_norm(u, ROLE_ENCODER_NORM_W, ROLE_COUNT), .n = e->n,
+        .n_x = e->n, .dim = m->arch->hidden_size,
+    };
+}
+
+void encoder_fwd(const struct pass *p)
+{
+    const struct model *m = p->m;
+    int layers = (int)m->arch->num_encoder_layers;
+    struct pass e = encoder_pass(p);
+    struct unit u = unit_acquire(&e, 0);
+    struct op_rownorm norm;
+
+    embed_pass(&e, &u, m->fwd[0].at[BUF_H], false);
+    unit_release(&e, &u);
+    stack_begin(&e, 0, false);
+    for (int l = 0; l < layers; l++)
+        block_fwd(&e, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->enc_last);
+    stack_end(&e);
+    u = unit_acquire(&e, layers);
+    norm = last_norm(&e, &u);
+    e.dev->ops->norm_fwd(e.dev, &norm);
+    unit_release(&e, &u);
+}
+
+void encoder_bwd(const struct pass *p)
+{
+    const struct model *m = p->m;
+    int layers = (int)m->arch->num_encoder_layers;
+    struct pass e = encoder_pass(p);
+    struct op_rownorm norm;
+    struct unit u;
+
+    stack_begin(&e, 0, true);
+    u = unit_acquire(&e, layers);
+    u.grads = e.w->grad(e.w->ctx, layers);
+    norm = last_norm(&e, &u);
+    e.dev->ops->norm_bwd(e.dev, &norm);
+    unit_release(&e, &u);
+    for (int l = layers - 1; l >= 0; l--)
+        block_bwd(&e, l, m->denc);
+    stack_end(&e);
+    u = unit_acquire(&e, 0);
+    u.grads = e.w->grad(e.w->ctx, 0);
+    embed_pass(&e, &u, m->denc, true);
+    unit_release(&e, &u);
+}
+
+/*
+ * The bucket of keys that lie `distance` behind the query (before it: negative): near ones have
+ * one each, farther ones share by the logarithm.  A decoder sees none behind; an encoder has a
+ * half of the buckets for either side.
+ */
+static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_t max_distance)
+{
+    int64_t n = encoder ? buckets / 2 : buckets, near = n / 2, away, far;
+    int64_t from = encoder && distance > 0 ? n : 0;
+
+    away = distance < 0 ? -distance : encoder ? distance : 0;
+    if (away < near)
+        return (int32_t)(from + away);
+    /* In f32 as the reference: a logarithm decides between whole numbers. */
+    far = near + (int64_t)(logf((float)away / (float)near) /
+                           (float)log((double)max_distance / (double)near) * (float)(n - near));
+    return (int32_t)(from + (far < n - 1 ? far : n - 1));
+}
+
+int upload_buckets(struct model *m, struct ckpt_err *err)
+{
+    const struct arch *a = m->arch;
+    size_t n = 2 * (size_t)a->max_distance + 1;
+    int32_t *host;
+
+    if (a->pos != ARCH_POS_BUCKETS)
+        return 0;
+    host = ckpt_alloc(n, sizeof *host);
+    if (!host)
+        return ckpt_nomem(err, n * sizeof *host);
+    for (int encoder = 0; encoder < 2; encoder++) {
+        for (size_t i = 0; i < n; i++)
+            host[i] = bucket_of((int64_t)i - a->max_distance, encoder, a->num_buckets,
+                                a->max_distance);
+        m->dev->ops->to_device(m->dev, m->bucket[encoder], host, n * sizeof *host);
+    }
+    ckpt_free(host);
+    return device_sync(m->dev, err);
+}
+
+int model_hidden(struct model *m, const struct model_weights *w, const struct batch *b,
+                 int64_t n_blocks, float *hidden, struct ckpt_err *err)
+{
+    int64_t layers = m->arch->num_hidden_layers;
+    struct batch without = *b;
+    struct pass p;
+    struct unit u;
+
+    if (m->arch->stack != ARCH_ENCODER || n_blocks < 0 || n_blocks > layers)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states behind block %lld: an encoder "
+                         "alone has them, behind 0 to %lld", (long long)n_blocks,
+                         (long long)layers);
+    without.n_rows = 0;
+    if (pass_begin(&p, m, w, &without, false, err))
+        return err->code;
+    u = unit_acquire(&p, 0);
+    embed_pass(&p, &u, m->fwd[0].at[BUF_H], false);
+    unit_release(&p, &u);
+    for (int l = 0; l < (int)n_blocks; l++)
+        block_fwd(&p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
+    m->dev->ops->to_host(m->dev, hidden, n_blocks < layers ? m->fwd[n_blocks].at[BUF_H] : m->h_last,
+                         (size_t)(b->n_tokens * m->arch->hidden_size) * sizeof *hidden);
+    return device_sync(m->dev, err);
+}

@@ -1,0 +1,23 @@
+/*
+ * families_keys - what the tables of families share: how a key's row is written.
+ */
+#ifndef CKPT_FAMILIES_KEYS_H
+#define CKPT_FAMILIES_KEYS_H
+
+#include "trainer/model/families.h"
+
+#define AT(field) offsetof(struct arch, field)
+/* Beyond any published model; they keep products of two sizes far from overflow. */
+#define MAX_VOCAB  (1 << 24)
+#define MAX_HIDDEN (1 << 20)
+#define MAX_LAYERS 4096
+#define MAX_PLACES (1 << 28)
+#define MAX_EXPERTS 4096
+
+#define END {NULL, NULL, KEY_INT, 0, 0, 0, 0}
+
+/* The families with an encoder, ended by a row without a model_type; the others are families.c's
+ * own. */
+extern const struct family families_encoders[];
+
+#endif
