@@ -81,6 +81,8 @@ static int open_one(struct ckpt_place *p, const char *path, unsigned flags, cons
                                                 .where = spool}, err);
     else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return ckpt_dir_open(&p->dir, path, flags, err);
+    else if (strstr(path, "://"))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: remote addresses are not read", path);
     else
         rc = ckpt_file_open(&p->file, path, flags, err);
     if (rc == 0)

@@ -1,6 +1,7 @@
 /*
- * Random lists of tensors through every pair of formats that are written: what was put in comes
- * out, name by name and bit by bit.  X2, A6
+ * Random lists of tensors through every pair of formats that are written, directories as they
+ * are and packed as tar, tar.zst and zip: what was put in comes out, name by name and bit by bit.
+ * X2, A6
  *
  * Each format says here what it can hold; one that is written and not listed fails the test.
  */
@@ -8,6 +9,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/copy.h"
+#include "libckpt/pack.h"
 
 #define MAX_ROWS 24
 #define ROUNDS   4
@@ -156,22 +158,44 @@ static struct ckpt_source *make(uint64_t seed, const struct holds *a, const stru
 
 /* -- through formats ------------------------------------------------------------------------- */
 
-/* Write src as h says below dir, and open what was written. */
+/* The directory at path as an archive in its place. */
+static void pack_it(char *path, size_t size, const char *tail)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_out *out;
+    struct ckpt_dir *dir;
+    char archive[720];
+
+    assert_true(strlen(path) + strlen(tail) < sizeof archive);
+    snprintf(archive, sizeof archive, "%.700s%.10s", path, tail);
+    if (ckpt_dir_open(&dir, path, 0, &err) || ckpt_out_create(&out, archive, 0, &err) ||
+        ckpt_pack(out, dir, ckpt_pack_of(archive), NULL, &err) || ckpt_out_commit(out, &err))
+        fail_msg("%s: %s", archive, err.text);
+    ckpt_dir_close(dir);
+    scratch_remove(path);
+    snprintf(path, size, "%s", archive);
+}
+
+/* Write src as h says below dir, pack it if it is a directory, and open what was written. */
 static struct ckpt_source *through(struct ckpt_source *src, const struct holds *h, const char *dir,
-                                   uint64_t shard)
+                                   uint64_t shard, const char *pack)
 {
     const struct ckpt_create_opts create = {.stream_fd = -1, .max_shard_bytes = shard};
     const struct ckpt_copy_opts copy = {.workers = 3, .chunk_bytes = 4096};
     struct ckpt_err err = {0};
     struct ckpt_source *back;
     struct ckpt_sink *sink;
-    char path[512];
+    struct stat st;
+    char path[720];
 
     snprintf(path, sizeof path, "%s/%s", dir, h->name);
     if (ckpt_create(&sink, h->format, path, ckpt_source_tensors(src), &create, &err) ||
-        ckpt_copy(sink, src, &copy, &err) || ckpt_sink_commit(sink, &err) ||
-        ckpt_open(&back, path, NULL, &err))
+        ckpt_copy(sink, src, &copy, &err) || ckpt_sink_commit(sink, &err))
         fail_msg("%s: %s", h->format, err.text);
+    if (*pack && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        pack_it(path, sizeof path, pack);
+    if (ckpt_open(&back, path, NULL, &err))
+        fail_msg("%s: %s", path, err.text);
     return back;
 }
 
@@ -212,6 +236,7 @@ static void test_every_pair(void **state)
     for (size_t a = 0; a < n; a++)
         for (size_t b = 0; b < n; b++)
             for (uint64_t round = 1; round <= ROUNDS; round++) {
+                static const char *const packs[] = {"", ".tar", ".tar.zst", ".zip"};
                 uint64_t seed = (a * 64 + b + 1) * 1000003 + round;
                 const char *dir = scratch("any");
                 char one[300], two[300], route[128];
@@ -222,8 +247,10 @@ static void test_every_pair(void **state)
                 snprintf(route, sizeof route, "made -> %s -> %s, round %d", table[a].format,
                          table[b].format, (int)round);
                 assert_int_equal(mkdir(one, 0777) | mkdir(two, 0777), 0);
-                mid = through(src, &table[a], one, round % 3 ? 0 : 3000);
-                end = through(mid, &table[b], two, round % 2 ? 0 : 5000);
+                mid = through(src, &table[a], one, round % 3 ? 0 : 3000,
+                              packs[round % 4]);
+                end = through(mid, &table[b], two, round % 2 ? 0 : 5000,
+                              packs[(round + b) % 4]);
                 assert_same(src, end, route);
                 ckpt_source_close(end);
                 ckpt_source_close(mid);

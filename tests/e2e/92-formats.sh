@@ -79,3 +79,4 @@ refused 65 'but only 1 files of its set' 'a file of a rank without the others' "
 refused 65 'their shapes are not in the files' 'flattened parameters without a base' "$RANKS/local_rank0.pt"
 ckpt-merge -q --base "$RANKS/full.pt" -o "$T/out/local.safetensors" "$RANKS/local_rank0.pt" >/dev/null
 t 'flattened parameters with a base are the live weights' ckpt-inspect -q --diff "$T/out/local.safetensors" "$RANKS/expected.safetensors"
+refused 65 'remote addresses are not read' 'an address' 'https://127.0.0.1/model.safetensors'
