@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/inspect/encode.h"
 #include "tools/inspect/inspect.h"
 
 #define ROWS 32
 
-static size_t rows(struct opt *row, struct inspect_want *w)
+static size_t rows(struct opt *row, struct inspect_want *w, struct encode_want *e)
 {
     const struct opt all[] = {
         {0, "glob", "GLOB", OPT_LIST, &w->glob, "show tensors whose name matches; may be repeated",
@@ -51,6 +52,14 @@ static size_t rows(struct opt *row, struct inspect_want *w)
          false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
+        {0, "encode", "FILE", OPT_PATH, &e->encode,
+         "put the path's tokenizer to use: a text a line (in a .jsonl a JSON string) to ids", NULL,
+         0, 0, false},
+        {0, "decode", "FILE", OPT_PATH, &e->decode,
+         "the way back: ids, or what --encode printed, to a JSON string a line", NULL, 0, 0,
+         false},
+        {0, "special-tokens", NULL, OPT_FLAG, &e->special,
+         "with the tokens that a tokenizer adds (the default)", NULL, 0, 0, false},
     };
 
     memcpy(row, all, sizeof all);
@@ -117,10 +126,23 @@ static int each(const struct inspect_want *w, struct cli *cli, struct cli_items 
     return rc;
 }
 
+/* --encode and --decode: of the one path that has the tokenizer. */
+static int encode(const struct encode_want *e, struct cli *cli, char **rest, int n_rest,
+                  struct ckpt_err *err)
+{
+    if (e->encode && e->decode)
+        return ckpt_fail(err, CKPT_EUSAGE, "--encode and --decode: one of them");
+    if (n_rest != 1)
+        return ckpt_fail(err, CKPT_EUSAGE, "--%s: %d paths, one is wanted that has the tokenizer",
+                         e->encode ? "encode" : "decode", n_rest);
+    return inspect_encode(e, cli, rest[0], err);
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
     struct inspect_want w = {0};
+    struct encode_want e = {.special = true};
     struct opt row[ROWS];
     struct opt_spec spec = {
         .synopsis = "[option ...] [PATH ...]",
@@ -134,10 +156,14 @@ int main(int argc, char **argv)
     bool bytes;
 
     cli_begin(&cli, "ckpt-inspect");
-    spec.n = rows(row, &w);
+    spec.n = rows(row, &w, &e);
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
+    if (rc == 0 && (e.encode || e.decode)) {
+        rc = encode(&e, &cli, rest, n_rest, &err);
+        return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+    }
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
     if (rc == 0 && w.diff + w.compare + w.together > 1)

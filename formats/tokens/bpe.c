@@ -4,15 +4,13 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "formats/tokens/unicode.h"
 #include "libckpt/mem.h"
 
 #define NO_RANK     UINT32_MAX
 #define SHORT_WORD  64              /* bytes; up to here a scan beats a heap */
+#define MAX_AFFIX   64              /* bytes of a prefix or suffix */
 #define MAX_WORD    ((size_t)1 << 26) /* bytes; a word without a split costs 56 times that */
-
-#define CACHE_BITS  15              /* slots of 64 bytes: 2 MiB a run, about a core's L2 */
-#define CACHE_KEY   24              /* bytes of the longest word kept */
-#define CACHE_IDS   8
 
 struct pair {
     uint64_t key;                   /* left << 32 | right; NO_PAIR: empty */
@@ -27,6 +25,7 @@ struct bpe {
     struct pair    *pair;           /* open addressing; cap is a power of two >= 2 n_merge */
     size_t          mask;
     uint64_t        seed;           /* so that no file can choose its collisions */
+    int32_t        *page[0x1100];   /* ids of characters by the 256; NULL: none of them has one */
 };
 
 /* A symbol while merging; the short way uses the arrays packed, the long way links them. */
@@ -38,15 +37,7 @@ struct bpe_run {
     size_t    cap;
     struct candidate { uint32_t rank, at; int32_t joined; } *heap;
     size_t    n_heap, cap_heap;
-    struct slot {
-        uint64_t key[CACHE_KEY / 8];
-        int32_t  id[CACHE_IDS];
-        uint8_t  len, n;            /* len 0: empty */
-        uint8_t  unused[6];
-    } *cache;
 };
-
-_Static_assert(sizeof(struct slot) == 64, "a cache slot is one line");
 
 static inline size_t pair_slot(const struct bpe *b, uint64_t key)
 {
@@ -66,28 +57,51 @@ static inline const struct pair *pair_find(const struct bpe *b, int32_t left, in
 }
 
 /* A pair that comes again takes the later rank, as the reference's table does. */
-static void pair_put(struct bpe *b, const struct bpe_merge *m, uint32_t rank)
+static void pair_put(struct bpe *b, const struct bpe_merge *m)
 {
     uint64_t key = (uint64_t)(uint32_t)m->left << 32 | (uint32_t)m->right;
     size_t i = pair_slot(b, key);
 
     while (b->pair[i].key != key && b->pair[i].key != NO_PAIR)
         i = (i + 1) & b->mask;
-    b->pair[i] = (struct pair){.key = key, .rank = rank, .joined = m->joined};
+    b->pair[i] = (struct pair){.key = key, .rank = m->rank, .joined = m->joined};
+}
+
+/* Ids of single characters. */
+static int make_pages(struct bpe *b, const struct bpe_opts *o, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < o->n_chr; i++) {
+        int32_t **page = &b->page[o->chr[i].cp >> 8];
+
+        if (!*page) {
+            *page = ckpt_alloc(256, sizeof **page);
+            if (!*page)
+                return ckpt_nomem(err, 256 * sizeof **page);
+            memset(*page, 0xff, 256 * sizeof **page);
+        }
+        (*page)[o->chr[i].cp & 0xff] = o->chr[i].id;
+    }
+    return 0;
 }
 
 int bpe_new(struct bpe **out, const struct bpe_opts *opts, struct ckpt_err *err)
 {
-    struct bpe *b = ckpt_alloc(1, sizeof *b);
+    struct bpe *b;
     size_t cap = 16;
 
     *out = NULL;
+    if ((opts->prefix && strlen(opts->prefix) > MAX_AFFIX) ||
+        (opts->suffix && strlen(opts->suffix) > MAX_AFFIX))
+        return ckpt_fail(err, CKPT_ELIMIT, "a prefix or suffix of more than %d bytes",
+                         MAX_AFFIX);
+    b = ckpt_alloc(1, sizeof *b);
     if (!b)
         return ckpt_nomem(err, sizeof *b);
     while (cap < 2 * opts->n_merge)
         cap *= 2;
     b->o = *opts;
     b->o.merge = NULL;
+    b->o.chr = NULL;
     b->o.byte_id = NULL;
     memcpy(b->byte_id, opts->byte_id, sizeof b->byte_id);
     b->mask = cap - 1;
@@ -101,7 +115,11 @@ int bpe_new(struct bpe **out, const struct bpe_opts *opts, struct ckpt_err *err)
     for (size_t i = 0; i < cap; i++)
         b->pair[i] = (struct pair){.key = NO_PAIR, .rank = NO_RANK, .joined = -1};
     for (size_t i = 0; i < opts->n_merge; i++)
-        pair_put(b, &opts->merge[i], (uint32_t)i);
+        pair_put(b, &opts->merge[i]);
+    if (make_pages(b, opts, err)) {
+        bpe_free(b);
+        return err->code;
+    }
     *out = b;
     return 0;
 }
@@ -110,23 +128,16 @@ void bpe_free(struct bpe *b)
 {
     if (!b)
         return;
+    for (size_t i = 0; i < sizeof b->page / sizeof *b->page; i++)
+        ckpt_free(b->page[i]);
     ckpt_free(b->pair);
     ckpt_free(b);
 }
 
 int bpe_run_new(struct bpe_run **out, struct ckpt_err *err)
 {
-    struct bpe_run *run = ckpt_alloc(1, sizeof *run);
-
-    *out = NULL;
-    if (run)
-        run->cache = ckpt_alloc((size_t)1 << CACHE_BITS, sizeof *run->cache);
-    if (!run || !run->cache) {
-        bpe_run_free(run);
-        return ckpt_nomem(err, sizeof(struct slot) << CACHE_BITS);
-    }
-    *out = run;
-    return 0;
+    *out = ckpt_alloc(1, sizeof **out);
+    return *out ? 0 : ckpt_nomem(err, sizeof **out);
 }
 
 void bpe_run_free(struct bpe_run *run)
@@ -140,7 +151,6 @@ void bpe_run_free(struct bpe_run *run)
     ckpt_free(run->next);
     ckpt_free(run->prev);
     ckpt_free(run->heap);
-    ckpt_free(run->cache);
     ckpt_free(run);
 }
 
@@ -175,8 +185,8 @@ static int reserve(struct bpe_run *run, size_t n, struct ckpt_err *err)
 }
 
 /* One symbol per byte; returns how many. */
-static size_t first_symbols(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
-                            size_t n)
+static size_t first_bytes(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
+                          size_t n)
 {
     size_t m = 0;
     bool unknown = false;
@@ -193,6 +203,87 @@ static size_t first_symbols(const struct bpe *b, struct bpe_run *run, const unsi
         unknown = id < 0;
         run->id[m] = unknown ? b->o.unk_id : id;
         run->len[m++] = 1;
+    }
+    return m;
+}
+
+/* The id of a character: by the table, or spelt out where it is the last or not the first of
+ * a word whose vocabulary tells those apart. */
+static int32_t char_id(const struct bpe *b, const unsigned char *s, size_t width, bool first,
+                       bool last)
+{
+    unsigned char spelt[2 * MAX_AFFIX + 4];
+    size_t n = 0, affix;
+    const int32_t *page;
+    uint32_t cp;
+
+    if ((first || !b->o.prefix) && (!last || !b->o.suffix)) {
+        cp = utf8_get(s, &width);
+        page = b->page[cp >> 8];
+        return page ? page[cp & 0xff] : -1;
+    }
+    if (!first && b->o.prefix) {
+        affix = strlen(b->o.prefix);
+        memcpy(spelt, b->o.prefix, affix);
+        n = affix;
+    }
+    memcpy(spelt + n, s, width);
+    n += width;
+    if (last && b->o.suffix) {
+        affix = strlen(b->o.suffix);
+        memcpy(spelt + n, b->o.suffix, affix);
+        n += affix;
+    }
+    return b->o.find(b->o.find_ctx, spelt, n);
+}
+
+static bool falls_back(const struct bpe *b, const unsigned char *s, size_t width)
+{
+    for (size_t k = 0; k < width; k++)
+        if (b->byte_id[s[k]] < 0)
+            return false;
+    return b->o.byte_fallback;
+}
+
+/* One symbol per character; returns how many.  An unknown one waits for the next known one, also
+ * behind bytes that come between, as in the reference. */
+static size_t first_chars(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
+                          size_t n)
+{
+    size_t m = 0, width;
+    uint32_t waiting = 0;               /* bytes of the unknown one, 0: none */
+
+    for (size_t i = 0; i < n; i += width) {
+        int32_t id;
+
+        width = utf8_width(s[i]);
+        id = char_id(b, s + i, width, i == 0, i + width == n);
+        if (id < 0 && falls_back(b, s + i, width)) {
+            for (size_t k = 0; k < width; k++) {
+                run->id[m] = b->byte_id[s[i + k]];
+                run->len[m++] = 1;
+            }
+            continue;
+        }
+        if (id < 0 && b->o.unk_id < 0)
+            continue;
+        if (id < 0 && waiting && b->o.fuse_unk) {
+            waiting += (uint32_t)width;
+            continue;
+        }
+        if (waiting) {
+            run->id[m] = b->o.unk_id;
+            run->len[m++] = waiting;
+        }
+        waiting = id < 0 ? (uint32_t)width : 0;
+        if (id >= 0) {
+            run->id[m] = id;
+            run->len[m++] = (uint32_t)width;
+        }
+    }
+    if (waiting) {
+        run->id[m] = b->o.unk_id;
+        run->len[m++] = waiting;
     }
     return m;
 }
@@ -330,75 +421,9 @@ static int merge_long(const struct bpe *b, struct bpe_run *run, size_t *m, struc
     return 0;
 }
 
-/* n < 8 bytes as a number, zeros above. */
-static inline uint64_t load_tail(const unsigned char *s, size_t n)
-{
-    uint32_t a, b;
-    uint16_t c, d;
-
-    if (n >= 4) {
-        memcpy(&a, s, 4);
-        memcpy(&b, s + n - 4, 4);
-        return a | (uint64_t)b << 8 * (n - 4);
-    }
-    if (n >= 2) {
-        memcpy(&c, s, 2);
-        memcpy(&d, s + n - 2, 2);
-        return c | (uint64_t)d << 8 * (n - 2);
-    }
-    return n ? s[0] : 0;
-}
-
-static inline void load_key(uint64_t key[3], const unsigned char *s, size_t n)
-{
-    key[0] = key[1] = key[2] = 0;
-    for (size_t i = 0; n > 0; i++) {
-        if (n >= 8)
-            memcpy(&key[i], s, 8);
-        else
-            key[i] = load_tail(s, n);
-        s += n >= 8 ? 8 : n;
-        n -= n >= 8 ? 8 : n;
-    }
-}
-
-static inline size_t cache_slot(const struct bpe *b, const uint64_t key[3], size_t n)
-{
-    uint64_t h = (key[0] ^ b->seed) * UINT64_C(0x9e3779b97f4a7c15);
-
-    h = (h ^ h >> 29 ^ key[1]) * UINT64_C(0xbf58476d1ce4e5b9);
-    h = (h ^ h >> 32 ^ key[2] ^ n) * UINT64_C(0x94d049bb133111eb);
-    return (size_t)(h >> (64 - CACHE_BITS));
-}
-
-/* Keep a word whose tokens have their own lengths (no unknown, no dropped byte). */
-static void cache_put(const struct bpe *b, const struct bpe_run *run, struct slot *slot,
-                      const uint64_t key[3], size_t n, size_t m)
-{
-    if (m == 0 || m > CACHE_IDS)
-        return;
-    for (size_t i = 0; i < m; i++)
-        if (b->o.token_bytes[run->id[i]] != run->len[i])
-            return;
-    memcpy(slot->key, key, sizeof slot->key);
-    memcpy(slot->id, run->id, m * sizeof *slot->id);
-    slot->n = (uint8_t)m;
-    slot->len = (uint8_t)n;
-}
-
-static void give_cached(const struct bpe *b, struct bpe_run *run, const struct slot *slot,
-                        struct bpe_word *out)
-{
-    for (size_t i = 0; i < slot->n; i++)
-        run->len[i] = b->o.token_bytes[slot->id[i]];
-    *out = (struct bpe_word){.id = slot->id, .len = run->len, .n = slot->n};
-}
-
 int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s, size_t n,
-               struct bpe_word *out, struct ckpt_err *err)
+               struct word *out, struct ckpt_err *err)
 {
-    struct slot *slot = NULL;
-    uint64_t key[3];
     size_t m = 0;
     int32_t whole = -1;
 
@@ -407,29 +432,42 @@ int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
                          MAX_WORD);
     if (reserve(run, n, err))
         return err->code;
-    if (n <= CACHE_KEY) {
-        load_key(key, s, n);
-        slot = &run->cache[cache_slot(b, key, n)];
-        if (slot->len == n && memcmp(slot->key, key, sizeof key) == 0) {
-            give_cached(b, run, slot, out);
-            return 0;
-        }
-    }
     if (b->o.ignore_merges)
-        whole = b->o.whole(b->o.whole_ctx, s, n);
+        whole = b->o.find(b->o.find_ctx, s, n);
     if (whole >= 0) {
         run->id[0] = whole;
         run->len[0] = (uint32_t)n;
         m = 1;
     } else {
-        m = first_symbols(b, run, s, n);
+        m = b->o.chars ? first_chars(b, run, s, n) : first_bytes(b, run, s, n);
         if (m <= SHORT_WORD)
             m = merge_short(b, run, m);
         else if (merge_long(b, run, &m, err))
             return err->code;
     }
-    if (slot)
-        cache_put(b, run, slot, key, n, m);
-    *out = (struct bpe_word){.id = run->id, .len = run->len, .n = m};
+    *out = (struct word){.id = run->id, .len = run->len, .n = m};
     return 0;
+}
+
+#define MARK(s) ((s)[0] == 0xe2 && (s)[1] == 0x96 && (s)[2] == 0x81)
+
+size_t bpe_part(const struct bpe *b, const unsigned char *s, size_t n)
+{
+    size_t i = 0;
+
+    if (!b->o.parts)
+        return n;
+    while (n - i >= 3 && MARK(s + i))
+        i += 3;
+    while (n - i >= 3) {
+        const unsigned char *at = memchr(s + i, 0xe2, n - i - 2);
+
+        if (!at)
+            break;
+        i = (size_t)(at - s);
+        if (MARK(at))
+            return i;
+        i++;
+    }
+    return n;
 }

@@ -1,10 +1,9 @@
 /*
  * pretok - splitting text into words, as the pre_tokenizer of a tokenizer.json says.
  *
- * A pre-tokenizer is a list of steps, each cutting the pieces of the one before.  A component
- * type is a row of the table in pretok.c.
- * Source: huggingface/tokenizers 0.21
- * tokenizers/src/pre_tokenizers/{byte_level,split,sequence}.rs.
+ * A pre-tokenizer is a list of steps, each cutting or rewriting the pieces of the one before.  A
+ * component type is a row of the table in pretok.c.
+ * Source: huggingface/tokenizers 0.23 tokenizers/src/pre_tokenizers/.
  */
 #ifndef CKPT_PRETOK_H
 #define CKPT_PRETOK_H
@@ -12,26 +11,20 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "formats/tokens/piece.h"
 #include "libckpt/err.h"
 
 struct pretok;
 struct pretok_run;                  /* memory of splitting: one a thread */
-
-/* Bytes of the text: at is where text[0] lies in it. */
-struct piece {
-    const unsigned char *text;
-    size_t               n;
-    size_t               at;
-    bool                 prefixed;  /* text[0] is a space that was put in front of text[at] */
-};
 
 typedef int pretok_emit_fn(void *ctx, const struct piece *piece, struct ckpt_err *err);
 
 /* json: the value of "pre_tokenizer" (null gives the text as one piece). */
 int pretok_new(struct pretok **out, const json_t *json, struct ckpt_err *err);
 void pretok_free(struct pretok *p);
-/* True when words go on as bytes spelt in the ByteLevel alphabet. */
-bool pretok_bytes(const struct pretok *p);
+/* When the last step spells bytes in the ByteLevel alphabet, take it away and return true: the
+ * model then works on the bytes themselves. */
+bool pretok_take_bytes(struct pretok *p);
 /* Set add_prefix_space of a lone ByteLevel, as tokenizer_config.json may ask. */
 void pretok_set_prefix_space(struct pretok *p, bool on);
 

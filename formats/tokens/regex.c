@@ -250,3 +250,28 @@ int regex_find(const struct regex *re, struct regex_run *run, const unsigned cha
     return ckpt_fail(err, CKPT_ELIMIT, "matching a pattern from byte %zu of %zu: %s", from, len,
                      (const char *)why);
 }
+
+int regex_next(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
+               struct regex_match *m, bool *found, struct ckpt_err *err)
+{
+    size_t last = m->end;
+
+    *found = false;
+    while (m->from <= len) {
+        if (regex_find(re, run, s, len, m->from, found, &m->start, &m->end, err))
+            return err->code;
+        if (!*found)
+            return 0;
+        if (m->start < m->end || !m->any || m->end != last) {
+            m->from = m->end;
+            m->any = true;
+            return 0;
+        }
+        /* Empty, and where the last one ended: go on behind the next character. */
+        do
+            m->from++;
+        while (m->from < len && (s[m->from] & 0xc0) == 0x80);
+    }
+    *found = false;
+    return 0;
+}

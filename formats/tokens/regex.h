@@ -35,4 +35,12 @@ int regex_find(const struct regex *re, struct regex_run *run, const unsigned cha
                size_t len, size_t from, bool *found, size_t *start, size_t *end,
                struct ckpt_err *err);
 
+/*
+ * All matches in s, one after the other, as Oniguruma's find_iter gives them: an empty match is
+ * none where the last one ended.  Zero m before the first call.
+ */
+struct regex_match { size_t start, end, from; bool any; };
+int regex_next(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
+               struct regex_match *m, bool *found, struct ckpt_err *err);
+
 #endif

@@ -1,8 +1,9 @@
-/* tokenizer - see tokenizer.h.  Source: huggingface/tokenizers 0.21 src/tokenizer/mod.rs. */
+/* tokenizer - see tokenizer.h.  Source: huggingface/tokenizers 0.23 src/tokenizer/mod.rs. */
 #include "formats/tokens/tokenizer.h"
 
 #include <string.h>
 
+#include "formats/tokens/encoding.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/unicode.h"
 #include "libckpt/buf.h"
@@ -16,7 +17,8 @@ struct encode {
     size_t                  len;
 };
 
-int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err)
+int tokenizer_from_json(struct tokenizer **out, const json_t *root, int64_t limit,
+                        struct ckpt_err *err)
 {
     struct tokenizer *t = ckpt_alloc(1, sizeof *t);
 
@@ -25,59 +27,21 @@ int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_e
         return ckpt_nomem(err, sizeof *t);
     t->bos = t->eos = t->pad = -1;
     pthread_mutex_init(&t->lock, NULL);
-    if (tokenizer_json_read(t, file, err)) {
+    if (tokenizer_json_read(t, root, limit, err)) {
         tokenizer_close(t);
-        return ckpt_err_in(err, "%s", ckpt_file_name(file));
+        return err->code;
     }
     *out = t;
     return 0;
-}
-
-/* Later files win over earlier ones where they say something. */
-static int overlay(struct tokenizer *t, struct ckpt_dir *dir, const char *name,
-                   struct ckpt_err *err)
-{
-    struct ckpt_file *file = NULL;
-    int rc;
-
-    if (!ckpt_dir_has(dir, name))
-        return 0;
-    rc = ckpt_file_open_at(&file, dir, name, err);
-    if (rc == 0 && (rc = tokenizer_json_config(t, file, err)))
-        ckpt_err_in(err, "%s", ckpt_file_name(file));
-    ckpt_file_close(file);
-    return rc;
-}
-
-int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err)
-{
-    struct ckpt_file *file = NULL;
-    struct tokenizer *t = NULL;
-    int rc;
-
-    *out = NULL;
-    rc = ckpt_file_open_at(&file, dir, "tokenizer.json", err);
-    if (rc == 0)
-        rc = tokenizer_open(&t, file, err);
-    if (rc == 0)
-        rc = overlay(t, dir, "special_tokens_map.json", err);
-    if (rc == 0)
-        rc = overlay(t, dir, "tokenizer_config.json", err);
-    if (rc == 0) {
-        *out = t;
-        t = NULL;
-    }
-    tokenizer_close(t);
-    ckpt_file_close(file);
-    return rc;
 }
 
 static void workspace_free(struct workspace *ws)
 {
     if (!ws)
         return;
+    norm_run_free(ws->norm);
     pretok_run_free(ws->pretok);
-    bpe_run_free(ws->bpe);
+    model_run_free(ws->model);
     ckpt_free(ws);
 }
 
@@ -91,12 +55,13 @@ void tokenizer_close(struct tokenizer *t)
         next = ws->next;
         workspace_free(ws);
     }
+    norm_free(t->norm);
     pretok_free(t->pretok);
-    bpe_free(t->bpe);
+    model_release(&t->model);
+    decoder_free(t->decoder);
     added_free(t->added_raw);
     added_free(t->added_normalized);
-    ckpt_map_free(t->by_token);
-    ckpt_map_free(t->by_raw);
+    vocab_release(&t->vocab);
     pthread_mutex_destroy(&t->lock);
     ckpt_arena_release(&t->arena);
     ckpt_free(t);
@@ -119,7 +84,9 @@ static int workspace_take(const struct tokenizer *shared, struct workspace **out
         ws = ckpt_alloc(1, sizeof *ws);
         if (!ws)
             return ckpt_nomem(err, sizeof *ws);
-        if (pretok_run_new(&ws->pretok, t->pretok, err) || bpe_run_new(&ws->bpe, err)) {
+        if (norm_run_new(&ws->norm, t->norm, err) ||
+            pretok_run_new(&ws->pretok, t->pretok, err) ||
+            model_run_new(&ws->model, &t->model, err)) {
             workspace_free(ws);
             return err->code;
         }
@@ -138,93 +105,83 @@ static void workspace_give(const struct tokenizer *shared, struct workspace *ws)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Room for n more tokens. */
-static int encoding_reserve(struct encoding *enc, size_t n, struct ckpt_err *err)
+/* Where bytes [from, to) of a piece came from: whole characters of the given text. */
+static inline struct span covered(const struct encode *e, const struct piece *p, size_t from,
+                                  size_t to)
 {
-    size_t cap = enc->cap < 64 ? 64 : enc->cap;
-    void *p;
+    size_t start, end;
 
-    if (n <= enc->cap - enc->n)
-        return 0;
-    while (cap - enc->n < n)
-        cap *= 2;
-    if (!(p = ckpt_grow(enc->id, cap, sizeof *enc->id)))
-        return ckpt_nomem(err, cap * sizeof *enc->id);
-    enc->id = p;
-    if (!(p = ckpt_grow(enc->start, cap, sizeof *enc->start)))
-        return ckpt_nomem(err, cap * sizeof *enc->start);
-    enc->start = p;
-    if (!(p = ckpt_grow(enc->end, cap, sizeof *enc->end)))
-        return ckpt_nomem(err, cap * sizeof *enc->end);
-    enc->end = p;
-    enc->cap = cap;
-    return 0;
+    if (p->span)
+        return (struct span){p->span[from].start, p->span[to - 1].end};
+    start = p->at + from;
+    end = p->at + to;
+    while (start > 0 && start < e->len && (e->text[start] & 0xc0) == 0x80)
+        start--;
+    while (end < e->len && (e->text[end] & 0xc0) == 0x80)
+        end++;
+    return (struct span){(uint32_t)start, (uint32_t)end};
 }
 
-void encoding_release(struct encoding *enc)
+static inline void put_token(struct encode *e, int32_t id, struct span span)
 {
-    ckpt_free(enc->id);
-    ckpt_free(enc->start);
-    ckpt_free(enc->end);
-    memset(enc, 0, sizeof *enc);
-}
+    struct encoding *enc = e->enc;
 
-/* Room must be there. */
-static inline void put_token(struct encoding *enc, int32_t id, size_t start, size_t end)
-{
     enc->id[enc->n] = id;
-    enc->start[enc->n] = (int64_t)start;
-    enc->end[enc->n++] = (int64_t)end;
+    enc->start[enc->n] = span.start;
+    enc->end[enc->n] = span.end;
+    enc->type[enc->n] = 0;
+    enc->text[enc->n++] = 0;
 }
 
-/* A word from the pre-tokenizer.  A token that holds part of a character covers all of it. */
+/* A word from the pre-tokenizer. */
 static int emit_word(void *ctx, const struct piece *piece, struct ckpt_err *err)
 {
     struct encode *e = ctx;
-    struct bpe_word word;
-    size_t pos = 0, start, end, prefix = piece->prefixed;
+    struct word word;
 
-    if (bpe_encode(e->t->bpe, e->ws->bpe, piece->text, piece->n, &word, err) ||
-        encoding_reserve(e->enc, word.n, err))
-        return err->code;
-    for (size_t i = 0; i < word.n; i++) {
-        start = piece->at + (pos > prefix ? pos - prefix : 0);
-        pos += word.len[i];
-        end = piece->at + (pos > prefix ? pos - prefix : prefix);
-        while (start > 0 && start < e->len && (e->text[start] & 0xc0) == 0x80)
-            start--;
-        while (end < e->len && (e->text[end] & 0xc0) == 0x80)
-            end++;
-        put_token(e->enc, word.id[i], start, end);
+    for (size_t at = 0, n; at < piece->n; at += n) {
+        size_t pos = at;
+
+        n = model_part(&e->t->model, piece->text + at, piece->n - at);
+        if (model_encode(&e->t->model, e->ws->model, piece->text + at, n, &word, err) ||
+            encoding_reserve(e->enc, word.n, err))
+            return err->code;
+        for (size_t i = 0; i < word.n; i++) {
+            size_t from = word.start ? at + word.start[i] : pos;
+
+            pos = from + word.len[i];
+            put_token(e, word.id[i], covered(e, piece, from, pos));
+        }
     }
     return 0;
 }
 
-static int emit_added(struct encode *e, const struct added_token *token, size_t start,
-                      size_t end, struct ckpt_err *err)
+static struct piece slice(const struct piece *p, size_t from, size_t to)
 {
-    if (encoding_reserve(e->enc, 1, err))
-        return err->code;
-    put_token(e->enc, token->id, start, end);
-    return 0;
+    struct piece part = {.text = p->text + from, .n = to - from, .at = p->at + from};
+
+    if (p->span && to > from) {
+        part.span = p->span + from;
+        part.at = part.span->start;
+    }
+    return part;
 }
 
 /* Bytes [from, to) hold no added token of the raw text. */
 static int encode_plain(struct encode *e, size_t from, size_t to, struct ckpt_err *err)
 {
-    const unsigned char *s = e->text + from;
+    struct piece p = {.text = e->text + from, .n = to - from, .at = from}, part;
     const struct added_token *token;
-    struct piece piece;
-    size_t n = to - from, i = 0, start, end;
-    int rc = 0;
+    size_t i = 0, start, end;
+    int rc = p.n ? norm_apply(e->t->norm, e->ws->norm, &p, err) : 0;
 
-    while (rc == 0 && i < n) {
-        token = added_next(e->t->added_normalized, s, n, i, &start, &end);
-        piece = (struct piece){.text = s + i, .at = from + i, .n = (token ? start : n) - i};
-        rc = pretok_split(e->t->pretok, e->ws->pretok, &piece, emit_word, e, err);
-        if (rc == 0 && token)
-            rc = emit_added(e, token, from + start, from + end, err);
-        i = token ? end : n;
+    while (rc == 0 && i < p.n) {
+        token = added_next(e->t->added_normalized, p.text, p.n, i, &start, &end);
+        part = slice(&p, i, token ? start : p.n);
+        rc = pretok_split(e->t->pretok, e->ws->pretok, &part, emit_word, e, err);
+        if (rc == 0 && token && (rc = encoding_reserve(e->enc, 1, err)) == 0)
+            put_token(e, token->id, covered(e, &p, start, end));
+        i = token ? end : p.n;
     }
     return rc;
 }
@@ -238,8 +195,8 @@ static int encode_text(struct encode *e, struct ckpt_err *err)
     while (rc == 0 && from < e->len) {
         token = added_next(e->t->added_raw, e->text, e->len, from, &start, &end);
         rc = encode_plain(e, from, token ? start : e->len, err);
-        if (rc == 0 && token)
-            rc = emit_added(e, token, start, end, err);
+        if (rc == 0 && token && (rc = encoding_reserve(e->enc, 1, err)) == 0)
+            put_token(e, token->id, (struct span){(uint32_t)start, (uint32_t)end});
         from = token ? end : e->len;
     }
     return rc;
@@ -295,7 +252,7 @@ static void trim_offsets(const struct encode *e, size_t from)
         int32_t id = e->enc->id[i];
         size_t leading, trailing;
 
-        blanks(&t->token[id], t->token_bytes[id], &leading, &trailing);
+        blanks(&t->vocab.token[id], t->vocab.token_bytes[id], &leading, &trailing);
         /* A lone space at the start may have been put there and then takes no place; where
          * there are more, none was. */
         if (leading == 1 && t->post.trim_prefix_space && (i == from || e->enc->start[i] == 0))
@@ -305,8 +262,9 @@ static void trim_offsets(const struct encode *e, size_t from)
     }
 }
 
-int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char *text,
-                     size_t len, bool special, struct ckpt_err *err)
+/* Tokens of one text, without those of the post-processor. */
+static int encode_one(const struct tokenizer *t, struct encoding *enc, const char *text,
+                      size_t len, struct ckpt_err *err)
 {
     struct encode e = {.t = t, .enc = enc, .text = (const unsigned char *)text, .len = len};
     size_t good = utf8_valid_prefix(e.text, len), first = enc->n;
@@ -315,72 +273,222 @@ int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char
     if (good != len)
         return ckpt_fail(err, CKPT_EFORMAT, "text is not UTF-8 at byte %zu of %zu (0x%02x)",
                          good, len, e.text[good]);
+    if (len >= UINT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "a text of %zu bytes; the limit is 4 GiB", len);
     rc = workspace_take(t, &e.ws, err);
     if (rc)
         return rc;
-    rc = encoding_reserve(enc, t->post.n_before + len / 4, err);
-    for (size_t i = 0; rc == 0 && special && i < t->post.n_before; i++)
-        put_token(enc, t->post.before[i], 0, 0);
+    rc = encoding_reserve(enc, len / 4, err);
     if (rc == 0)
         rc = encode_text(&e, err);
     workspace_give(t, e.ws);
     if (rc == 0 && t->post.trim)
-        trim_offsets(&e, first + (special ? t->post.n_before : 0));
-    if (rc == 0 && special && t->post.n_after > 0) {
-        rc = encoding_reserve(enc, t->post.n_after, err);
-        for (size_t i = 0; rc == 0 && i < t->post.n_after; i++)
-            put_token(enc, t->post.after[i], 0, 0);
+        trim_offsets(&e, first);
+    return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char *text,
+                     size_t len, bool special, struct ckpt_err *err)
+{
+    const struct post_template *tpl = &t->post.single;
+    size_t first = enc->n, i = 0;
+    int rc = 0;
+
+    /* Texts that stand in the template once are encoded in place. */
+    if (!special || tpl->n != tpl->n_token + 1) {
+        struct encode_opts o = {.special = special};
+
+        return tokenizer_encode_pair(t, enc, text, len, NULL, 0, &o, err);
     }
+    rc = encoding_reserve(enc, tpl->n, err);
+    for (; rc == 0 && tpl->part[i].kind == POST_TOKEN; i++)
+        encoding_put_added(enc, tpl->part[i].id, tpl->part[i].type);
+    if (rc == 0) {
+        size_t from = enc->n;
+
+        rc = encode_one(t, enc, text, len, err);
+        for (size_t k = from; rc == 0 && tpl->part[i].type != 0 && k < enc->n; k++)
+            enc->type[k] = tpl->part[i].type;
+    }
+    if (rc == 0)
+        rc = encoding_reserve(enc, tpl->n, err);
+    for (i++; rc == 0 && i < tpl->n; i++)
+        encoding_put_added(enc, tpl->part[i].id, tpl->part[i].type);
     if (rc)
         enc->n = first;
+    return rc;
+}
+
+/* A template around tokens [from, to) of each text. */
+struct cut { const struct encoding *enc; size_t from, to; };
+
+static int assemble(const struct post_template *tpl, struct encoding *enc, const struct cut *a,
+                    const struct cut *b, bool special, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < tpl->n; i++) {
+        const struct post_part *part = &tpl->part[i];
+        const struct cut *c = part->kind == POST_B ? b : a;
+        int rc = 0;
+
+        if (part->kind != POST_TOKEN) {
+            rc = encoding_append(enc, c->enc, c->from, c->to, part->type,
+                                 part->kind == POST_B, err);
+        } else if (special) {
+            rc = encoding_reserve(enc, 1, err);
+            if (rc == 0)
+                encoding_put_added(enc, part->id, part->type);
+        }
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Windows behind the first of one text, each in the template. */
+static int give_windows(const struct tokenizer *t, const struct encoding *a, size_t n_a,
+                        const struct encode_opts *o, struct ckpt_err *err)
+{
+    struct encoding enc = {0};
+    struct cut c = {.enc = a};
+    int rc = 0;
+
+    for (size_t i = 1;
+         rc == 0 && truncation_window(o->truncation, a->n, n_a, i, &c.from, &c.to); i++) {
+        enc.n = 0;
+        rc = assemble(&t->post.single, &enc, &c, NULL, o->special, err);
+        if (rc == 0)
+            rc = o->window(o->window_ctx, &enc, err);
+    }
+    encoding_release(&enc);
+    return rc;
+}
+
+int tokenizer_encode_pair(const struct tokenizer *t, struct encoding *enc, const char *a,
+                          size_t len_a, const char *b, size_t len_b,
+                          const struct encode_opts *opts, struct ckpt_err *err)
+{
+    const struct post_template *tpl = b ? &t->post.pair : &t->post.single;
+    const struct truncation *cut = opts->truncation;
+    struct encoding one = {0}, two = {0};
+    struct cut ca = {.enc = &one}, cb = {.enc = &two};
+    size_t first = enc->n, n_a, n_b;
+    int rc = encode_one(t, &one, a, len_a, err);
+
+    if (rc == 0 && b)
+        rc = encode_one(t, &two, b, len_b, err);
+    n_a = ca.to = one.n;
+    n_b = cb.to = two.n;
+    if (rc == 0 && cut)
+        rc = truncation_lengths(cut, opts->special ? tpl->n_token : 0, &n_a, &n_b, b != NULL,
+                                err);
+    if (rc == 0 && cut && ((n_a && n_a < one.n && cut->stride >= n_a) ||
+                           (n_b && n_b < two.n && cut->stride >= n_b)))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "truncation to %zu and %zu tokens with a stride of %zu",
+                       n_a, n_b, cut->stride);
+    if (rc == 0 && cut) {
+        truncation_window(cut, one.n, n_a, 0, &ca.from, &ca.to);
+        truncation_window(cut, two.n, n_b, 0, &cb.from, &cb.to);
+    }
+    if (rc == 0)
+        rc = assemble(tpl, enc, &ca, &cb, opts->special, err);
+    if (rc == 0 && cut && opts->window && !b)
+        rc = give_windows(t, &one, n_a, opts, err);
+    if (rc)
+        enc->n = first;
+    encoding_release(&one);
+    encoding_release(&two);
+    return rc;
+}
+
+/* Text of the tokens by the decoder's steps. */
+static int decode_steps(const struct tokenizer *t, struct ckpt_buf *text, const int32_t *id,
+                        size_t n, bool skip_special, struct ckpt_err *err)
+{
+    struct decoder_list list;
+    int rc;
+
+    decoder_list_init(&list);
+    for (size_t i = 0; i < n; i++) {
+        const struct token *to = &t->vocab.token[id[i]];
+
+        if (!skip_special || !to->special)
+            decoder_list_add(&list, to->shown, to->shown_len);
+    }
+    rc = decoder_run(t->decoder, &list, text, err);
+    decoder_list_release(&list);
+    return rc;
+}
+
+static int decode_bytes(const struct tokenizer *t, struct ckpt_buf *text, const int32_t *id,
+                        size_t n, bool skip_special, struct ckpt_err *err)
+{
+    struct ckpt_buf raw;
+    int rc = 0;
+
+    ckpt_buf_init(&raw, SIZE_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (!skip_special || !t->vocab.token[id[i]].special)
+            ckpt_buf_put(&raw, t->vocab.token[id[i]].raw, t->vocab.token_bytes[id[i]]);
+    utf8_put_lossy(text, raw.data, raw.len);
+    if (!ckpt_buf_ok(&raw))
+        rc = ckpt_nomem(err, raw.len);
+    ckpt_buf_release(&raw);
     return rc;
 }
 
 int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const int32_t *id,
                      size_t n, bool skip_special, struct ckpt_err *err)
 {
-    struct ckpt_buf raw, text;
+    struct ckpt_buf text, clean;
     int rc = 0;
 
     *out = NULL;
-    ckpt_buf_init(&raw, SIZE_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (id[i] < 0 || id[i] >= t->vocab.n || !t->vocab.token[id[i]].token)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "id %d (number %zu) is not in the vocabulary of %d", id[i], i,
+                             t->vocab.n);
     ckpt_buf_init(&text, SIZE_MAX);
-    for (size_t i = 0; i < n; i++) {
-        if (id[i] < 0 || id[i] >= t->n || !t->token[id[i]].token) {
-            rc = ckpt_fail(err, CKPT_EFORMAT,
-                           "id %d (number %zu) is not in the vocabulary of %d", id[i], i, t->n);
-            goto out;
-        }
-        if (!skip_special || !t->token[id[i]].special)
-            ckpt_buf_put(&raw, t->token[id[i]].raw, t->token_bytes[id[i]]);
+    ckpt_buf_init(&clean, SIZE_MAX);
+    rc = decoder_is_bytes(t->decoder) ? decode_bytes(t, &text, id, n, skip_special, err)
+                                      : decode_steps(t, &text, id, n, skip_special, err);
+    if (rc == 0 && t->clean_up) {
+        decoder_clean_up(&clean, (const char *)text.data, text.len);
+        ckpt_buf_release(&text);
+        text = clean;
+        ckpt_buf_init(&clean, SIZE_MAX);
     }
-    utf8_put_lossy(&text, raw.data, raw.len);
     *len = text.len;
-    if (!ckpt_buf_ok(&raw) || !(*out = ckpt_buf_str(&text))) {
-        rc = ckpt_nomem(err, raw.len);
-        goto out;
-    }
-    memset(&text, 0, sizeof text);      /* given away */
-out:
-    ckpt_buf_release(&raw);
+    if (rc == 0 && !(*out = ckpt_buf_str(&text)))
+        rc = ckpt_nomem(err, text.len);
+    if (rc == 0)
+        memset(&text, 0, sizeof text);      /* given away */
     ckpt_buf_release(&text);
     return rc;
 }
 
-int32_t tokenizer_size(const struct tokenizer *t) { return t->n; }
+int32_t tokenizer_size(const struct tokenizer *t) { return t->vocab.n; }
 
 int32_t tokenizer_id(const struct tokenizer *t, const char *token)
 {
-    size_t id = ckpt_map_get(t->by_token, token, strlen(token));
-
-    return id == CKPT_MAP_NONE ? -1 : (int32_t)id;
+    return vocab_find_any(&t->vocab, token, strlen(token));
 }
 
 const char *tokenizer_token(const struct tokenizer *t, int32_t id)
 {
-    return id < 0 || id >= t->n ? NULL : t->token[id].token;
+    return id < 0 || id >= t->vocab.n ? NULL : t->vocab.token[id].token;
 }
 
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 int32_t tokenizer_pad(const struct tokenizer *t) { return t->pad; }
+
+const struct truncation *tokenizer_truncation(const struct tokenizer *t)
+{
+    return t->truncates ? &t->truncation : NULL;
+}
+
+const struct padding *tokenizer_padding(const struct tokenizer *t)
+{
+    return t->pads ? &t->padding : NULL;
+}

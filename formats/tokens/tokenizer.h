@@ -1,9 +1,13 @@
 /*
- * tokenizer - text <-> ids, as a tokenizer.json says.
+ * tokenizer - text <-> ids, as the files of a tokenizer say.
+ *
+ * Read are tokenizer.json whole; sentencepiece models (spiece.model, tokenizer.model; see spm.h);
+ * tiktoken rank files (see tiktoken.h); vocab.json with merges.txt; vocab.txt.
  */
 #ifndef CKPT_TOKENIZER_H
 #define CKPT_TOKENIZER_H
 
+#include "formats/tokens/window.h"
 #include "libckpt/file.h"
 
 struct tokenizer;
@@ -12,20 +16,45 @@ struct tokenizer;
 struct encoding {
     int32_t *id;
     int64_t *start, *end;       /* 0, 0 for tokens the post-processor added */
+    int32_t *type;              /* which text a token counts for, as the post-processor says */
+    int8_t  *text;              /* which text it came from: 0, or 1 for the second of a pair; -1
+                                   for tokens that were added */
     size_t   n, cap;
 };
 
-/* Reads dir/tokenizer.json.  Any thread may encode with one tokenizer at a time per encoding.
- */
+/* The tokenizer that dir holds; tokenizer.json goes before other files.  Any thread may encode
+ * with one tokenizer at a time per encoding. */
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err);
+/* One file: which it is is told by what is in it. */
 int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err);
 void tokenizer_close(struct tokenizer *t);
 
 /* Append to enc (a zeroed struct is empty).  special: run the post-processor.  text is strict
- * UTF-8 (CKPT_EFORMAT names the byte else).  Any thread. */
+ * UTF-8 (CKPT_EFORMAT names the byte else), of less than 4 GiB.  Any thread. */
 int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char *text,
                      size_t len, bool special, struct ckpt_err *err);
 void encoding_release(struct encoding *enc);
+
+/* What tokenizer_encode_pair is to do beyond that. */
+struct encode_opts {
+    bool                     special;
+    const struct truncation *truncation;    /* NULL: none */
+    /* Of one text that is truncated: called for each window behind the first, which is yours for
+     * the call.  NULL: they are not wanted. */
+    int (*window)(void *ctx, const struct encoding *enc, struct ckpt_err *err);
+    void                    *window_ctx;
+};
+/* Append one text (b NULL) or two. */
+int tokenizer_encode_pair(const struct tokenizer *t, struct encoding *enc, const char *a,
+                          size_t len_a, const char *b, size_t len_b,
+                          const struct encode_opts *opts, struct ckpt_err *err);
+/* Pad to length tokens; longer ones stay. */
+int encoding_pad(struct encoding *enc, const struct padding *p, size_t length,
+                 struct ckpt_err *err);
+/* What the file asks for, NULL when nothing; neither is done unless the caller does it. */
+const struct truncation *tokenizer_truncation(const struct tokenizer *t);
+const struct padding *tokenizer_padding(const struct tokenizer *t);
+
 /* Text of ids, NUL-terminated; *out is yours (ckpt_free).  skip_special leaves out special
  * tokens.  Ids outside the vocabulary are CKPT_EFORMAT. */
 int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const int32_t *id,

@@ -1,9 +1,9 @@
 /*
- * tokenizer_parts - what a tokenizer is made of: shared by the room that reads it from
- * tokenizer.json and the room that runs it.
+ * tokenizer_parts - what a tokenizer is made of: shared by the rooms that read it from files and
+ * the room that runs it.
  *
- * Order of encoding: added tokens of the raw text, then (per piece between them) added tokens
- * of the normalised text, pre-tokenizer, model; then the post-processor.
+ * Order of encoding: added tokens of the raw text; per piece between them the normalizer, added
+ * tokens of the normalised text, pre-tokenizer, model; then the post-processor.
  */
 #ifndef CKPT_TOKENIZER_PARTS_H
 #define CKPT_TOKENIZER_PARTS_H
@@ -11,56 +11,51 @@
 #include <pthread.h>
 
 #include "formats/tokens/added.h"
-#include "formats/tokens/bpe.h"
+#include "formats/tokens/decoder.h"
+#include "formats/tokens/model.h"
+#include "formats/tokens/norm.h"
+#include "formats/tokens/post.h"
 #include "formats/tokens/pretok.h"
 #include "formats/tokens/tokenizer.h"
-#include "libckpt/map.h"
-
-/* One id.  token NULL: the id is not used. */
-struct token {
-    const char          *token;     /* as the file spells it */
-    const unsigned char *raw;       /* the bytes it stands for when decoding */
-    uint32_t             len;       /* of token */
-    bool                 literal;   /* raw is token itself: not spelt in the byte alphabet */
-    bool                 special;
-};
-
-/* What the post-processor does: ids around the text, offsets without white space. */
-struct post {
-    int32_t *before, *after;
-    size_t   n_before, n_after;
-    bool     trim, trim_prefix_space;
-};
+#include "formats/tokens/vocab.h"
 
 struct workspace {
     struct workspace  *next;
+    struct norm_run   *norm;
     struct pretok_run *pretok;
-    struct bpe_run    *bpe;
+    struct model_run  *model;
 };
 
 struct tokenizer {
     struct ckpt_arena   arena;
-    struct token       *token;          /* [n] by id */
-    uint32_t           *token_bytes;    /* [n] length of raw */
-    int32_t             n;
-    struct ckpt_map    *by_token;
-    struct ckpt_map    *by_raw;         /* only for ignore_merges */
+    struct vocab        vocab;
     struct added_token *added;
     size_t              n_added;
     struct added       *added_raw, *added_normalized;
+    struct norm        *norm;
     struct pretok      *pretok;
-    struct bpe         *bpe;
+    struct model        model;
     struct post         post;
+    struct decoder     *decoder;
+    bool                bytes;              /* the model works on bytes that ByteLevel spells */
+    bool                truncates, pads;    /* the file says so */
+    struct truncation   truncation;
+    struct padding      padding;
+    bool                clean_up;           /* decoded text: clean_up_tokenization_spaces */
     int32_t             bos, eos, pad;
-    pthread_mutex_t     lock;           /* of idle */
-    struct workspace   *idle;           /* as many as threads encoded at once */
+    pthread_mutex_t     lock;               /* of idle */
+    struct workspace   *idle;               /* as many as threads encoded at once */
 };
 
-/* Fill a zeroed t from the text of a tokenizer.json. */
-int tokenizer_json_read(struct tokenizer *t, struct ckpt_file *file, struct ckpt_err *err);
-/* The value of "post_processor", after the vocabulary. */
-int tokenizer_post_read(struct tokenizer *t, const json_t *json, struct ckpt_err *err);
-/* Take over what tokenizer_config.json or special_tokens_map.json says. */
-int tokenizer_json_config(struct tokenizer *t, struct ckpt_file *file, struct ckpt_err *err);
+/* A tokenizer of what a tokenizer.json holds; limit: no id is larger.  root is borrowed. */
+int tokenizer_from_json(struct tokenizer **out, const json_t *root, int64_t limit,
+                        struct ckpt_err *err);
+/* Take over what tokenizer_config.json says.  ends: the files of the tokenizer itself don't tell
+ * which tokens go around a text, so that the class does. */
+int tokenizer_config(struct tokenizer *t, const json_t *config, bool ends,
+                     struct ckpt_err *err);
+/* What the two functions of tokenizer.h say, with the tokenizer's own parts at hand. */
+int tokenizer_json_read(struct tokenizer *t, const json_t *root, int64_t limit,
+                        struct ckpt_err *err);
 
 #endif

@@ -21,6 +21,25 @@ bool unicode_is_space(uint32_t cp);
 /* \w of the Rust regex crate: letters, marks, decimal digits, connectors, joiners. */
 bool unicode_is_word(uint32_t cp);
 
+/* What follows is as the reference's libraries have it, whose editions of Unicode differ. */
+
+/* Came after Unicode 9.0, and normalization concerns it. */
+bool unicode_is_after_9(uint32_t cp);
+/* ASCII punctuation and symbols, category P. */
+bool unicode_is_punctuation(uint32_t cp);
+/* Categories Cc, Cf and Co. */
+bool unicode_is_control(uint32_t cp);
+/* Category Mn. */
+bool unicode_is_nonspacing(uint32_t cp);
+/* Category M. */
+bool unicode_is_mark(uint32_t cp);
+/* Category N. */
+bool unicode_is_numeric(uint32_t cp);
+/* Lower case; U+0130 becomes "i" and a dot above it, of which this is the first. */
+uint32_t unicode_lower(uint32_t cp);
+/* A number for each script, 0 for none; Hiragana and Katakana count as Han. */
+uint8_t unicode_script(uint32_t cp);
+
 /* Bytes of the character that starts with byte b of valid UTF-8. */
 static inline size_t utf8_width(unsigned char b)
 {

@@ -1,6 +1,6 @@
 /*
- * tokenizer: ids, offsets and decoded text of the reference library, line for line, for a BLOOM
- * and a GPT-2 tokenizer; what is refused; damaged files.
+ * tokenizer: ids, offsets and decoded text of the reference library, line for line, for ten
+ * tokenizers; what is refused; damaged files.
  *
  * golden.jsonl: see make_tokenizers.py's layout: ids, plain (without specials, when different),
  * off (flat [start, end, ...] in code points), dec and skip (when different from the text), pre
@@ -230,6 +230,48 @@ static void test_roberta_equals_the_reference(void **state)
     check_golden("roberta", false);
 }
 
+/* NFC, and added tokens that strip, stand alone, or are normalized. */
+static void test_qwen_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("qwen", true);
+}
+
+/* BPE of characters with byte fallback; a normalizer that puts a mark in front. */
+static void test_llama2_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("llama2", false);
+}
+
+/* The same by Metaspace, of the first piece only. */
+static void test_mistral_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("mistral", false);
+}
+
+/* Unigram behind a precompiled character map. */
+static void test_t5_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("t5", false);
+}
+
+/* WordPiece behind BertNormalizer. */
+static void test_bert_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("bert", false);
+}
+
+/* BPE with a suffix at the end of words; NFKC, Lowercase, Strip, Replace; Punctuation, Digits. */
+static void test_zoo_equals_the_reference(void **state)
+{
+    (void)state;
+    check_golden("zoo", false);
+}
+
 /* The tokenizer that the project ships: special ids, and lines of the reference. */
 static void test_the_demos_tokenizer(void **state)
 {
@@ -394,11 +436,34 @@ static void test_refusals_name_what_they_found(void **state)
 {
     static const struct { const char *added, *norm, *pre, *model, *says; int code;
     } bad[] = {
-        {"[]", "{\"type\":\"NFKC\"}", PRE, MODEL, "NFKC", CKPT_EUNSUPPORTED},
-        {"[]", "null", "{\"type\":\"Metaspace\"}", MODEL, "Metaspace", CKPT_EUNSUPPORTED},
-        {"[]", "null", "null", MODEL, "ByteLevel", CKPT_EUNSUPPORTED},
-        {"[]", "null", PRE, "{\"type\":\"Unigram\",\"vocab\":{\"a\":0}}", "Unigram",
+        {"[]", "{\"type\":\"Nfx\"}", PRE, MODEL, "normalizer: type \"Nfx\"", CKPT_EUNSUPPORTED},
+        {"[]", "{\"type\":\"Replace\",\"pattern\":{},\"content\":\"\"}", PRE, MODEL,
+         "Replace: a pattern", CKPT_EFORMAT},
+        {"[]", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"a*bc\"}", PRE, MODEL,
+         "base64", CKPT_EFORMAT},
+        {"[]", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", PRE, MODEL,
+         "trie", CKPT_EFORMAT},
+        {"[]", "null", "{\"type\":\"Metaspace\"}", MODEL, "replacement", CKPT_EFORMAT},
+        {"[]", "null",
+         "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"twice\"}",
+         MODEL, "twice", CKPT_EFORMAT},
+        {"[]", "null", "{\"type\":\"FixedLength\",\"length\":0}", MODEL, "length",
+         CKPT_EFORMAT},
+        {"[]", "null", "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"ab\"}", MODEL,
+         "one character", CKPT_EFORMAT},
+        {"[]", "null", "{\"type\":\"Wide\"}", MODEL, "type \"Wide\"", CKPT_EUNSUPPORTED},
+        {"[]", "null", PRE, "{\"type\":\"Unigram\",\"vocab\":{\"a\":0}}", "vocab",
+         CKPT_EFORMAT},
+        {"[]", "null", PRE, "{\"type\":\"Unigram\",\"unk_id\":7,\"vocab\":[[\"a\",0]]}",
+         "unk_id 7", CKPT_EFORMAT},
+        {"[]", "null", PRE, "{\"type\":\"Trigram\",\"vocab\":{\"a\":0}}", "Trigram",
          CKPT_EUNSUPPORTED},
+        {"[]", "null", PRE,
+         "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b c\"]}",
+         "two parts", CKPT_EFORMAT},
+        {"[]", "null", PRE,
+         "{\"type\":\"BPE\",\"byte_fallback\":true,\"end_of_word_suffix\":\"</w>\","
+         "\"vocab\":{\"a\":0},\"merges\":[]}", "byte_fallback", CKPT_EUNSUPPORTED},
         {"[]", "null", PRE, "{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}",
          "merges[0]", CKPT_EFORMAT},
         {"[]", "null", PRE,
@@ -484,7 +549,7 @@ static void test_special_ids_of_the_config(void **state)
 {
     struct tokenizer *t = open_named("bloom");
     struct ckpt_err err = {0};
-    struct ckpt_file *f;
+    json_t *config;
     char *text;
     size_t len;
     int32_t id = 999999;
@@ -493,9 +558,10 @@ static void test_special_ids_of_the_config(void **state)
 
     (void)state;
     assert_int_equal(tokenizer_eos(t), -1);
-    assert_int_equal(ckpt_file_memory(&f, json, strlen(json), "c", &err), 0);
-    assert_int_equal(tokenizer_json_config(t, f, &err), 0);
-    ckpt_file_close(f);
+    assert_int_equal(
+        ckpt_json_parse(&config, json, strlen(json), CKPT_JSON_PYTHON, &err), 0);
+    assert_int_equal(tokenizer_config(t, config, false, &err), 0);
+    json_decref(config);
     assert_int_equal(tokenizer_bos(t), 1);
     assert_int_equal(tokenizer_eos(t), 2);
     assert_int_equal(tokenizer_pad(t), -1);
@@ -554,6 +620,12 @@ int main(void)
         cmocka_unit_test(test_gpt2_equals_the_reference),
         cmocka_unit_test(test_llama3_equals_the_reference),
         cmocka_unit_test(test_roberta_equals_the_reference),
+        cmocka_unit_test(test_qwen_equals_the_reference),
+        cmocka_unit_test(test_llama2_equals_the_reference),
+        cmocka_unit_test(test_mistral_equals_the_reference),
+        cmocka_unit_test(test_t5_equals_the_reference),
+        cmocka_unit_test(test_bert_equals_the_reference),
+        cmocka_unit_test(test_zoo_equals_the_reference),
         cmocka_unit_test(test_the_demos_tokenizer),
         cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_prefix_space_and_template),

@@ -1,0 +1,84 @@
+/* component - see component.h. */
+#include "formats/tokens/component.h"
+
+#include <string.h>
+
+#include "formats/tokens/unicode.h"
+#include "libckpt/json.h"
+
+bool component_is_absent(const json_t *v)
+{
+    return !v || json_is_null(v);
+}
+
+static int one(const json_t *json, const struct component_row *rows, void *ctx,
+               struct ckpt_err *err)
+{
+    const char *type;
+
+    if (ckpt_json_str(&type, json, "type", err))
+        return err->code;
+    for (; rows->type; rows++)
+        if (strcmp(rows->type, type) == 0)
+            return rows->parse(ctx, json, err) ? ckpt_err_in(err, "%s", type) : 0;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "type \"%s\" is not read", type);
+}
+
+/* A stack of the sequences being read keeps their nesting off the C stack. */
+int component_each(const json_t *json, const char *list, const struct component_row *rows,
+                   void *ctx, struct ckpt_err *err)
+{
+    struct { const json_t *list; size_t i; } open[CKPT_JSON_MAX_DEPTH];
+    const json_t *item = json;
+    size_t depth = 0;
+    json_t *inner;
+
+    if (component_is_absent(json))
+        return 0;
+    for (;;) {
+        const char *type = json_string_value(json_object_get(item, "type"));
+
+        if (type && strcmp(type, "Sequence") == 0) {
+            if (ckpt_json_get(&inner, item, list, JSON_ARRAY, err))
+                return err->code;
+            if (depth == CKPT_JSON_MAX_DEPTH)
+                return ckpt_fail(err, CKPT_ELIMIT, "nested deeper than %d",
+                                 CKPT_JSON_MAX_DEPTH);
+            open[depth].list = inner;
+            open[depth++].i = 0;
+        } else if (one(item, rows, ctx, err)) {
+            return err->code;
+        }
+        while (depth > 0 && open[depth - 1].i == json_array_size(open[depth - 1].list))
+            depth--;
+        if (depth == 0)
+            return 0;
+        item = json_array_get(open[depth - 1].list, open[depth - 1].i++);
+    }
+}
+
+int component_pattern(const json_t *json, const char **pattern, bool *literal,
+                      struct ckpt_err *err)
+{
+    const char *regex, *text;
+    json_t *v;
+
+    if (ckpt_json_get(&v, json, "pattern", JSON_OBJECT, err) ||
+        ckpt_json_str_or(&regex, v, "Regex", NULL, err) ||
+        ckpt_json_str_or(&text, v, "String", NULL, err))
+        return err->code;
+    if (!regex == !text)
+        return ckpt_fail(err, CKPT_EFORMAT, "a pattern must be one of Regex and String");
+    *pattern = regex ? regex : text;
+    *literal = !regex;
+    return 0;
+}
+
+int component_char(const json_t *json, const char *key, const char **s, struct ckpt_err *err)
+{
+    if (ckpt_json_str(s, json, key, err))
+        return err->code;
+    if (!**s || strlen(*s) != utf8_width((unsigned char)**s))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s \"%s\" is not one character", key, *s);
+    return 0;
+}

@@ -1,0 +1,34 @@
+/*
+ * component - what the parts of a tokenizer.json have in common: an object with a type, or a
+ * Sequence of such, which may hold sequences.
+ */
+#ifndef CKPT_COMPONENT_H
+#define CKPT_COMPONENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "libckpt/err.h"
+
+/* A table ends with a row whose type is NULL. */
+struct component_row {
+    const char *type;
+    int (*parse)(void *ctx, const json_t *json, struct ckpt_err *err);
+};
+
+/* True when v is absent or null. */
+bool component_is_absent(const json_t *v);
+/*
+ * Call the row of each component in json, in order: json is one, or sequences of them, whose
+ * members are under list; nothing when it is absent.  A type without a row is
+ * CKPT_EUNSUPPORTED.
+ */
+int component_each(const json_t *json, const char *list, const struct component_row *rows,
+                   void *ctx, struct ckpt_err *err);
+/* "pattern": {"String": s} or {"Regex": s}. */
+int component_pattern(const json_t *json, const char **pattern, bool *literal,
+                      struct ckpt_err *err);
+/* A member that is one character. */
+int component_char(const json_t *json, const char *key, const char **s, struct ckpt_err *err);
+
+#endif

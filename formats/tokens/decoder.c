@@ -1,0 +1,597 @@
+/* decoder - see decoder.h. */
+#include "formats/tokens/decoder.h"
+
+#include <string.h>
+
+#include "formats/tokens/bytelevel.h"
+#include "formats/tokens/component.h"
+#include "formats/tokens/pretok_steps.h"
+#include "formats/tokens/regex.h"
+#include "formats/tokens/unicode.h"
+#include "libckpt/json.h"
+#include "libckpt/mem.h"
+
+#define MARK "\xe2\x96\x81"     /* U+2581 */
+#define MAX_STEPS 16            /* the longest sequence seen has five */
+
+struct step;
+typedef int step_fn(const struct step *s, const struct decoder_list *in,
+                    struct decoder_list *out, struct ckpt_err *err);
+
+struct step {
+    step_fn      *run;
+    struct regex *regex;        /* Replace */
+    char         *text;         /* Replace's content, a prefix, suffix, pad token, or character */
+    char         *delimiter;    /* CTC */
+    size_t        start, stop;  /* Strip */
+    bool          cleanup;      /* SentencePiece: runs of spaces were squeezed */
+    bool          prefixed;     /* Metaspace: the first token may begin with one */
+};
+
+struct decoder {
+    struct step step[MAX_STEPS];
+    size_t      n;
+    bool        joins;          /* there is a decoder at all */
+};
+
+void decoder_list_init(struct decoder_list *list)
+{
+    memset(list, 0, sizeof *list);
+    ckpt_buf_init(&list->text, SIZE_MAX);
+}
+
+void decoder_list_release(struct decoder_list *list)
+{
+    ckpt_buf_release(&list->text);
+    ckpt_free(list->end);
+}
+
+/* What was put since the last end is a string. */
+static void end_string(struct decoder_list *list)
+{
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 64;
+        void *p = ckpt_grow(list->end, cap, sizeof *list->end);
+
+        if (!p) {
+            list->failed = true;
+            return;
+        }
+        list->end = p;
+        list->cap = cap;
+    }
+    list->end[list->n++] = list->text.len;
+}
+
+void decoder_list_add(struct decoder_list *list, const char *s, size_t n)
+{
+    ckpt_buf_put(&list->text, s, n);
+    end_string(list);
+}
+
+static const char *string_of(const struct decoder_list *list, size_t i, size_t *n)
+{
+    size_t from = i ? list->end[i - 1] : 0;
+
+    *n = list->end[i] - from;
+    return (const char *)list->text.data + from;
+}
+
+/* s with every what as by. */
+static void put_replaced(struct ckpt_buf *out, const char *s, size_t n, const char *what,
+                         const char *by)
+{
+    size_t n_what = strlen(what), n_by = strlen(by);
+    const char *at;
+
+    while (n_what > 0 && n >= n_what && (at = memmem(s, n, what, n_what))) {
+        ckpt_buf_put(out, s, (size_t)(at - s));
+        ckpt_buf_put(out, by, n_by);
+        n -= (size_t)(at - s) + n_what;
+        s = at + n_what;
+    }
+    ckpt_buf_put(out, s, n);
+}
+
+void decoder_clean_up(struct ckpt_buf *out, const char *s, size_t n)
+{
+    static const char *const rows[][2] = {
+        {" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
+        {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"},
+        {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"},
+    };
+    struct ckpt_buf b[2];
+
+    ckpt_buf_init(&b[0], SIZE_MAX);
+    ckpt_buf_init(&b[1], SIZE_MAX);
+    ckpt_buf_put(&b[0], s, n);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ckpt_buf *from = &b[i & 1], *to = &b[~i & 1];
+
+        to->len = 0;
+        put_replaced(to, (const char *)from->data, from->len, rows[i][0], rows[i][1]);
+    }
+    ckpt_buf_put(out, b[1].data, b[1].len);
+    out->failed |= b[0].failed || b[1].failed;
+    ckpt_buf_release(&b[0]);
+    ckpt_buf_release(&b[1]);
+}
+
+static int run_bytelevel(const struct step *s, const struct decoder_list *in,
+                         struct decoder_list *out, struct ckpt_err *err)
+{
+    struct ckpt_buf raw;
+    int rc = 0;
+
+    (void)s;
+    ckpt_buf_init(&raw, SIZE_MAX);
+    for (size_t i = 0; rc == 0 && i < in->n; i++) {
+        size_t n, n_raw;
+        const char *token = string_of(in, i, &n);
+        unsigned char *bytes = ckpt_alloc(n + 1, 1);
+
+        if (bytes) {
+            bytelevel_decode(bytes, &n_raw, token, n);
+            ckpt_buf_put(&raw, bytes, n_raw);
+        }
+        if (!bytes || !ckpt_buf_ok(&raw))
+            rc = ckpt_nomem(err, n);
+        ckpt_free(bytes);
+    }
+    utf8_put_lossy(&out->text, raw.data, raw.len);
+    end_string(out);
+    ckpt_buf_release(&raw);
+    return rc;
+}
+
+static int run_replace(const struct step *s, const struct decoder_list *in,
+                       struct decoder_list *out, struct ckpt_err *err)
+{
+    struct regex_run *run;
+    int rc = regex_run_new(&run, s->regex, err);
+
+    for (size_t i = 0; rc == 0 && i < in->n; i++) {
+        struct regex_match m = {0};
+        size_t n, done = 0;
+        const char *token = string_of(in, i, &n);
+        bool found = n > 0;
+
+        while (rc == 0 && found) {
+            rc = regex_next(s->regex, run, (const unsigned char *)token, n, &m, &found, err);
+            if (rc || !found)
+                break;
+            ckpt_buf_put(&out->text, token + done, m.start - done);
+            ckpt_buf_put_str(&out->text, s->text);
+            done = m.end;
+        }
+        ckpt_buf_put(&out->text, token + done, n - done);
+        end_string(out);
+    }
+    regex_run_free(run);
+    return rc;
+}
+
+static int run_metaspace(const struct step *s, const struct decoder_list *in,
+                         struct decoder_list *out, struct ckpt_err *err)
+{
+    (void)err;
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n;
+        const char *token = string_of(in, i, &n);
+
+        put_replaced(&out->text, token, n, s->text, i == 0 && s->prefixed ? "" : " ");
+        end_string(out);
+    }
+    return 0;
+}
+
+static int run_wordpiece(const struct step *s, const struct decoder_list *in,
+                         struct decoder_list *out, struct ckpt_err *err)
+{
+    size_t prefix = strlen(s->text);
+    struct ckpt_buf word;
+
+    (void)err;
+    ckpt_buf_init(&word, SIZE_MAX);
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n, skip = 0;
+        const char *token = string_of(in, i, &n);
+
+        word.len = 0;
+        if (i > 0 && n >= prefix && memcmp(token, s->text, prefix) == 0)
+            skip = prefix;
+        else if (i > 0)
+            ckpt_buf_put_str(&word, " ");
+        ckpt_buf_put(&word, token + skip, n - skip);
+        if (s->cleanup)
+            decoder_clean_up(&out->text, (const char *)word.data, word.len);
+        else
+            ckpt_buf_put(&out->text, word.data, word.len);
+        end_string(out);
+    }
+    out->failed |= word.failed;
+    ckpt_buf_release(&word);
+    return 0;
+}
+
+static int run_bpe(const struct step *s, const struct decoder_list *in, struct decoder_list *out,
+                   struct ckpt_err *err)
+{
+    (void)err;
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n;
+        const char *token = string_of(in, i, &n);
+
+        put_replaced(&out->text, token, n, s->text, i + 1 == in->n ? "" : " ");
+        end_string(out);
+    }
+    return 0;
+}
+
+/* The byte that "<0x41>" names, or -1. */
+static int named_byte(const char *s, size_t n)
+{
+    int value = 0;
+
+    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
+        return -1;
+    for (int i = 3; i < 5; i++) {
+        int c = s[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c == '+' && i == 3 ? 0 : -1;
+
+        if (digit < 0)
+            return -1;
+        value = 16 * value + digit;
+    }
+    return value;
+}
+
+/* Bytes that were gathered: text when they are UTF-8, else one U+FFFD for each. */
+static void flush_bytes(struct ckpt_buf *bytes, struct decoder_list *out)
+{
+    if (bytes->len == 0)
+        return;
+    if (utf8_valid_prefix(bytes->data, bytes->len) == bytes->len)
+        decoder_list_add(out, (const char *)bytes->data, bytes->len);
+    else
+        for (size_t i = 0; i < bytes->len; i++)
+            decoder_list_add(out, "\xef\xbf\xbd", 3);
+    bytes->len = 0;
+}
+
+static int run_fallback(const struct step *s, const struct decoder_list *in,
+                        struct decoder_list *out, struct ckpt_err *err)
+{
+    struct ckpt_buf bytes;
+
+    (void)s;
+    (void)err;
+    ckpt_buf_init(&bytes, SIZE_MAX);
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n;
+        const char *token = string_of(in, i, &n);
+        int byte = named_byte(token, n);
+
+        if (byte >= 0) {
+            ckpt_buf_put_u8(&bytes, (uint8_t)byte);
+            continue;
+        }
+        flush_bytes(&bytes, out);
+        decoder_list_add(out, token, n);
+    }
+    flush_bytes(&bytes, out);
+    out->failed |= bytes.failed;
+    ckpt_buf_release(&bytes);
+    return 0;
+}
+
+static int run_fuse(const struct step *s, const struct decoder_list *in,
+                    struct decoder_list *out, struct ckpt_err *err)
+{
+    (void)s;
+    (void)err;
+    decoder_list_add(out, (const char *)in->text.data, in->n ? in->end[in->n - 1] : 0);
+    return 0;
+}
+
+static int run_strip(const struct step *s, const struct decoder_list *in,
+                     struct decoder_list *out, struct ckpt_err *err)
+{
+    size_t width = strlen(s->text);
+
+    (void)err;
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n, from = 0;
+        const char *token = string_of(in, i, &n);
+        size_t to = n;
+
+        for (size_t k = 0; k < s->start && n - from >= width &&
+                           memcmp(token + from, s->text, width) == 0; k++)
+            from += width;
+        for (size_t k = 0; k < s->stop && to - from >= width &&
+                           memcmp(token + to - width, s->text, width) == 0; k++)
+            to -= width;
+        decoder_list_add(out, token + from, to - from);
+    }
+    return 0;
+}
+
+static int run_ctc(const struct step *s, const struct decoder_list *in, struct decoder_list *out,
+                   struct ckpt_err *err)
+{
+    struct ckpt_buf b[2];
+    size_t n_last = 0;
+    const char *last = NULL;
+
+    (void)err;
+    ckpt_buf_init(&b[0], SIZE_MAX);
+    ckpt_buf_init(&b[1], SIZE_MAX);
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n;
+        const char *token = string_of(in, i, &n);
+        bool again = last && n == n_last && memcmp(token, last, n) == 0;
+
+        last = token;
+        n_last = n;
+        b[0].len = b[1].len = 0;
+        if (again)
+            continue;
+        put_replaced(&b[0], token, n, s->text, "");
+        if (s->cleanup) {
+            decoder_clean_up(&b[1], (const char *)b[0].data, b[0].len);
+            b[0].len = 0;
+            put_replaced(&b[0], (const char *)b[1].data, b[1].len, s->delimiter, " ");
+        }
+        if (b[0].len > 0)
+            decoder_list_add(out, (const char *)b[0].data, b[0].len);
+    }
+    out->failed |= b[0].failed || b[1].failed;
+    ckpt_buf_release(&b[0]);
+    ckpt_buf_release(&b[1]);
+    return 0;
+}
+
+/* Bytes that were gathered, as sentencepiece reads them: characters, and one U+FFFD for each byte
+ * that is none's. */
+static void put_bytes(struct ckpt_buf *out, struct ckpt_buf *bytes)
+{
+    for (size_t i = 0; i < bytes->len; i++) {
+        size_t good = utf8_valid_prefix(bytes->data + i, bytes->len - i);
+
+        ckpt_buf_put(out, bytes->data + i, good);
+        i += good;
+        if (i < bytes->len)
+            ckpt_buf_put_str(out, "\xef\xbf\xbd");
+    }
+    bytes->len = 0;
+}
+
+/* Source: sentencepiece 2734490 src/sentencepiece_processor.cc, Decode. */
+static int run_sentencepiece(const struct step *s, const struct decoder_list *in,
+                             struct decoder_list *out, struct ckpt_err *err)
+{
+    bool at_start = true, seen = false;     /* a first mark may be left out; one was */
+    struct ckpt_buf bytes;
+
+    (void)err;
+    ckpt_buf_init(&bytes, SIZE_MAX);
+    for (size_t i = 0; i < in->n; i++) {
+        size_t n, skip = 0;
+        const char *token = string_of(in, i, &n);
+        int byte = named_byte(token, n);
+
+        if (byte >= 0) {
+            ckpt_buf_put_u8(&bytes, (uint8_t)byte);
+            continue;
+        }
+        put_bytes(&out->text, &bytes);
+        if (seen || out->text.len > 0)
+            at_start = false;
+        if (at_start && (s->prefixed || s->cleanup) && n >= 3 && memcmp(token, MARK, 3) == 0)
+            skip = 3;
+        seen = skip > 0 && !s->cleanup;
+        put_replaced(&out->text, token + skip, n - skip, MARK, " ");
+    }
+    put_bytes(&out->text, &bytes);
+    end_string(out);
+    out->failed |= bytes.failed;
+    ckpt_buf_release(&bytes);
+    return 0;
+}
+
+static struct step *add_step(struct decoder *d, step_fn *run, struct ckpt_err *err)
+{
+    if (d->n == MAX_STEPS) {
+        ckpt_fail(err, CKPT_ELIMIT, "more than %d steps", MAX_STEPS);
+        return NULL;
+    }
+    d->step[d->n].run = run;
+    return &d->step[d->n++];
+}
+
+static int keep(char **out, const json_t *json, const char *key, const char *fallback,
+                struct ckpt_err *err)
+{
+    const char *s;
+
+    if (ckpt_json_str_or(&s, json, key, fallback, err))
+        return err->code;
+    if (!s)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s is missing", key);
+    *out = ckpt_strdup(s);
+    return *out ? 0 : ckpt_nomem(err, strlen(s));
+}
+
+static int parse_bytelevel(void *d, const json_t *json, struct ckpt_err *err)
+{
+    (void)json;
+    return add_step(d, run_bytelevel, err) ? 0 : err->code;
+}
+
+static int parse_fallback(void *d, const json_t *json, struct ckpt_err *err)
+{
+    (void)json;
+    return add_step(d, run_fallback, err) ? 0 : err->code;
+}
+
+static int parse_fuse(void *d, const json_t *json, struct ckpt_err *err)
+{
+    (void)json;
+    return add_step(d, run_fuse, err) ? 0 : err->code;
+}
+
+static int parse_bpe(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_bpe, err);
+
+    return s ? keep(&s->text, json, "suffix", "</w>", err) : err->code;
+}
+
+static int parse_wordpiece(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_wordpiece, err);
+
+    if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err))
+        return err->code;
+    return keep(&s->text, json, "prefix", "##", err);
+}
+
+static int parse_metaspace(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_metaspace, err);
+    enum metaspace scheme;
+    const char *c;
+
+    if (!s || metaspace_scheme(json, &scheme, err) ||
+        component_char(json, "replacement", &c, err))
+        return err->code;
+    s->prefixed = scheme != META_NEVER;
+    return keep(&s->text, json, "replacement", NULL, err);
+}
+
+static int parse_sentencepiece(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_sentencepiece, err);
+
+    if (!s || ckpt_json_bool_or(&s->prefixed, json, "prefix", true, err))
+        return err->code;
+    return ckpt_json_bool_or(&s->cleanup, json, "squeeze", true, err);
+}
+
+static int parse_ctc(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_ctc, err);
+
+    if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err) ||
+        keep(&s->text, json, "pad_token", "<pad>", err))
+        return err->code;
+    return keep(&s->delimiter, json, "word_delimiter_token", "|", err);
+}
+
+static int parse_replace(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_replace, err);
+    const char *pattern;
+    bool literal;
+
+    if (!s || component_pattern(json, &pattern, &literal, err) ||
+        keep(&s->text, json, "content", NULL, err))
+        return err->code;
+    return regex_new(&s->regex, pattern, strlen(pattern), literal, err);
+}
+
+static int parse_strip(void *d, const json_t *json, struct ckpt_err *err)
+{
+    struct step *s = add_step(d, run_strip, err);
+    const char *c;
+    int64_t start, stop;
+
+    if (!s || component_char(json, "content", &c, err) ||
+        ckpt_json_int_or(&start, json, "start", 0, err) ||
+        ckpt_json_int_or(&stop, json, "stop", 0, err))
+        return err->code;
+    if (start < 0 || stop < 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "start %lld, stop %lld", (long long)start,
+                         (long long)stop);
+    s->start = (size_t)start;
+    s->stop = (size_t)stop;
+    return keep(&s->text, json, "content", NULL, err);
+}
+
+/* Component types but Sequence, which only lists others. */
+static const struct component_row rows[] = {
+    {"ByteLevel", parse_bytelevel},
+    {"WordPiece", parse_wordpiece},
+    {"Metaspace", parse_metaspace},
+    {"BPEDecoder", parse_bpe},
+    {"ByteFallback", parse_fallback},
+    {"Fuse", parse_fuse},
+    {"Replace", parse_replace},
+    {"Strip", parse_strip},
+    {"CTC", parse_ctc},
+    {"SentencePiece", parse_sentencepiece},     /* of spm.c, not of a tokenizer.json */
+    {NULL, NULL},
+};
+
+int decoder_new(struct decoder **out, const json_t *json, struct ckpt_err *err)
+{
+    struct decoder *d = ckpt_alloc(1, sizeof *d);
+
+    *out = NULL;
+    if (!d)
+        return ckpt_nomem(err, sizeof *d);
+    d->joins = !component_is_absent(json);
+    if (component_each(json, "decoders", rows, d, err)) {
+        decoder_free(d);
+        return ckpt_err_in(err, "decoder");
+    }
+    *out = d;
+    return 0;
+}
+
+void decoder_free(struct decoder *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->n; i++) {
+        regex_free(d->step[i].regex);
+        ckpt_free(d->step[i].text);
+        ckpt_free(d->step[i].delimiter);
+    }
+    ckpt_free(d);
+}
+
+bool decoder_is_bytes(const struct decoder *d)
+{
+    return d->n == 1 && d->step[0].run == run_bytelevel;
+}
+
+int decoder_run(const struct decoder *d, struct decoder_list *list, struct ckpt_buf *out,
+                struct ckpt_err *err)
+{
+    struct decoder_list now = *list, next;
+    int rc = 0;
+
+    decoder_list_init(list);
+    for (size_t i = 0; rc == 0 && !now.failed && i < d->n; i++) {
+        decoder_list_init(&next);
+        rc = d->step[i].run(&d->step[i], &now, &next, err);
+        decoder_list_release(&now);
+        now = next;
+    }
+    if (rc == 0 && (now.failed || !ckpt_buf_ok(&now.text)))
+        rc = ckpt_nomem(err, now.text.len);
+    for (size_t i = 0; rc == 0 && i < now.n; i++) {
+        size_t n;
+        const char *s = string_of(&now, i, &n);
+
+        if (i > 0 && !d->joins)
+            ckpt_buf_put_str(out, " ");
+        ckpt_buf_put(out, s, n);
+    }
+    if (rc == 0 && !ckpt_buf_ok(out))
+        rc = ckpt_nomem(err, now.text.len);
+    decoder_list_release(&now);
+    return rc ? ckpt_err_in(err, "decoder") : 0;
+}

@@ -1,0 +1,243 @@
+/*
+ * tokenizer_dir - which files make a tokenizer, and what stands beside them.
+ *
+ * tokenizer.json goes before all others; then spiece.model and tokenizer.model (sentencepiece, or
+ * tiktoken ranks, by what is in them), *.tiktoken, vocab.json with merges.txt, vocab.txt.
+ * tokenizer_config.json and special_tokens_map.json are laid over it.
+ */
+#include <string.h>
+
+#include "formats/tokens/component.h"
+#include "formats/tokens/spm.h"
+#include "formats/tokens/tiktoken.h"
+#include "formats/tokens/tokenizer_parts.h"
+#include "formats/tokens/word_files.h"
+#include "libckpt/json.h"
+
+/* What is read in the course of opening. */
+struct opening {
+    struct ckpt_dir  *dir;          /* NULL: a single file */
+    struct ckpt_arena arena;        /* texts of files */
+    json_t           *config;       /* tokenizer_config.json, special_tokens_map.json */
+    struct spm_ids    ids;
+    bool              spm;
+    uint64_t          read;         /* bytes of files with ids: an id takes two of them or more,
+                                       so that one beyond is a lie */
+};
+
+static int slurp(struct opening *o, struct ckpt_file *file, char **text, size_t *n,
+                 struct ckpt_err *err)
+{
+    o->read += ckpt_file_size(file);
+    return ckpt_file_slurp(file, &o->arena, CKPT_JSON_MAX_TOKENIZER_BYTES, text, n, err);
+}
+
+/* The value of a JSON file of the directory; NULL when it is not there. */
+static int read_json(struct opening *o, const char *name, json_t **out, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    int rc;
+
+    *out = NULL;
+    if (!o->dir || !ckpt_dir_has(o->dir, name))
+        return 0;
+    rc = ckpt_file_open_at(&file, o->dir, name, err);
+    if (rc == 0) {
+        o->read += ckpt_file_size(file);
+        rc = ckpt_json_read(out, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    }
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* tokenizer_config.json, and special tokens that only special_tokens_map.json names. */
+static int read_config(struct opening *o, struct ckpt_err *err)
+{
+    json_t *map = NULL, *v;
+    const char *key;
+    int rc = read_json(o, "tokenizer_config.json", &o->config, err);
+
+    if (rc == 0)
+        rc = read_json(o, "special_tokens_map.json", &map, err);
+    if (rc == 0 && !o->config && !(o->config = json_object()))
+        rc = ckpt_nomem(err, sizeof *o->config);
+    if (rc == 0)
+        json_object_foreach(map, key, v)
+            if (component_is_absent(json_object_get(o->config, key)))
+                json_object_set(o->config, key, v);
+    json_decref(map);
+    return rc;
+}
+
+static int model_root(struct opening *o, struct ckpt_file *file, json_t **root,
+                      struct ckpt_err *err)
+{
+    char *text;
+    size_t n;
+
+    if (slurp(o, file, &text, &n, err))
+        return err->code;
+    if (tiktoken_is(text, n))
+        return tiktoken_read(root, text, n, err);
+    o->spm = true;
+    return spm_read(root, &o->ids, (const unsigned char *)text, n, err);
+}
+
+/* What the file says, as a tokenizer.json would. */
+static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
+                     struct ckpt_err *err)
+{
+    unsigned char first = 0;
+
+    for (uint64_t i = 0; i < ckpt_file_size(file) && i < 64; i++) {
+        if (ckpt_file_read_at(file, &first, 1, i, err))
+            return err->code;
+        if (first != ' ' && first != '\n' && first != '\r' && first != '\t')
+            break;
+    }
+    /* A sentencepiece model begins with the key of a piece, 0x0a, which is a blank too. */
+    if (first == '{' || ckpt_file_size(file) == 0) {
+        o->read += ckpt_file_size(file);
+        return ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT, err);
+    }
+    return model_root(o, file, root, err);
+}
+
+static int merges_root(struct opening *o, json_t **root, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    json_t *vocab = NULL;
+    char *text;
+    size_t n;
+    int rc = read_json(o, "vocab.json", &vocab, err);
+
+    if (rc == 0)
+        rc = ckpt_file_open_at(&file, o->dir, "merges.txt", err);
+    if (rc == 0)
+        rc = slurp(o, file, &text, &n, err);
+    if (rc == 0)
+        rc = vocab_merges_read(root, vocab, text, n, o->config, err);
+    ckpt_file_close(file);
+    json_decref(vocab);
+    return rc;
+}
+
+static int txt_root(struct opening *o, json_t **root, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    char *text;
+    size_t n;
+    int rc = ckpt_file_open_at(&file, o->dir, "vocab.txt", err);
+
+    if (rc == 0)
+        rc = slurp(o, file, &text, &n, err);
+    if (rc == 0 && (rc = vocab_txt_read(root, text, n, o->config, err)))
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* The one file of the directory that ends in .tiktoken. */
+static int find_tiktoken(struct opening *o, const char **name, struct ckpt_err *err)
+{
+    struct ckpt_entry *entry;
+    size_t n;
+
+    *name = NULL;
+    if (ckpt_dir_list(o->dir, &o->arena, &entry, &n, err))
+        return err->code;
+    for (size_t i = 0; i < n && !*name; i++) {
+        const char *dot = strrchr(entry[i].name, '.');
+
+        if (entry[i].is_file && dot && strcmp(dot, ".tiktoken") == 0)
+            *name = entry[i].name;
+    }
+    return 0;
+}
+
+static int make(struct opening *o, struct tokenizer **out, json_t *root, struct ckpt_err *err)
+{
+    struct tokenizer *t = NULL;
+    int rc = tokenizer_from_json(&t, root, (int64_t)o->read, err);
+
+    if (rc == 0 && o->spm) {
+        t->bos = o->ids.bos;
+        t->eos = o->ids.eos;
+        t->pad = o->ids.pad;
+    }
+    if (rc == 0 && o->dir && (rc = tokenizer_config(t, o->config, o->spm, err)))
+        ckpt_err_in(err, "%s: tokenizer_config.json", ckpt_dir_path(o->dir));
+    if (rc == 0)
+        *out = t;
+    else
+        tokenizer_close(t);
+    return rc;
+}
+
+int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct opening o = {0};
+    json_t *root = NULL;
+    int rc = file_root(&o, file, &root, err);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = make(&o, out, root, err);
+    json_decref(root);
+    ckpt_arena_release(&o.arena);
+    return rc ? ckpt_err_in(err, "%s", ckpt_file_name(file)) : 0;
+}
+
+/* The first of the files that the directory has. */
+static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
+{
+    static const char *const files[] = {"tokenizer.json", "spiece.model", "tokenizer.model"};
+    struct ckpt_file *file = NULL;
+    const char *name = NULL;
+    json_t *added = NULL;
+    int rc = 0;
+
+    for (size_t i = 0; !name && i < sizeof files / sizeof *files; i++)
+        if (ckpt_dir_has(o->dir, files[i]))
+            name = files[i];
+    if (!name)
+        rc = find_tiktoken(o, &name, err);
+    if (rc == 0 && name) {
+        rc = ckpt_file_open_at(&file, o->dir, name, err);
+        if (rc == 0 && (rc = file_root(o, file, root, err)))
+            ckpt_err_in(err, "%s", ckpt_file_name(file));
+        ckpt_file_close(file);
+    } else if (rc == 0 && ckpt_dir_has(o->dir, "vocab.json") &&
+               ckpt_dir_has(o->dir, "merges.txt")) {
+        rc = merges_root(o, root, err);
+    } else if (rc == 0 && ckpt_dir_has(o->dir, "vocab.txt")) {
+        rc = txt_root(o, root, err);
+    } else if (rc == 0) {
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tokenizer: neither tokenizer.json nor "
+                       "another file of one", ckpt_dir_path(o->dir));
+    }
+    if (rc || (name && strcmp(name, files[0]) == 0))
+        return rc;
+    rc = read_json(o, "added_tokens.json", &added, err);
+    if (rc == 0)
+        rc = added_files_read(*root, added, o->config, err);
+    json_decref(added);
+    return rc;
+}
+
+int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    struct opening o = {.dir = dir};
+    json_t *root = NULL;
+    int rc = read_config(&o, err);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = dir_root(&o, &root, err);
+    if (rc == 0 && (rc = make(&o, out, root, err)))
+        ckpt_err_in(err, "%s", ckpt_dir_path(dir));
+    json_decref(root);
+    json_decref(o.config);
+    ckpt_arena_release(&o.arena);
+    return rc;
+}
