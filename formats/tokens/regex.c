@@ -11,6 +11,8 @@
 #define SPACES "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
                "\\x{202f}\\x{205f}\\x{3000}"
 
+#define MAX_CARRIED ((size_t)1 << 20)   /* bytes of a pattern carried over */
+
 struct regex {
     pcre2_code          *code;
     pcre2_match_context *context;
@@ -34,6 +36,72 @@ static int refuse(const struct carry *c, const char *what, struct ckpt_err *err)
                      (int)(c->n > 200 ? 200 : c->n), c->s, what, c->i);
 }
 
+/* A class of general categories: those of PCRE2, and what it does not know. */
+static void put_categories(struct ckpt_buf *out, const char *open, const char *const *category,
+                           size_t n, const char *close)
+{
+    ckpt_buf_put_str(out, open);
+    for (size_t i = 0; i < n; i++) {
+        ckpt_buf_printf(out, "\\p{%s}", category[i]);
+        regex_put_newer(out, category[i], strlen(category[i]));
+    }
+    ckpt_buf_put_str(out, close);
+}
+
+static void put_word(struct ckpt_buf *out, const char *open, const char *close)
+{
+    static const char *const word[] = {"L", "M", "Nd", "Nl", "Pc"};
+
+    put_categories(out, open, word, sizeof word / sizeof *word, "");
+    /* Its numbers of Latin-1; circled and squared letters, which are alphabetic. */
+    ckpt_buf_put_str(out, "\\xb2\\xb3\\xb9\\xbc-\\xbe\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"
+                          "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}");
+    ckpt_buf_put_str(out, close);
+}
+
+/* \b and \B: a border of a word on one side only, or on both or none. */
+static void put_border(struct ckpt_buf *out, bool between)
+{
+    put_word(out, "(?:(?<=[", "])");
+    put_word(out, between ? "(?![" : "(?=[", "])");
+    put_word(out, "|(?<![", "])");
+    put_word(out, between ? "(?=[" : "(?![", "]))");
+}
+
+/* "\p{L}", "\pL", "\P{Lu}": bytes of it, and the category in *name; 0 for other properties. */
+static size_t category_at(const struct carry *c, const char **name, size_t *len)
+{
+    const char *s = c->s + c->i, *end = c->s + c->n, *close;
+
+    *name = s + 2;
+    *len = 1;
+    if (end - s >= 3 && s[2] != '{')
+        return strchr("LMNPSZC", s[2]) ? 3 : 0;
+    close = end - s >= 5 ? memchr(s, '}', (size_t)(end - s < 6 ? end - s : 6)) : NULL;
+    *name = s + 3;
+    *len = close ? (size_t)(close - *name) : 0;
+    if (*len < 1 || *len > 2 || !strchr("LMNPSZC", (*name)[0]))
+        return 0;
+    return *len + 4;
+}
+
+/* A general category, where PCRE2 knows fewer characters of it. */
+static bool carry_category(struct carry *c, bool in_class)
+{
+    bool negated = c->s[c->i + 1] == 'P';
+    char name[3] = {0};
+    const char *s;
+    const char *const one[] = {name};
+    size_t len, n = category_at(c, &s, &len);
+
+    if (n == 0 || (negated && in_class))
+        return false;
+    memcpy(name, s, len);
+    put_categories(&c->out, in_class ? "" : negated ? "[^" : "[", one, 1, in_class ? "" : "]");
+    c->i += n;
+    return true;
+}
+
 /* One escape; c->i is at the backslash. */
 static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
 {
@@ -48,6 +116,29 @@ static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
     case 'S':
         /* In a class PCRE2's own, and the one character on which it disagrees. */
         ckpt_buf_put_str(&c->out, in_class ? "\\S\\x{180e}" : "[^" SPACES "]");
+        break;
+    case 'w':
+        put_word(&c->out, in_class ? "" : "[", in_class ? "" : "]");
+        break;
+    case 'W':
+        if (in_class)
+            return refuse(c, "\\W in a class", err);
+        put_word(&c->out, "[^", "]");
+        break;
+    case 'd':
+        put_categories(&c->out, in_class ? "" : "[", (const char *const[]){"Nd"}, 1,
+                       in_class ? "" : "]");
+        break;
+    case 'b': case 'B':
+        if (in_class)
+            ckpt_buf_put(&c->out, c->s + c->i, 2);
+        else
+            put_border(&c->out, e == 'b');
+        break;
+    case 'p': case 'P':
+        if (carry_category(c, in_class))
+            return 0;
+        ckpt_buf_put(&c->out, c->s + c->i, 2);
         break;
     case 'h': case 'H': case 'G': case 'K': case 'R': case 'X': case 'C': case 'Q':
         return refuse(c, "this escape", err);
@@ -160,7 +251,7 @@ int regex_new(struct regex **out, const char *pattern, size_t len, bool literal,
     int rc;
 
     *out = NULL;
-    ckpt_buf_init(&c.out, 64 * REGEX_MAX_PATTERN);
+    ckpt_buf_init(&c.out, MAX_CARRIED);
     if (len == 0 || len > REGEX_MAX_PATTERN) {
         rc = ckpt_fail(err, CKPT_ELIMIT, "a pattern of %zu bytes; it must have 1 to %d", len,
                        REGEX_MAX_PATTERN);

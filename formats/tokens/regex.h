@@ -2,10 +2,10 @@
  * regex - patterns of tokenizer files, matched by PCRE2.
  *
  * Files are written for Oniguruma with Ruby's syntax.  The pattern is carried over: classes
- * nested in classes are joined, \s and \S become the exact White_Space set, ^ and $ work at
- * every line.  What has no equal (negated nested classes, "&&", the (?m) option, \h, \G, \K) is
- * refused. A pattern is foreign: its size is limited, and a match that takes too many steps is
- * an error.
+ * nested in classes are joined, \s and \S become the exact White_Space set, \w, \b and \p{L}
+ * mean what they do there, ^ and $ work at every line.  What has no equal (negated nested
+ * classes, "&&", the (?m) option, \h, \G, \K) is refused.  A pattern is foreign: its size is
+ * limited, and a match that takes too many steps is an error.
  */
 #ifndef CKPT_REGEX_H
 #define CKPT_REGEX_H
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "libckpt/buf.h"
 #include "libckpt/err.h"
 
 #define REGEX_MAX_PATTERN   4096        /* bytes; the longest in use is under 400 */
@@ -42,5 +43,8 @@ int regex_find(const struct regex *re, struct regex_run *run, const unsigned cha
 struct regex_match { size_t start, end, from; bool any; };
 int regex_next(const struct regex *re, struct regex_run *run, const unsigned char *s, size_t len,
                struct regex_match *m, bool *found, struct ckpt_err *err);
+
+/* Characters of a general category ("L", "Lu") that PCRE2 does not know, as parts of a class. */
+void regex_put_newer(struct ckpt_buf *out, const char *category, size_t len);
 
 #endif

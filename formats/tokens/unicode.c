@@ -55,22 +55,6 @@ enum unicode_class unicode_class_of(uint32_t cp)
     }
 }
 
-bool unicode_is_word(uint32_t cp)
-{
-    switch (utf8proc_category((utf8proc_int32_t)cp)) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        /* Joiners, and the circled and squared letters, which are alphabetic symbols. */
-        return cp == 0x200c || cp == 0x200d || (cp >= 0x24b6 && cp <= 0x24e9) ||
-               (cp >= 0x1f130 && cp <= 0x1f149) || (cp >= 0x1f150 && cp <= 0x1f169) ||
-               (cp >= 0x1f170 && cp <= 0x1f189);
-    }
-}
-
 size_t utf8_put(unsigned char *dst, uint32_t cp)
 {
     if (cp < 0x80) {

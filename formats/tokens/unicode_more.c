@@ -92,6 +92,18 @@ static const struct range more_numbers[] = {
     {0x1e5f1, 0x1e5fa},
 };
 
+/* Characters of words that came with Unicode 15.1 and 16. */
+static const struct range more_words[] = {
+    {0x897, 0x897}, {0x1c89, 0x1c8a}, {0xa7cb, 0xa7cd}, {0xa7da, 0xa7dc}, {0x105c0, 0x105f3},
+    {0x10d40, 0x10d65}, {0x10d69, 0x10d6d}, {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4},
+    {0x10efc, 0x10efc}, {0x11380, 0x11389}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e},
+    {0x11390, 0x113b5}, {0x113b7, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5},
+    {0x113c7, 0x113ca}, {0x113cc, 0x113d3}, {0x113e1, 0x113e2}, {0x116d0, 0x116e3},
+    {0x11bc0, 0x11be0}, {0x11bf0, 0x11bf9}, {0x11f5a, 0x11f5a}, {0x13460, 0x143fa},
+    {0x16100, 0x16139}, {0x16d40, 0x16d6c}, {0x16d70, 0x16d79}, {0x18cff, 0x18cff},
+    {0x1ccf0, 0x1ccf9}, {0x1e5d0, 0x1e5fa}, {0x2ebf0, 0x2ee5d},
+};
+
 /* Lower case that came after Unicode 15: what is added to the code point. */
 static const struct { uint32_t first, last; int32_t add; } more_lower[] = {
     {0x1c89, 0x1c89, 1}, {0xa7cb, 0xa7cb, -42343}, {0xa7cc, 0xa7cc, 1}, {0xa7ce, 0xa7ce, 1},
@@ -119,6 +131,22 @@ static bool within(const struct range *r, size_t n, uint32_t cp)
 bool unicode_is_after_9(uint32_t cp)
 {
     return cp >= after_9[0].first && WITHIN(after_9, cp);
+}
+
+bool unicode_is_word(uint32_t cp)
+{
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC:
+        return true;
+    default:
+        /* Joiners, and the circled and squared letters, which are alphabetic symbols. */
+        return cp == 0x200c || cp == 0x200d || (cp >= 0x24b6 && cp <= 0x24e9) ||
+               (cp >= 0x1f130 && cp <= 0x1f149) || (cp >= 0x1f150 && cp <= 0x1f169) ||
+               (cp >= 0x1f170 && cp <= 0x1f189) || WITHIN(more_words, cp);
+    }
 }
 
 bool unicode_is_punctuation(uint32_t cp)

@@ -28,6 +28,7 @@ seeds() {
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
     csv)         find tests/golden/data/flat -name "*.?sv" ;;
     json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
+    tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac

@@ -16,20 +16,9 @@
 
 #include "formats/tokens/tokenizer_parts.h"
 #include "libckpt/json.h"
+#include "tests/unit/golden_tokens.h"
 
-#define DIR "tests/golden/tokenizers"
-
-static char *slurp(struct ckpt_arena *a, const char *path, size_t *len)
-{
-    struct ckpt_err err = {0};
-    struct ckpt_file *f;
-    char *s;
-
-    if (ckpt_file_open(&f, path, 0, &err) || ckpt_file_slurp(f, a, 1 << 26, &s, len, &err))
-        fail_msg("%s", err.text);
-    ckpt_file_close(f);
-    return s;
-}
+#define DIR TOKENIZERS
 
 static struct tokenizer *open_text(const char *text, size_t len, struct ckpt_err *err)
 {
@@ -39,20 +28,6 @@ static struct tokenizer *open_text(const char *text, size_t len, struct ckpt_err
     assert_int_equal(ckpt_file_memory(&f, text, len, "tokenizer.json", err), 0);
     tokenizer_open(&t, f, err);
     ckpt_file_close(f);
-    return t;
-}
-
-static struct tokenizer *open_named(const char *name)
-{
-    struct ckpt_err err = {0};
-    struct tokenizer *t;
-    struct ckpt_dir *dir;
-    char path[256];
-
-    snprintf(path, sizeof path, DIR "/%s", name);
-    if (ckpt_dir_open(&dir, path, 0, &err) || tokenizer_open_dir(&t, dir, &err))
-        fail_msg("%s", err.text);
-    ckpt_dir_close(dir);
     return t;
 }
 
@@ -163,17 +138,6 @@ static void check_pieces(const struct tokenizer *t, const struct line *l)
     pretok_run_free(run);
     free(c.at);
     free(at);
-}
-
-static json_t *parse_line(const char **s)
-{
-    const char *eol = strchr(*s, '\n');
-    size_t n = eol ? (size_t)(eol - *s) : strlen(*s);
-    json_t *v = json_loadb(*s, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-
-    assert_non_null(v);
-    *s += n + (eol != NULL);
-    return v;
 }
 
 /* Every line of both files; pieces tells whether the golden file has those too. */
