@@ -13,6 +13,8 @@ static size_t rows(struct opt *row, struct eval_want *w)
     const struct opt all[] = {
         {0, "model-options", NULL, OPT_GROUP, NULL, "Models", NULL, 0, 0, true},
         {'b', "base", "PATH", OPT_PATH, &w->base, "model to compare with", NULL, 0, 0, false},
+        {0, "adapter", "DIR", OPT_PATH, &w->adapter, "PEFT adapter to put beside each model", NULL,
+         0, 0, false},
         {0, "tokenizer", "DIR", OPT_PATH, &w->tokenizer,
          "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
         {0, "tag", "NAME", OPT_STR, &w->tag,
@@ -132,12 +134,12 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
 
     w->logits = NULL;                   /* the base's are not asked for */
     if (rc == 0 && w->base)
-        rc = eval_run(&base, w, w->base, err);
+        rc = eval_run(&base, w, w->base, NULL, err);
     w->logits = logits;
     while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         struct eval_result r = {0};
 
-        rc = eval_run(&r, w, item, err);
+        rc = eval_run(&r, w, item, w->adapter, err);
         if (rc == 0)
             rc = report(cli, w->base ? &base : NULL, &r, err);
         eval_release(&r);

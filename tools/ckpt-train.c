@@ -13,12 +13,13 @@
 struct want {
     struct settings s;
     struct opt_list train, eval;
+    struct opt_list target, exclude, save, ranks, alphas, tokens;
     int64_t         seed;
     int64_t         nproc;
     const char     *delimiter;
 };
 
-#define ROWS 96
+#define ROWS 112
 
 /* The options of the tool, their places in w.  Returns how many. */
 static size_t rows(struct opt *row, struct want *w)
@@ -34,6 +35,37 @@ static size_t rows(struct opt *row, struct want *w)
          "write the fresh model to --output-dir and end", NULL, 0, 0, false},
         {0, "tokenizer", "DIR", OPT_PATH, &s->tokenizer,
          "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
+        {0, "adapter-options", NULL, OPT_GROUP, NULL, "Adapter (LoRA)", NULL, 0, 0, true},
+        {0, "adapter", "DIR", OPT_PATH, &s->adapter,
+         "go on training this PEFT adapter", NULL, 0, 0, false},
+        {0, "lora-rank", "N", OPT_INT, &s->lora_rank,
+         "train an adapter of this rank, and freeze the model", NULL, 0, 65536, false},
+        {0, "lora-alpha", "X", OPT_REAL, &s->lora_alpha, "its scale, times the rank", NULL, 0, 1e9,
+         false},
+        {0, "lora-dropout", "X", OPT_REAL, &s->lora_dropout, "dropout of the adapter's input", NULL,
+         0, 1, false},
+        {0, "target-modules", "NAMES", OPT_LIST, &w->target,
+         "modules to change: ends of their paths, one pattern, or all-linear; may be repeated",
+         NULL, 0, 0, false},
+        {0, "exclude-modules", "NAMES", OPT_LIST, &w->exclude,
+         "modules to leave alone; may be repeated", NULL, 0, 0, false},
+        {0, "modules-to-save", "NAMES", OPT_LIST, &w->save,
+         "modules to train whole and save beside the adapter; may be repeated", NULL, 0, 0, false},
+        {0, "rank-pattern", "NAME=N", OPT_LIST, &w->ranks,
+         "another rank for modules of this name or pattern; may be repeated", NULL, 0, 0, false},
+        {0, "alpha-pattern", "NAME=X", OPT_LIST, &w->alphas,
+         "another alpha for modules of this name or pattern; may be repeated", NULL, 0, 0, false},
+        {0, "trainable-token-indices", "IDS", OPT_LIST, &w->tokens,
+         "tokens whose rows of the embedding are trained too; may be repeated", NULL, 0, 0, false},
+        {0, "use-rslora", NULL, OPT_FLAG, &s->use_rslora,
+         "scale by alpha over the root of the rank", NULL, 0, 0, false},
+        {0, "use-dora", NULL, OPT_FLAG, &s->use_dora,
+         "train the lengths of the weights' rows apart from their directions", NULL, 0, 0, false},
+        {0, "lora-bias", "WHICH", OPT_CHOICE, &s->lora_bias, "biases to train",
+         "none all lora_only", 0, 0, false},
+        {0, "init-lora-weights", "HOW", OPT_CHOICE, &s->init_lora_weights,
+         "how the factors start; false: so that they change the model", "true false gaussian", 0,
+         0, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
         {'t', "train-file", "PATH", OPT_LIST, &w->train,
          "training data: a file, a pattern or a directory of them; may be repeated", NULL, 0, 0,
@@ -130,8 +162,8 @@ static size_t rows(struct opt *row, struct want *w)
          false},
         {0, "max-grad-norm", "X", OPT_REAL, &s->max_grad_norm,
          "clip the gradient to this norm; 0: never", NULL, 0, 1e9, false},
-        {0, "seed", "N", OPT_INT, &w->seed, "of fresh weights and of the data order", NULL, 0,
-         4294967295.0, false},
+        {0, "seed", "N", OPT_INT, &w->seed,
+         "of fresh weights, of the data order and of dropout", NULL, 0, 4294967295.0, false},
         {0, "gradient-checkpointing", NULL, OPT_FLAG, &s->gradient_checkpointing,
          "keep only block inputs and compute the rest again: less memory, a third slower", NULL,
          0, 0, false},
@@ -145,6 +177,8 @@ static size_t rows(struct opt *row, struct want *w)
          "keep only the newest N checkpoints and the best; 0: all", NULL, 0, 1e9, false},
         {0, "resume-from-checkpoint", "PATH", OPT_PATH, &s->resume_from_checkpoint,
          "go on from this checkpoint, or from the newest good one: latest", NULL, 0, 0, false},
+        {0, "dump-grads", "FILE", OPT_PATH, &s->dump_grads,
+         "write the first step's gradients as safetensors", NULL, 0, 0, false},
         {0, "rank-options", NULL, OPT_GROUP, NULL, "Ranks", NULL, 0, 0, true},
         {0, "nproc", "N", OPT_INT, &w->nproc,
          "start N ranks on this host (through mpirun)", NULL, 0, 4096, false},
@@ -212,6 +246,31 @@ static int set_delimiter(struct records_opts *rows, const char *text, struct ckp
     return 0;
 }
 
+/* Lists of the command line in the settings. */
+static void take_lists(struct want *w)
+{
+    struct settings *s = &w->s;
+    const struct {
+        const struct opt_list *from;
+        const char *const    **item;
+        size_t                *n;
+    } of[] = {
+        {&w->train, &s->train, &s->n_train},
+        {&w->eval, &s->eval, &s->n_eval},
+        {&w->target, &s->target_modules, &s->n_target_modules},
+        {&w->exclude, &s->exclude_modules, &s->n_exclude_modules},
+        {&w->save, &s->modules_to_save, &s->n_modules_to_save},
+        {&w->ranks, &s->rank_pattern, &s->n_rank_pattern},
+        {&w->alphas, &s->alpha_pattern, &s->n_alpha_pattern},
+        {&w->tokens, &s->trainable_token_indices, &s->n_trainable_token_indices},
+    };
+
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        *of[i].item = of[i].from->item;
+        *of[i].n = of[i].from->n;
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -235,11 +294,8 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0 && n_rest > 0)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "%s: no positional argument is taken", rest[0]);
-    w.s.train = w.train.item;
-    w.s.n_train = w.train.n;
-    w.s.eval = w.eval.item;
-    w.s.n_eval = w.eval.n;
     w.s.seed = (uint64_t)w.seed;
+    take_lists(&w);
     if (rc == 0)
         rc = set_delimiter(&w.s.rows, w.delimiter, &err);
     if (rc == 0)

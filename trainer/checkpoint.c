@@ -9,6 +9,7 @@
 #include "formats/weights/trainer_files.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
+#include "trainer/adapter.h"
 #include "trainer/manifest.h"
 #include "trainer/model/config.h"
 #include "trainer/run_files.h"
@@ -16,15 +17,17 @@
 
 #define N_GROUPS 2              /* with weight decay, and without */
 
-/* Parameters in the optimizer's order: group 0's first, then group 1's. */
+/* What is trained in the optimizer's order: group 0's first, then group 1's, then SIZE_MAX. */
 static size_t *optimizer_order(struct ckpt_arena *a, const struct params *p)
 {
-    size_t *order = ckpt_arena_alloc(a, p->n, sizeof *order), n = 0;
+    size_t *order = ckpt_arena_alloc(a, p->n + 1, sizeof *order), n = 0;
 
     for (int group = 0; order && group < N_GROUPS; group++)
         for (size_t i = 0; i < p->n; i++)
             if (p->item[i].trainable && p->item[i].decay == (group == 0))
                 order[n++] = i;
+    if (order)
+        order[n] = SIZE_MAX;
     return order;
 }
 
@@ -51,32 +54,39 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
     struct ds_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
     const float **ptr = ckpt_arena_alloc(&a, 3 * p->n, sizeof *ptr);
     struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
-    const char *tied = arch_tied_name(s->arch);
+    const char *tied = p->adapted ? NULL : arch_tied_name(s->arch);
     struct ds_alias alias = {.name = tied, .kept = p->item[0].name};
     json_t *config = json_pack(
         "{s:I,s:I,s:f,s:{s:i}}", "train_micro_batch_size_per_gpu",
         (json_int_t)c->settings->per_device_train_batch_size, "gradient_accumulation_steps",
         (json_int_t)c->settings->gradient_accumulation_steps, "gradient_clipping",
         c->settings->max_grad_norm, "zero_optimization", "stage", 3);
+    size_t n = 0;
     int rc;
 
     if (!order || !param || !ptr || !config) {
         rc = ckpt_nomem(err, (size_t)a.used);
         goto out;
     }
-    for (size_t k = 0; k < p->n; k++) {
-        const struct param *q = &p->item[order[k]];
-        int64_t at = flat->base[order[k]];
+    for (; order[n] != SIZE_MAX; n++) {
+        const struct param *q = &p->item[order[n]];
+        int64_t at = flat->grad_base[order[n]];
+        char name[CKPT_MAX_NAME + 1];
 
-        param[k] = (struct ds_param){.name = q->name, .shape = q->shape,
+        params_saved_name(name, sizeof name, p, order[n], true);
+        param[n] = (struct ds_param){.name = ckpt_arena_printf(&a, "%s", name), .shape = q->shape,
                                      .group = q->decay ? 0 : 1, .trainable = true};
-        ptr[k] = z->master + at;
-        ptr[p->n + k] = z->exp_avg + at;
-        ptr[2 * p->n + k] = z->exp_avg_sq + at;
+        ptr[n] = z->master + flat->base[order[n]];
+        ptr[p->n + n] = z->exp_avg + at;
+        ptr[2 * p->n + n] = z->exp_avg_sq + at;
+        if (!param[n].name) {
+            rc = ckpt_nomem(err, sizeof name);
+            goto out;
+        }
     }
     rc = ds_write_rank(dir, tag, &(struct ds_rank_state){
         .rank = flat->rank, .world_size = flat->world_size,
-        .param = param, .n_param = p->n, .alias = &alias, .n_alias = tied ? 1 : 0,
+        .param = param, .n_param = n, .alias = &alias, .n_alias = tied ? 1 : 0,
         .group = group, .n_group = N_GROUPS, .model_dtype = CKPT_F32,
         .master = ptr, .exp_avg = ptr + p->n, .exp_avg_sq = ptr + 2 * p->n,
         .optimizer_step = c->state->global_step, .global_steps = c->state->global_step,
@@ -101,29 +111,30 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     struct adamw_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
     struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
     struct ckpt_out *out;
+    size_t n = 0;
     int rc;
 
     if (!order || !param) {
         rc = ckpt_nomem(err, (size_t)a.used);
         goto out;
     }
-    for (size_t k = 0; k < p->n; k++) {
-        int64_t at = flat->base[order[k]];
+    for (; order[n] != SIZE_MAX; n++) {
+        int64_t at = flat->grad_base[order[n]];
 
-        param[k] = (struct adamw_param){.shape = p->item[order[k]].shape,
-                                        .group = p->item[order[k]].decay ? 0 : 1,
+        param[n] = (struct adamw_param){.shape = p->item[order[n]].shape,
+                                        .group = p->item[order[n]].decay ? 0 : 1,
                                         .exp_avg = z->exp_avg + at,
                                         .exp_avg_sq = z->exp_avg_sq + at};
     }
     rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
-        rc = optimizer_file_write(out, param, p->n, group, N_GROUPS, c->state->global_step, err);
+        rc = optimizer_file_write(out, param, n, group, N_GROUPS, c->state->global_step, err);
 out:
     ckpt_arena_release(&a);
     return rc;
 }
 
-/* model.safetensors; collective when weights are sharded. */
+/* model.safetensors, or an adapter's file; collective when weights are sharded. */
 static int save_model(struct session *s, const char *staging, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
@@ -133,7 +144,8 @@ static int save_model(struct session *s, const char *staging, struct ckpt_err *e
     int rc = 0;
 
     if (s->comm->rank == 0) {
-        snprintf(path, sizeof path, "%s/model.safetensors", staging);
+        snprintf(path, sizeof path, "%s/%s", staging,
+                 s->lora ? "adapter_model.safetensors" : "model.safetensors");
         rc = weights_list(&list, zero_flat(s->zero)->params, CKPT_F32, err);
         if (rc == 0)
             rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
@@ -207,7 +219,8 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
 static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                        struct ckpt_err *err)
 {
-    int rc = put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
+    int rc = s->lora ? adapter_save_config(s, c->settings->model, dir, err)
+                     : put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
 
     if (rc == 0 && s->tokenizer_dir)
         rc = copy_tokenizer(dir, s->tokenizer_dir, err);
@@ -305,7 +318,8 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
         ckpt_err_in(err, "%s", path);
     if (comm_agree(s->comm, err))
         goto fail;
-    if (c->settings->zero_stage == 0 || c->settings->stage3_gather_16bit_weights_on_model_save)
+    if (s->lora || c->settings->zero_stage == 0 ||
+        c->settings->stage3_gather_16bit_weights_on_model_save)
         save_model(s, staging, err);
     if (comm_agree(s->comm, err))
         goto fail;

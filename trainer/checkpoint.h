@@ -2,8 +2,10 @@
  * checkpoint - a run's whole state to and from disk: checkpoint-<step>/ as HF Trainer names it.
  *
  * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`.  Stage 0: model.safetensors
- * and optimizer.pt.  Both: config.json, tokenizer files, trainer_state.json, scheduler.pt,
- * rng_state files, training_args.bin and MANIFEST.json with the digests of all others.
+ * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place of
+ * the model, in both stages, and its shards are of the adapter alone.  Both:
+ * config.json, tokenizer files, trainer_state.json, scheduler.pt, rng_state files,
+ * training_args.bin and MANIFEST.json with the digests of all others.
  * A checkpoint is built aside and renamed whole; what stands under its name is complete.
  */
 #ifndef CKPT_CHECKPOINT_H

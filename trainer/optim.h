@@ -11,7 +11,6 @@ struct optim_opts {
     double beta1, beta2, eps;
     double weight_decay;
     double max_grad_norm;       /* clip the whole gradient to this norm; 0: never */
-    uint64_t seed;              /* of what is dropped out */
 };
 
 /*

@@ -101,6 +101,8 @@ static int match_optimizer(size_t *index, const struct params *p, const struct c
 
     for (int group = 0; group < 2; group++)
         for (size_t i = 0; i < p->n; i++) {
+            if (!p->item[i].trainable && group == 0)
+                index[i] = SIZE_MAX;
             if (!p->item[i].trainable || p->item[i].decay != (group == 0))
                 continue;
             snprintf(name, sizeof name, "state.%zu.%s", k++, state);
@@ -117,15 +119,20 @@ static int match_optimizer(size_t *index, const struct params *p, const struct c
     return 0;
 }
 
-/* One array of the rank from a source: weights, or a moment named by suffix or state. */
+/*
+ * One array of the rank from a source: weights, or a moment named by suffix or state.  Of an
+ * adapter, live: under the wrapped model's names.
+ */
 static int read_array(float *array, struct session *s, struct ckpt_source *src, size_t *index,
-                      const char *suffix, const char *state, struct ckpt_err *err)
+                      const char *suffix, const char *state, bool live, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
-    int rc = state ? match_optimizer(index, flat->params, src, state, err)
-                   : weights_match(index, flat->params, src, suffix, NULL, false, err);
+    enum weights_of of = state || *suffix ? WEIGHTS_TRAINED : WEIGHTS_MASTER;
+    int rc = state     ? match_optimizer(index, flat->params, src, state, err)
+             : s->lora ? weights_match_saved(index, flat->params, src, suffix, live, err)
+                       : weights_match(index, flat->params, src, suffix, NULL, false, err);
 
-    return rc ? rc : weights_read(array, flat, src, index, err);
+    return rc ? rc : weights_read(array, flat, src, index, of, err);
 }
 
 /* Weights and moments out of DeepSpeed's shards. */
@@ -138,34 +145,34 @@ static int load_deepspeed(struct session *s, const char *path, size_t *index,
     int rc = ckpt_open_as(&src, "deepspeed", path, &opts, err);
 
     if (rc == 0)
-        rc = read_array(z->master, s, src, index, "", NULL, err);
+        rc = read_array(z->master, s, src, index, "", NULL, true, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg, s, src, index, "|exp_avg", NULL, err);
+        rc = read_array(z->exp_avg, s, src, index, "|exp_avg", NULL, true, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg_sq, s, src, index, "|exp_avg_sq", NULL, err);
+        rc = read_array(z->exp_avg_sq, s, src, index, "|exp_avg_sq", NULL, true, err);
     ckpt_source_close(src);
     return rc;
 }
 
-/* Weights out of the model's own files, moments out of optimizer.pt. */
+/* Weights out of the model's or the adapter's own files, moments out of optimizer.pt. */
 static int load_plain(struct session *s, const char *path, size_t *index, struct ckpt_err *err)
 {
     const struct zero_state *z = zero_state(s->zero);
     struct ckpt_source *src = NULL;
     char file[4200];
-    int rc = ckpt_open_as(&src, "hf", path, NULL, err);
+    int rc = ckpt_open_as(&src, s->lora ? "peft" : "hf", path, NULL, err);
 
     snprintf(file, sizeof file, "%s/optimizer.pt", path);
     if (rc == 0)
-        rc = read_array(z->master, s, src, index, "", NULL, err);
+        rc = read_array(z->master, s, src, index, "", NULL, false, err);
     ckpt_source_close(src);
     src = NULL;
     if (rc == 0)
         rc = ckpt_open_as(&src, "torch", file, NULL, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg, s, src, index, NULL, "exp_avg", err);
+        rc = read_array(z->exp_avg, s, src, index, NULL, "exp_avg", false, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg_sq, s, src, index, NULL, "exp_avg_sq", err);
+        rc = read_array(z->exp_avg_sq, s, src, index, NULL, "exp_avg_sq", false, err);
     ckpt_source_close(src);
     return rc;
 }

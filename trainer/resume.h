@@ -19,8 +19,8 @@ int resume_prune(const char *output_dir, int64_t keep, const char *best,
 int resume_latest(char path[4096], const char *output_dir, struct ckpt_err *err);
 /*
  * Weights, moments and counters from a checkpoint of any world size and stage, ours, DeepSpeed's
- * or HF Trainer's.  Collective.  CKPT_EMISMATCH when our own manifest tells of other data or
- * another seed than c has.
+ * or HF Trainer's; of an adapter only what is trained, the base is there.  Collective.
+ * CKPT_EMISMATCH when our own manifest tells of other data or another seed than c has.
  */
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,
                     struct run_state *state, struct ckpt_err *err);

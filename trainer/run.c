@@ -10,6 +10,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/adapter.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/prepare.h"
 #include "trainer/evaluate.h"
@@ -34,6 +35,8 @@ struct run {
     struct run_state       state;
     struct checkpoint      checkpoint;
     struct metrics        *metrics;
+    char                   resume[4096];/* checkpoint to go on from; "": none */
+    char                   base[4096];  /* the model that is started from; "": fresh or resumed */
     char                   saved[4096]; /* newest checkpoint of this run */
     int64_t                saved_step;
     double                 started;
@@ -163,7 +166,7 @@ static int plan(struct run *r, struct ckpt_err *err)
         .train = true, .recompute = r->s->gradient_checkpointing,
     };
 
-    if (r->s->model && session_untie(&r->session, r->s->model, NULL, err))
+    if (*r->base && session_untie(&r->session, r->base, NULL, err))
         return err->code;
     return session_plan(&r->session, &opts, (int)r->s->zero_stage, err);
 }
@@ -198,26 +201,25 @@ static int set_schedule(struct run *r, struct ckpt_err *err)
     return 0;
 }
 
-/* Where weights come from: an earlier checkpoint of the run, a model, or nothing. */
+/* Where weights come from: an earlier checkpoint of the run, a model with or without an adapter,
+ * or nothing. */
 static int start_weights(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
-    char path[4096];
 
-    if (s->resume_from_checkpoint) {
-        if (strcmp(s->resume_from_checkpoint, "latest") == 0) {
-            if (resume_latest(path, s->output_dir, err))
-                return err->code;
-        } else {
-            snprintf(path, sizeof path, "%s", s->resume_from_checkpoint);
-        }
-        if (resume_load(&r->session, path, &r->checkpoint, &r->state, err))
+    if (r->session.lora && session_load(&r->session, r->base, NULL, err))
+        return err->code;
+    if (*r->resume) {
+        if (resume_load(&r->session, r->resume, &r->checkpoint, &r->state, err))
             return err->code;
         r->saved_step = r->state.global_step;
-        ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", path,
+        ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", r->resume,
                  (long long)r->state.global_step);
         return loader_seek(r->train.loader, r->state.global_step, err);
     }
+    if (r->session.lora)
+        return s->adapter ? adapter_load(&r->session, s->adapter, err)
+                          : adapter_init(&r->session, s->seed, err);
     if (s->init)
         return session_init_weights(&r->session, s->seed, err);
     return session_load(&r->session, s->model, NULL, err);
@@ -310,9 +312,11 @@ static bool due(int64_t every, int64_t step) { return every > 0 && step % every 
 static int loop(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
-    struct optim_opts opts = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2,
-                              .eps = s->adam_epsilon, .weight_decay = s->weight_decay,
-                              .max_grad_norm = s->max_grad_norm, .seed = s->seed};
+    struct step_opts opts = {
+        .optim = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
+                  .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm},
+        .seed = s->seed, .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
+    };
     struct window w = {.start = now()};
 
     while (r->state.global_step < r->state.max_steps) {
@@ -408,20 +412,59 @@ static int open_cut(struct run *r, struct ckpt_err *err)
     return data_open(&r->eval, r, &path, 1, false, err);
 }
 
+/* Which checkpoint is gone on from, which model is started from, and with which adapter. */
+static int find_start(struct run *r, json_t **config, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    const char *from = s->resume_from_checkpoint, *adapter = s->adapter;
+
+    if (from && strcmp(from, "latest") == 0) {
+        if (resume_latest(r->resume, s->output_dir, err))
+            return err->code;
+    } else if (from) {
+        snprintf(r->resume, sizeof r->resume, "%s", from);
+    }
+    if (s->model)
+        snprintf(r->base, sizeof r->base, "%s", s->model);
+    if (*r->resume && adapter_lies_at(r->resume))
+        adapter = r->resume;
+    else if (*r->resume && adapter_wanted(s))
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had no adapter, this one has",
+                         r->resume);
+    if (!adapter)
+        return 0;
+    if (adapter_config_read(config, adapter, err))
+        return err->code;
+    return *r->base ? 0 : adapter_base(r->base, *config, adapter, err);
+}
+
+/* The model, and beside it the adapter that was found or that options describe. */
+static int open_model(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    json_t *config = NULL, *wanted = NULL;
+    int rc = find_start(r, &config, err);
+
+    if (rc == 0)
+        rc = session_open(&r->session, s->init ? s->init : *r->base ? r->base : r->resume,
+                          s->tokenizer, (int)s->threads, err);
+    if (rc == 0 && s->lora_rank > 0)
+        rc = adapter_config_of(&wanted, s, r->session.arch, err);
+    if (rc == 0 && config && wanted)
+        rc = adapter_same(config, wanted, r->resume, err);
+    if (rc == 0 && (config || wanted))
+        rc = session_adapt(&r->session, config ? config : wanted, err);
+    json_decref(config);
+    json_decref(wanted);
+    return rc;
+}
+
 /* Everything before the first step. */
 static int prepare(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
-    const char *model = s->init ? s->init : s->model ? s->model : s->resume_from_checkpoint;
-    char path[4096];
 
-    if (s->resume_from_checkpoint && !s->init && !s->model &&
-        strcmp(model, "latest") == 0) {
-        if (resume_latest(path, s->output_dir, err))
-            return err->code;
-        model = path;
-    }
-    if (session_open(&r->session, model, s->tokenizer, (int)s->threads, err))
+    if (open_model(r, err))
         return err->code;
     if (s->train_split_ratio > 0)
         open_cut(r, err);

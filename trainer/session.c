@@ -10,6 +10,7 @@
 #include "trainer/model/config.h"
 #include "trainer/model/families.h"
 #include "trainer/model/init.h"
+#include "trainer/model/lora.h"
 #include "trainer/weights.h"
 
 /* The directory of a model: path itself, or what lies above a config.json. */
@@ -77,10 +78,34 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     return comm_agree(s->comm, err);
 }
 
+int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
+{
+    const char *tied = arch_tied_name(s->arch);
+    char tokens[CKPT_MAX_NAME + 1];
+
+    if (lora_new(&s->lora, config, err))
+        return err->code;
+    snprintf(tokens, sizeof tokens, "%s%s", s->arch->family->prefix, arch_tokens_name(s->arch));
+    if (!tied)
+        return 0;
+    if (json_is_array(json_object_get(config, "trainable_token_indices")) ||
+        json_object_size(json_object_get(config, "trainable_token_indices")))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is tied to the "
+                         "embedding, whose rows are trained by themselves only where it is not",
+                         tied);
+    if (!lora_saves(s->lora, tied) && !lora_saves(s->lora, tokens))
+        return 0;
+    s->head_lent = true;
+    return arch_untie(s->arch, err);
+}
+
 int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
                  struct ckpt_err *err)
 {
-    if (model_new(&s->model, s->arch, opts, s->dev, err) == 0)
+    struct model_opts with = *opts;
+
+    with.lora = s->lora;
+    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0)
         zero_new(&s->zero, model_params(s->model), zero_stage, opts->train, s->dev, s->comm, err);
     return comm_agree(s->comm, err);
 }
@@ -95,9 +120,10 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
                    : ckpt_nomem(err, flat->params->n * sizeof *index);
 
     if (rc == 0)
-        rc = weights_match(index, flat->params, src, "", arch_tied_name(s->arch), true, err);
+        rc = weights_match(index, flat->params, src, "",
+                           s->head_lent ? "lm_head.weight" : arch_tied_name(s->arch), true, err);
     if (rc == 0)
-        rc = weights_read(zero_state(s->zero)->master, flat, src, index, err);
+        rc = weights_read(zero_state(s->zero)->master, flat, src, index, WEIGHTS_MASTER, err);
     if (rc)
         ckpt_err_in(err, "%s", path);
     zero_changed(s->zero);
@@ -119,16 +145,22 @@ void session_describe(const struct session *s, int64_t max_steps)
     const struct params *p = model_params(s->model);
     const struct flat *f = zero_flat(s->zero);
     double mib = 1.0 / (1 << 20), shard = (double)f->numel * sizeof(float) * mib;
+    double trained = (double)f->grad_numel * sizeof(float) * mib;
     double held = (double)zero_bytes(p, f->stage, true, f->world_size) * mib;
     double act = (double)model_planned_bytes(s->model) * mib;
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_unit - 2);
+    if (p->adapted)
+        ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
+                 "frozen", (double)p->grad_numel * 1e-6,
+                 100.0 * (double)p->grad_numel / (double)p->numel);
     ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each", f->world_size,
              s->comm->ops->name, f->stage, s->dev->threads);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
-             "activations %.1f: %.1f MiB", shard, shard, 2 * shard, held - 4 * shard, act,
+             "activations %.1f: %.1f MiB", shard, trained, 2 * trained,
+             held - shard - 3 * trained, act,
              held + act);
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
 }
@@ -141,6 +173,7 @@ void session_close(struct session *s, const struct ckpt_err *err)
     model_free(s->model);
     zero_free(s->zero);
     tokenizer_close(s->tokenizer);
+    lora_free(s->lora);
     arch_free(s->arch);
     ckpt_dir_close(s->tokenizer_dir);
     ckpt_dir_close(s->model_dir);

@@ -20,6 +20,8 @@ struct session {
     struct ckpt_dir  *model_dir;        /* where config.json lies */
     struct ckpt_dir  *tokenizer_dir;    /* may be the same place; NULL when there is none */
     struct arch      *arch;
+    struct lora      *lora;             /* the adapter that is trained or used; NULL: none */
+    bool              head_lent;        /* an untied head that the base has only as embedding */
     struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
     struct model     *model;            /* once session_plan has been called */
     struct zero      *zero;             /* likewise */
@@ -34,6 +36,12 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
 /* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
  * then it is kept apart, with a warning.  Before session_plan. */
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
+/*
+ * Put an adapter beside the model, as its adapter_config.json says: only what it brings is trained
+ * from then on.  A tied head or embedding that is trained whole is untied, as PEFT's copies are.
+ * Before session_plan.  Not collective, the same on every rank.
+ */
+int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
 /* Plan activations and allocate weights (stage 0 or 3; with gradients and moments to train). */
 int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
                  struct ckpt_err *err);

@@ -8,6 +8,9 @@
 void settings_default(struct settings *s)
 {
     *s = (struct settings){
+        .lora_alpha = 8,
+        .lora_bias = "none",
+        .init_lora_weights = "true",
         .max_seq_length = 512,
         .truncation_side = "right",
         .add_eos_token = true,
@@ -38,11 +41,38 @@ static int clash(struct ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_ECONFIG, "%s", what);
 }
 
+/* Options that only count when an adapter is made. */
+static int check_adapter(const struct settings *s, struct ckpt_err *err)
+{
+    const struct { const char *name; bool given; } of[] = {
+        {"target-modules", s->n_target_modules > 0}, {"exclude-modules", s->n_exclude_modules > 0},
+        {"modules-to-save", s->n_modules_to_save > 0}, {"rank-pattern", s->n_rank_pattern > 0},
+        {"alpha-pattern", s->n_alpha_pattern > 0}, {"use-rslora", s->use_rslora},
+        {"trainable-token-indices", s->n_trainable_token_indices > 0}, {"use-dora", s->use_dora},
+        {"lora-dropout", s->lora_dropout > 0}, {"lora-alpha", s->lora_alpha != 8},
+        {"lora-bias", strcmp(s->lora_bias, "none") != 0},
+        {"init-lora-weights", strcmp(s->init_lora_weights, "true") != 0},
+    };
+
+    if (s->adapter && s->lora_rank > 0)
+        return clash(err, "--adapter brings its own rank: --lora-rank excludes it");
+    for (size_t i = 0; s->lora_rank == 0 && i < sizeof of / sizeof of[0]; i++)
+        if (of[i].given)
+            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --lora-rank N", of[i].name);
+    if (s->lora_rank > 0 && s->init)
+        return clash(err, "--lora-rank needs --model: an adapter is of no use without its base");
+    if (s->adapter && s->init)
+        return clash(err, "--adapter and --init exclude each other");
+    return 0;
+}
+
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
     enum schedule_kind kind;
 
-    if (!s->model == !s->init && !s->resume_from_checkpoint)
+    if (check_adapter(s, err))
+        return err->code;
+    if (!s->model == !s->init && !s->resume_from_checkpoint && !(s->adapter && !s->model))
         return clash(err, s->model ? "--model and --init exclude each other"
                                    : "what to train is missing: --model DIR or --init CONFIG");
     if (s->init && !s->tokenizer)

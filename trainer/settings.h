@@ -17,6 +17,25 @@ struct settings {
     const char  *init;                  /* config.json (or its directory): fresh weights */
     bool         init_only;             /* write the fresh model to output_dir and end */
     const char  *tokenizer;             /* directory; NULL: beside the model */
+    /* adapter: LoRA by the names of PEFT's LoraConfig */
+    const char  *adapter;               /* directory of one to go on from, or NULL */
+    int64_t      lora_rank;             /* 0: none, but with adapter */
+    double       lora_alpha, lora_dropout;
+    const char *const *target_modules;  /* names, all-linear, or one pattern */
+    size_t       n_target_modules;
+    const char *const *exclude_modules;
+    size_t       n_exclude_modules;
+    const char *const *modules_to_save;
+    size_t       n_modules_to_save;
+    const char *const *rank_pattern;    /* NAME=N */
+    size_t       n_rank_pattern;
+    const char *const *alpha_pattern;   /* NAME=X */
+    size_t       n_alpha_pattern;
+    const char *const *trainable_token_indices;
+    size_t       n_trainable_token_indices;
+    bool         use_rslora, use_dora;
+    const char  *lora_bias;             /* none, all, lora_only */
+    const char  *init_lora_weights;     /* true, false, gaussian */
     /* data */
     const char *const *train;           /* files or directories */
     size_t       n_train;
@@ -66,6 +85,7 @@ struct settings {
     bool         stage3_gather_16bit_weights_on_model_save;
     int64_t      threads;               /* per rank; 0: by CPUs */
     bool         dry_run;
+    const char  *dump_grads;            /* file for the first step's gradients, or NULL */
 };
 
 void settings_default(struct settings *s);

@@ -3,14 +3,37 @@
 
 #include <math.h>
 
+#include "formats/formats.h"
+#include "trainer/weights.h"
+
 /* The sticky failures of device and communicator, in that order. */
 static int broken(struct device *dev, struct comm *comm, struct ckpt_err *err)
 {
     return device_sync(dev, err) ? err->code : comm_error(comm, err);
 }
 
+/* All gradients as one file, written by rank 0.  Collective. */
+static int dump(const char *path, struct zero *zero, struct comm *comm, struct ckpt_err *err)
+{
+    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_tensors list = {0};
+    struct ckpt_sink *sink = NULL;
+
+    if (comm->rank == 0 &&
+        weights_trained_list(&list, zero_flat(zero)->params, CKPT_F32, err) == 0)
+        ckpt_create(&sink, "safetensors", path, &list, &opts, err);
+    if (comm_agree(comm, err) == 0)
+        weights_gather_grads(zero, comm, sink, err);
+    if (sink && err->code == 0)
+        ckpt_sink_commit(sink, err);
+    else
+        ckpt_sink_abort(sink);
+    ckpt_tensors_release(&list);
+    return comm_agree(comm, err);
+}
+
 int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
-             struct comm *comm, struct loader *loader, const struct optim_opts *opts, double lr,
+             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
              int64_t number, struct ckpt_err *err)
 {
     const struct loader_step *data;
@@ -52,6 +75,9 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
                             "step %lld: loss is %g, gradient norm is %g: stopped before the update",
                             (long long)number, out->loss, norm);
     }
-    optim_step(zero, dev, opts, lr, number, norm);
+    if (opts->dump_grads && number == opts->dump_step &&
+        dump(opts->dump_grads, zero, comm, err))
+        return err->code;
+    optim_step(zero, dev, &opts->optim, lr, number, norm);
     return broken(dev, comm, err);
 }

@@ -18,13 +18,21 @@ struct step_result {
     double  epoch;              /* epochs done after this step, with their fraction */
 };
 
+struct step_opts {
+    struct optim_opts optim;
+    uint64_t    seed;           /* of what is dropped out */
+    const char *dump_grads;     /* file for the gradients of step dump_step, or NULL */
+    int64_t     dump_step;
+};
+
 /*
  * Collective: takes the loader's next step.  number counts from 1.  A record that one rank cannot
  * read is told on all.  CKPT_ENO (reason "non-finite") on every rank when loss or
- * gradient norm is not finite: the weights are then as before the step.
+ * gradient norm is not finite: the weights are then as before the step.  Dumped gradients are those
+ * of the mean loss before clipping, as safetensors under the published names.
  */
 int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
-             struct comm *comm, struct loader *loader, const struct optim_opts *opts, double lr,
+             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
              int64_t number, struct ckpt_err *err);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
+#include "trainer/model/names.h"
 
 #define STAGE_BYTES ((size_t)1 << 20)
 
@@ -31,6 +32,19 @@ static int check_shape(const struct param *p, const struct ckpt_tensor *t, struc
     return ckpt_fail_as(err, CKPT_EMISMATCH, "shape", "tensor %s: shape %s, the model wants %s",
                         t->name, ckpt_shape_text(found, sizeof found, &t->shape),
                         ckpt_shape_text(wanted, sizeof wanted, &p->shape));
+}
+
+/* A head that was untied and has no tensor of its own begins as the embedding. */
+static void lend_tokens(size_t *index, const struct params *params, const char *tied)
+{
+    size_t tokens = SIZE_MAX;
+
+    for (size_t i = 0; tied && i < params->n; i++) {
+        if (params->item[i].kind == PARAM_BASE && params->item[i].role == ROLE_TOKENS)
+            tokens = i;
+        if (tokens != SIZE_MAX && index[i] == SIZE_MAX && strcmp(params->item[i].name, tied) == 0)
+            index[i] = index[tokens];
+    }
 }
 
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
@@ -62,8 +76,9 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
     if (n_odd)
         return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
                             "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
+    lend_tokens(index, params, tied);
     for (size_t i = params->n; i-- > 0;)
-        if (index[i] == SIZE_MAX) {
+        if (index[i] == SIZE_MAX && params->item[i].kind == PARAM_BASE) {
             odd = params->item[i].name;
             n_missing++;
         }
@@ -72,6 +87,38 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
                             "tensor %s%s: absent (%zu such of %zu)", odd, suffix, n_missing,
                             params->n);
     return 0;
+}
+
+int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
+                        const char *suffix, bool live, struct ckpt_err *err)
+{
+    size_t n_found = 0, n_bare = 0;
+    char name[CKPT_MAX_NAME + 1], whole[CKPT_MAX_NAME + 64];
+
+    for (size_t i = 0; i < params->n; i++) {
+        bool may = params->item[i].stored && !*suffix && !live;
+
+        index[i] = SIZE_MAX;
+        if (!params->item[i].trainable && !may)
+            continue;
+        params_saved_name(name, sizeof name, params, i, live);
+        snprintf(whole, sizeof whole, "%s%s", name, suffix);
+        index[i] = ckpt_source_find(src, whole);
+        if (index[i] == SIZE_MAX && may)
+            continue;
+        if (index[i] == SIZE_MAX)
+            return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "tensor %s: absent", whole);
+        if (check_shape(&params->item[i], ckpt_source_tensor(src, index[i]), err))
+            return err->code;
+        n_found++;
+    }
+    for (size_t t = 0; t < ckpt_source_count(src); t++)
+        n_bare += ckpt_source_tensor(src, t)->kind == CKPT_WEIGHT &&
+                  ckpt_source_tensor(src, t)->alias_of == t;
+    if (*suffix || n_bare == n_found)
+        return 0;
+    return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
+                        "%zu tensors, of which this adapter has %zu", n_bare, n_found);
 }
 
 /* Elements [start, start + count) of tensor t as f32. */
@@ -141,7 +188,7 @@ int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
 }
 
 int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, struct ckpt_err *err)
+                 const size_t *index, enum weights_of of, struct ckpt_err *err)
 {
     void *stage = ckpt_alloc_buffer(STAGE_BYTES);
     int rc = 0;
@@ -149,26 +196,50 @@ int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
     if (!stage)
         return ckpt_nomem(err, STAGE_BYTES);
     for (size_t i = 0; rc == 0 && i < flat->params->n; i++) {
-        struct flat_piece p = flat_piece(flat, i, flat->rank);
+        struct flat_piece p = of == WEIGHTS_MASTER ? flat_piece(flat, i, flat->rank)
+                                                   : flat_grad_piece(flat, i, flat->rank);
 
-        if (p.count > 0)
+        if (p.count > 0 && index[i] != SIZE_MAX)
             rc = read_f32(array + p.at, src, index[i], p.start, p.count, stage, err);
     }
     ckpt_free(stage);
     return rc;
 }
 
-int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
-                 struct ckpt_err *err)
+/* A checkpoint of an adapter has what is trained, and an embedding that PEFT puts beside it. */
+static bool is_saved(const struct params *p, size_t i)
 {
-    for (size_t i = 0; i < params->n; i++) {
-        const struct param *p = &params->item[i];
+    return !p->adapted || p->item[i].trainable || p->item[i].stored;
+}
 
-        if (ckpt_tensors_add(out, NULL, p->name, strlen(p->name), dtype, &p->shape, NULL, 0, false,
-                             err))
+static bool is_trained(const struct params *p, size_t i) { return p->item[i].trainable; }
+
+static int list_of(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                   bool (*in)(const struct params *p, size_t i), struct ckpt_err *err)
+{
+    char name[CKPT_MAX_NAME + 1];
+
+    for (size_t i = 0; i < params->n; i++) {
+        if (!in(params, i))
+            continue;
+        params_saved_name(name, sizeof name, params, i, false);
+        if (ckpt_tensors_add(out, NULL, name, strlen(name), dtype, &params->item[i].shape, NULL, 0,
+                             false, err))
             return err->code;
     }
     return 0;
+}
+
+int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                 struct ckpt_err *err)
+{
+    return list_of(out, params, dtype, is_saved, err);
+}
+
+int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
+                         enum ckpt_dtype dtype, struct ckpt_err *err)
+{
+    return list_of(out, params, dtype, is_trained, err);
 }
 
 /* Write one whole parameter in the sink's dtype. */
@@ -192,21 +263,51 @@ int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(z);
+    const struct params *p = flat->params;
     const struct model_weights *door = zero_weights(z);
     void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    size_t k = 0;
     int rc = 0;
 
     if (sink && !stage)
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; unit < flat->params->n_unit; unit++) {
+    for (int unit = 0; unit < p->n_unit; unit++) {
         const float *whole = door->acquire(door->ctx, unit);
         size_t first, end;
 
         flat_unit(flat, unit, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
-            rc = write_param(sink, i, whole + flat->params->item[i].offset,
-                             flat->params->item[i].numel, stage, err);
+            if (is_saved(p, i))
+                rc = write_param(sink, k++, whole + p->item[i].offset, p->item[i].numel, stage,
+                                 err);
         door->release(door->ctx, unit);
+    }
+    ckpt_free(stage);
+    if (rc == 0)
+        rc = comm_error(comm, err);
+    return rc;
+}
+
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                         struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(z);
+    const struct params *p = flat->params;
+    void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    size_t k = 0;
+    int rc = 0;
+
+    if (sink && !stage)
+        rc = ckpt_nomem(err, STAGE_BYTES);
+    for (int unit = 0; unit < p->n_unit; unit++) {
+        const float *whole = zero_gather_grad(z, unit);
+        size_t first, end;
+
+        flat_unit(flat, unit, &first, &end);
+        for (size_t i = first; sink && rc == 0 && i < end; i++)
+            if (is_trained(p, i))
+                rc = write_param(sink, k++, whole + p->item[i].grad_offset, p->item[i].numel,
+                                 stage, err);
     }
     ckpt_free(stage);
     if (rc == 0)

@@ -27,20 +27,38 @@ int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
                        const char *prefix, const char *tokens, struct ckpt_err *err);
 
 /*
- * Fill one of this rank's arrays (zero_state's master or a moment) from the matched tensors,
- * converted to f32.  Reads only what the rank owns, through at most 1 MiB of staging.
+ * The same for what an adapter's checkpoint holds: everything trained, under the names PEFT saves
+ * (live: those of the wrapped model) and suffix; the others get SIZE_MAX.  Without a suffix,
+ * tensors that belong to nothing are errors.
  */
-int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, struct ckpt_err *err);
+int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
+                        const char *suffix, bool live, struct ckpt_err *err);
+
+/* Which of a rank's arrays: of all weights, or of what is trained (gradients and moments). */
+enum weights_of { WEIGHTS_MASTER, WEIGHTS_TRAINED };
 
 /*
- * Gather the model unit by unit and write it on rank 0 as tensors named as torch names them.
- * Collective: every rank calls; sink is NULL but on rank 0, whose list is weights_list's.
+ * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
+ * as it is.  Reads only what the rank owns, through at most 1 MiB of staging.
+ */
+int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
+                 const size_t *index, enum weights_of of, struct ckpt_err *err);
+
+/*
+ * Gather the model unit by unit and write it on rank 0 as tensors named as torch names them, or an
+ * adapter's as PEFT names them.  Collective: every rank calls; sink is NULL but on rank 0, whose
+ * list is weights_list's.
  */
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err);
-/* The list of all parameters in dtype, in the model's order. */
+/* The same for the gradients of the step in work; the list is that of what is trained. */
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                         struct ckpt_err *err);
+/* The list of what is saved in dtype, in the model's order: all parameters, or an adapter's. */
 int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
                  struct ckpt_err *err);
+/* The list of what is trained. */
+int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
+                         enum ckpt_dtype dtype, struct ckpt_err *err);
 
 #endif

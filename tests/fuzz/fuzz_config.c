@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         arch_describe(text, sizeof text, arch);
         if (arch_numel(arch) <= 0 || arch->head_dim * arch->num_attention_heads <= 0)
             abort();
-        if (arch->num_hidden_layers <= 64 && params_build(&p, arch, &err) == 0) {
+        if (arch->num_hidden_layers <= 64 && params_build(&p, arch, NULL, &err) == 0) {
             if (p.numel != arch_numel(arch))
                 abort();
             params_release(&p);

@@ -8,6 +8,7 @@
 
 #include "libckpt/mem.h"
 #include "tools/eval/logits.h"
+#include "trainer/adapter.h"
 #include "trainer/data/loader.h"
 #include "trainer/evaluate.h"
 #include "trainer/model/generate.h"
@@ -63,14 +64,35 @@ static int open_data(struct eval *e, struct ckpt_err *err)
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static int open_eval(struct eval *e, const char *model, struct ckpt_err *err)
+/* An adapter's directory stands for its base with the adapter. */
+static int open_session(struct eval *e, char path[4096], const char *model, const char *adapter,
+                        struct ckpt_err *err)
+{
+    json_t *config = NULL;
+    char dir[4096];
+    int rc = 0;
+
+    snprintf(path, 4096, "%s", model);
+    if (adapter)
+        rc = adapter_config_read(&config, adapter, err);
+    if (rc == 0 && adapter == model)
+        rc = adapter_base(path, config, adapter, err);
+    model_dir(dir, path);
+    if (rc == 0)
+        rc = session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads, err);
+    if (rc == 0 && adapter)
+        rc = session_adapt(&e->s, config, err);
+    json_decref(config);
+    return rc;
+}
+
+static int open_eval(struct eval *e, const char *model, const char *adapter, struct ckpt_err *err)
 {
     struct model_opts opts = {.max_tokens = e->w->max_seq_length, .max_docs = 1,
                               .max_rows = e->w->max_seq_length};
-    char dir[4096];
+    char path[4096];
 
-    model_dir(dir, model);
-    if (session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads, err))
+    if (open_session(e, path, model, adapter, err))
         return err->code;
     if (e->w->data.n && open_data(e, err))
         return err->code;
@@ -79,9 +101,10 @@ static int open_eval(struct eval *e, const char *model, struct ckpt_err *err)
         opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
     }
-    return session_untie(&e->s, model, e->w->tag, err) ||
-                   session_plan(&e->s, &opts, 0, err) || session_load(&e->s, model, e->w->tag, err)
-               ? err->code : 0;
+    if (session_untie(&e->s, path, e->w->tag, err) || session_plan(&e->s, &opts, 0, err) ||
+        session_load(&e->s, path, e->w->tag, err))
+        return err->code;
+    return adapter ? adapter_load(&e->s, adapter, err) : 0;
 }
 
 /* -- continuations --------------------------------------------------------------------------- */
@@ -184,11 +207,11 @@ static int generate(struct eval *e, struct eval_result *r, struct ckpt_err *err)
 }
 
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
-             struct ckpt_err *err)
+             const char *adapter, struct ckpt_err *err)
 {
     struct eval e = {.w = w};
     struct evaluate_result scored;
-    int rc = open_eval(&e, model, err);
+    int rc = open_eval(&e, model, adapter ? adapter : adapter_lies_at(model) ? model : NULL, err);
 
     out->model = model;
     if (rc == 0 && w->logits)

@@ -9,6 +9,7 @@
 
 struct eval_want {
     const char     *base;               /* model to compare with, or NULL */
+    const char     *adapter;            /* directory of a PEFT adapter to put beside the models */
     struct opt_list data;               /* held-out files */
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
@@ -32,9 +33,13 @@ struct eval_result {
     char      **prompt, **reference, **text;    /* [n]; reference "" for --prompt */
 };
 
-/* Load, score, generate.  out is zeroed or filled; release it either way. */
+/*
+ * Load, score, generate; adapter (or NULL) lies beside the model, and a model that is itself an
+ * adapter's directory stands for its base with it.  out is zeroed or filled; release it either
+ * way.
+ */
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
-             struct ckpt_err *err);
+             const char *adapter, struct ckpt_err *err);
 void eval_release(struct eval_result *r);
 
 #endif

@@ -335,6 +335,18 @@ bool lora_saves(const struct lora *l, const char *param)
     return false;
 }
 
+bool lora_stores_base(const struct lora *l, const char *module)
+{
+    static const char name[] = "embed_tokens";
+
+    if (!ends(module, name))
+        return false;
+    for (size_t i = 0; i < json_array_size(l->target.list); i++)
+        if (strcmp(json_string_value(json_array_get(l->target.list, i)), name) == 0)
+            return true;
+    return l->target.re != NULL;
+}
+
 const json_t *lora_tokens(const struct lora *l, const char *module)
 {
     return peft_config_tokens(&l->peft, module);

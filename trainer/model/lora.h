@@ -38,6 +38,8 @@ int lora_change(struct lora_change *out, const struct lora *l, const char *modul
                 enum lora_module kind, struct ckpt_err *err);
 /* The parameter (with its module's path) is trained whole: modules_to_save. */
 bool lora_saves(const struct lora *l, const char *param);
+/* PEFT saves a changed embedding's own matrix too, when it is called embed_tokens. */
+bool lora_stores_base(const struct lora *l, const char *module);
 /* Rows of that embedding which are trained by themselves: a list of integers, or NULL. */
 const json_t *lora_tokens(const struct lora *l, const char *module);
 enum lora_bias lora_bias(const struct lora *l);

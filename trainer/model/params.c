@@ -132,6 +132,7 @@ static int end_module(struct build *b, struct ckpt_err *err)
         bool bias = strcmp(q->name + module_length(q->name), ".bias") == 0;
 
         q->changed = c.rank > 0;
+        q->stored = c.rank > 0 && lora_stores_base(b->lora, module);
         q->saved = lora_saves(b->lora, q->name);
         q->trainable = q->saved ||
                        (bias && lora_bias(b->lora) == LORA_BIAS_ALL) ||

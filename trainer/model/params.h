@@ -39,6 +39,7 @@ struct param {
     enum param_kind   kind;
     bool              changed;      /* PARAM_BASE: its module has a low-rank change */
     bool              saved;        /* PARAM_BASE: a copy beside it is trained: modules_to_save */
+    bool              stored;       /* PARAM_BASE, frozen: PEFT saves it beside the adapter */
     float             scale;        /* PARAM_LORA_A, _B: of their product */
 };
 

@@ -138,3 +138,21 @@ void flat_spread(const struct flat *f, int unit, float *parts, float *whole)
                 memset(to + p.count, 0, (size_t)(flat_part(f, i) - p.count) * sizeof(float));
         }
 }
+
+void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts)
+{
+    size_t first, end;
+    int64_t part;
+
+    flat_unit(f, unit, &first, &end);
+    part = f->grad_base[end] - f->grad_base[first];
+    for (int r = 0; r < f->world_size; r++)
+        for (size_t i = first; i < end; i++) {
+            struct flat_piece p = flat_grad_piece(f, i, r);
+
+            if (p.count > 0)
+                memcpy(whole + f->params->item[i].grad_offset + p.start,
+                       parts + r * part + (f->grad_base[i] - f->grad_base[first]),
+                       (size_t)p.count * sizeof(float));
+        }
+}

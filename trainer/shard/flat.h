@@ -56,5 +56,7 @@ int64_t flat_grad_part(const struct flat *f, int unit);
  */
 void flat_assemble(const struct flat *f, int unit, float *whole, float *parts);
 void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
+/* The way back of gradients. */
+void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts);
 
 #endif

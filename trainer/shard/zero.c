@@ -269,6 +269,21 @@ void zero_reduce(struct zero *z)
         comm_all_reduce(z->comm, z->state.grad, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }
 
+const float *zero_gather_grad(struct zero *z, int unit)
+{
+    float *whole = z->grad[unit == 0 ? 0 : 1].whole, *own = z->state.grad;
+    int64_t part = flat_grad_part(&z->flat, unit);
+
+    own += flat_grad_base(&z->flat, unit);
+    if (!z->sharded)
+        return own;
+    if (part > 0) {
+        comm_all_gather(z->comm, z->parts, own, part, CKPT_F32);
+        flat_assemble_grads(&z->flat, unit, whole, z->parts);
+    }
+    return whole;
+}
+
 double zero_grad_sum_squares(struct zero *z)
 {
     double sum = 0;

@@ -40,6 +40,8 @@ uint64_t zero_bytes(const struct params *params, int stage, bool train, int worl
 void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);
+/* A unit's gradients [unit_grad] after that, on every rank; until the next call.  Collective. */
+const float *zero_gather_grad(struct zero *z, int unit);
 /* Square of the norm of the whole gradient, the same on every rank. */
 double zero_grad_sum_squares(struct zero *z);
 /* The weights were changed in place: what was gathered is stale. */
