@@ -21,6 +21,7 @@ made x.gguf 'GGUF\x03\x00\x00\x00' 'the number of tensors needs 8 bytes at 8, th
 made old.gguf 'GGUF\x01\x00\x00\x00' 'GGUF version 1, 2 and 3 are read'
 made x.parquet 'PAR1\x15\x04\x15\x00' 'parquet file'
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
+refused 65 'remote addresses are not read' 'an address' 'https://127.0.0.1/model.safetensors'
 # The containers of before 1.6 open, and hold what torch loads from them.
 for f in legacy legacy_t24 legacy_proto4; do
     expect 0 "$f.pt holds what torch loads" ckpt-inspect --diff "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
@@ -58,7 +59,7 @@ refused 65 'rank 0 of 2: its zero_pp_rank_0_mp_rank_00_optim_states.pt is absent
 cp -r "$DS" "$T/in/last"; rm "$T"/in/last/global_step4/*rank_1_*
 refused 65 'rank 1 of 2: its zero_pp_rank_1_mp_rank_00_model_states.pt is absent' 'the last rank missing' "$T/in/last"
 cp -r "$DS" "$T/in/tp"; cp "$T"/in/tp/global_step4/zero_pp_rank_0_mp_rank_00_model_states.pt "$T/in/tp/global_step4/mp_rank_01_model_states.pt"
-refused 65 'of a tensor- or pipeline-parallel checkpoint' 'a tensor-parallel run' "$T/in/tp"
+refused 65 'of a tensor-parallel checkpoint' 'a tensor-parallel run' "$T/in/tp"
 DCP=$G/fsdp/2.15-fsdp2_w2/dcp
 cp -r "$DCP" "$T/in/dcp1"; rm "$T/in/dcp1/__1_0.distcp"
 refused 65 '__1_0.distcp is not there' 'a distributed checkpoint without a rank' "$T/in/dcp1"
@@ -79,4 +80,3 @@ refused 65 'but only 1 files of its set' 'a file of a rank without the others' "
 refused 65 'their shapes are not in the files' 'flattened parameters without a base' "$RANKS/local_rank0.pt"
 ckpt-merge -q --base "$RANKS/full.pt" -o "$T/out/local.safetensors" "$RANKS/local_rank0.pt" >/dev/null
 t 'flattened parameters with a base are the live weights' ckpt-inspect -q --diff "$T/out/local.safetensors" "$RANKS/expected.safetensors"
-refused 65 'remote addresses are not read' 'an address' 'https://127.0.0.1/model.safetensors'
