@@ -78,62 +78,61 @@ __attribute__((target("avx2,fma"))) static void sum_f32(struct sums *s, const fl
     s->odd = _mm256_movemask_ps(odd) != 0;
 }
 
-__attribute__((target("avx2"))) static double lanes_f32(__m256 a)
+/* The eight sums of a run, as doubles, onto those of the block. */
+__attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m256 a)
 {
-    float v[8];
-    double sum = 0;
-
-    _mm256_storeu_ps(v, a);
-    for (size_t i = 0; i < 8; i++)
-        sum += v[i];
-    return sum;
+    return _mm256_add_pd(_mm256_add_pd(sum, _mm256_cvtps_pd(_mm256_castps256_ps128(a))),
+                         _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
 }
 
 __attribute__((target("avx2"))) static void take_lanes(struct sums *s, __m256 low, __m256 high,
-                                                       __m256i zeros, __m256i odd)
+                                                       __m256i zeros, __m256i size,
+                                                       uint16_t infinite)
 {
-    uint16_t count[16];
+    uint16_t count[16], most[16];
     float l[8], h[8];
 
     _mm256_storeu_ps(l, low);
     _mm256_storeu_ps(h, high);
     _mm256_storeu_si256((__m256i *)count, zeros);
+    _mm256_storeu_si256((__m256i *)most, size);
     for (size_t i = 0; i < 8; i++) {
         s->low = l[i] < s->low ? l[i] : s->low;
         s->high = h[i] > s->high ? h[i] : s->high;
         s->zeros += count[i] + count[i + 8];
+        s->odd |= most[i] >= infinite || most[i + 8] >= infinite;
     }
-    s->odd = _mm256_movemask_epi8(odd) != 0;
 }
 
 /*
  * Values of 16 bits have three digits: sums of RUN of them in f32 lose none that count, and go
  * twice as fast.  Zeros and what is not finite are seen in the bits.  n is a multiple of RUN.
+ * split makes two times eight floats of sixteen values, in any order.
  */
 #define RUN 512
-#define NARROW(name, features, widen8, infinite)                                              \
+#define NARROW(name, features, split, infinite)                                               \
     __attribute__((target(features))) static void name(struct sums *s, const uint16_t *v,    \
                                                        size_t n, float shift)                \
     {                                                                                         \
-        __m256 k = _mm256_set1_ps(shift), low = _mm256_set1_ps(INFINITY);                    \
-        __m256 high = _mm256_set1_ps(-INFINITY);                                             \
-        __m256i zeros = _mm256_setzero_si256(), odd = zeros;                                 \
+        const __m256 k = _mm256_set1_ps(shift);                                              \
+        const __m256i bits = _mm256_set1_epi16(0x7fff), none = _mm256_setzero_si256();       \
+        __m256 low = _mm256_set1_ps(INFINITY), high = _mm256_set1_ps(-INFINITY);             \
+        __m256d sum0 = _mm256_setzero_pd(), sum1 = sum0, square0 = sum0, square1 = sum0;     \
+        __m256i zeros = none, most = none;                                                   \
                                                                                               \
         for (size_t i = 0; i < n; i += RUN) {                                                \
             __m256 d0 = _mm256_setzero_ps(), d1 = d0, q0 = d0, q1 = d0;                      \
                                                                                               \
             for (size_t j = i; j < i + RUN; j += 16) {                                       \
                 __m256i raw = _mm256_loadu_si256((const __m256i *)(v + j));                  \
-                __m256i size = _mm256_and_si256(raw, _mm256_set1_epi16(0x7fff));             \
-                __m128i h0 = _mm256_castsi256_si128(raw);                                    \
-                __m128i h1 = _mm256_extracti128_si256(raw, 1);                               \
-                __m256 a = widen8(h0), b = widen8(h1);                                       \
-                __m256 da = _mm256_sub_ps(a, k), db = _mm256_sub_ps(b, k);                   \
+                __m256i size = _mm256_and_si256(raw, bits);                                  \
+                __m256 a, b, da, db;                                                         \
                                                                                               \
-                odd = _mm256_or_si256(odd, _mm256_cmpgt_epi16(size,                          \
-                                                              _mm256_set1_epi16(infinite))); \
-                zeros = _mm256_sub_epi16(zeros, _mm256_cmpeq_epi16(size,                     \
-                                                                   _mm256_setzero_si256())); \
+                split(a, b, raw);                                                            \
+                da = _mm256_sub_ps(a, k);                                                    \
+                db = _mm256_sub_ps(b, k);                                                    \
+                most = _mm256_max_epi16(most, size);                                         \
+                zeros = _mm256_sub_epi16(zeros, _mm256_cmpeq_epi16(size, none));             \
                 low = _mm256_min_ps(low, _mm256_min_ps(a, b));                               \
                 high = _mm256_max_ps(high, _mm256_max_ps(a, b));                             \
                 d0 = _mm256_add_ps(d0, da);                                                  \
@@ -141,16 +140,25 @@ __attribute__((target("avx2"))) static void take_lanes(struct sums *s, __m256 lo
                 q0 = _mm256_fmadd_ps(da, da, q0);                                            \
                 q1 = _mm256_fmadd_ps(db, db, q1);                                            \
             }                                                                                 \
-            s->d += lanes_f32(d0) + lanes_f32(d1);                                           \
-            s->dd += lanes_f32(q0) + lanes_f32(q1);                                          \
+            sum0 = add_lanes(sum0, d0);                                                      \
+            sum1 = add_lanes(sum1, d1);                                                      \
+            square0 = add_lanes(square0, q0);                                                \
+            square1 = add_lanes(square1, q1);                                                \
         }                                                                                     \
-        take_lanes(s, low, high, zeros, odd);                                                \
+        s->d = lanes(sum0, sum1);                                                            \
+        s->dd = lanes(square0, square1);                                                     \
+        take_lanes(s, low, high, zeros, most, infinite);                                     \
         s->odd |= !isfinite(s->dd);     /* beyond f32: again, in f64 */                      \
     }
-#define BF16_8(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
+#define SPLIT_BF16(a, b, raw)                                                                 \
+    a = _mm256_castsi256_ps(_mm256_slli_epi32(raw, 16));                                     \
+    b = _mm256_castsi256_ps(_mm256_and_si256(raw, _mm256_set1_epi32((int)0xffff0000)))
+#define SPLIT_F16(a, b, raw)                                                                  \
+    a = _mm256_cvtph_ps(_mm256_castsi256_si128(raw));                                        \
+    b = _mm256_cvtph_ps(_mm256_extracti128_si256(raw, 1))
 
-NARROW(sum_bf16, "avx2,fma", BF16_8, 0x7f7f)
-NARROW(sum_f16, "avx2,fma,f16c", _mm256_cvtph_ps, 0x7bff)
+NARROW(sum_bf16, "avx2,fma", SPLIT_BF16, 0x7f80)
+NARROW(sum_f16, "avx2,fma,f16c", SPLIT_F16, 0x7c00)
 
 /* The block's sums into s: it has n finite values. */
 static void take(struct stats *s, const struct sums *b, size_t n, double shift)
