@@ -32,7 +32,7 @@ static int read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_
 {
     enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
     size_t width = ckpt_dtype_size(to);
-    _Alignas(64) unsigned char stage[STAGE * WIDEST];
+    CKPT_UNSET _Alignas(64) unsigned char stage[STAGE * WIDEST];
 
     if (to == from)
         return ckpt_source_read(src, i, start, n, dst, err);

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/auxv.h>
 #include <xxhash.h>
 
 #include "libckpt/mem.h"
@@ -47,6 +47,17 @@ static int resize(struct ckpt_map *m, size_t cap, struct ckpt_err *err)
     return 0;
 }
 
+/* Nobody who makes keys knows it: the kernel's random bytes for this process. */
+static uint64_t secret(void)
+{
+    const void *bytes = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+    uint64_t seed = 0;
+
+    if (bytes)
+        memcpy(&seed, bytes, sizeof seed);
+    return seed;
+}
+
 int ckpt_map_new(struct ckpt_map **out, size_t expected, struct ckpt_err *err)
 {
     struct ckpt_map *m = ckpt_alloc(1, sizeof *m);
@@ -57,8 +68,7 @@ int ckpt_map_new(struct ckpt_map **out, size_t expected, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *m);
     while (cap / 2 < expected && cap < SIZE_MAX / 4)
         cap *= 2;
-    if (getrandom(&m->seed, sizeof m->seed, GRND_NONBLOCK) != (ssize_t)sizeof m->seed)
-        m->seed = (uint64_t)(uintptr_t)m;
+    m->seed = secret() ^ (uint64_t)(uintptr_t)m;
     if (resize(m, cap, err)) {
         ckpt_free(m);
         return err->code;

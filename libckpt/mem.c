@@ -8,7 +8,8 @@
 
 #include "libckpt/fault.h"
 
-#define ARENA_BLOCK 65536u      /* what small requests are cut from */
+#define ARENA_FIRST 4096u       /* what small requests are cut from: blocks double up to the */
+#define ARENA_BLOCK 65536u      /* largest, so that a small arena costs little */
 
 struct ckpt_arena_block {
     struct ckpt_arena_block *next;
@@ -70,7 +71,10 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
     if (a->limit && bytes > a->limit - (a->used < a->limit ? a->used : a->limit))
         return NULL;
     if (!b || b->size - b->used < bytes) {
-        block = bytes > ARENA_BLOCK / 4 ? bytes : ARENA_BLOCK;
+        block = b && b->size >= ARENA_FIRST ? 2 * b->size : ARENA_FIRST;
+        while (block / 4 < bytes && block < ARENA_BLOCK)
+            block *= 2;
+        block = bytes > ARENA_BLOCK / 4 ? bytes : block < ARENA_BLOCK ? block : ARENA_BLOCK;
         b = ckpt_alloc(1, sizeof *b + block);
         if (!b)
             return NULL;

@@ -34,6 +34,19 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
     return true;
 }
 
+/*
+ * A large local buffer that is filled before it is read: -ftrivial-auto-var-init would zero it at
+ * every call.
+ */
+#if defined(__has_attribute)
+#if __has_attribute(uninitialized)
+#define CKPT_UNSET __attribute__((uninitialized))
+#endif
+#endif
+#ifndef CKPT_UNSET
+#define CKPT_UNSET
+#endif
+
 /* n elements of size bytes, zeroed; NULL when refused or when the product overflows. */
 void *ckpt_alloc(size_t n, size_t size);
 /* As ckpt_alloc without zeroing, for buffers that kernels or reads fill: aligned to 64 bytes, from

@@ -336,7 +336,7 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
 static int check_between(const struct zip *z, const struct raw *before, struct raw *m,
                          uint64_t from, uint64_t limit, struct ckpt_err *err)
 {
-    unsigned char raw[24 + LOCAL_BYTES + ZIP_MAX_NAME];
+    CKPT_UNSET unsigned char raw[24 + LOCAL_BYTES + ZIP_MAX_NAME];
     uint64_t header = m ? m->header : limit;
     size_t n = m ? LOCAL_BYTES + strlen(m->full) : 0;
 
@@ -402,6 +402,25 @@ static int read_members(struct zip *z, const struct end *end, struct raw *raw,
     return 0;
 }
 
+/* The end.  An entry has 46 bytes at least: a count that cannot be is found in time. */
+static int find_end(struct end *end, struct ckpt_file *file, struct ckpt_err *err)
+{
+    if (read_end(end, file, err))
+        return err->code;
+    if (end->n > end->bytes / 46)
+        return bad(err, "more members than the central directory can hold");
+    return end->n == 0 ? bad(err, "the archive is empty") : 0;
+}
+
+int zip_count(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct end end = {0};
+    int rc = find_end(&end, file, err);
+
+    *n = end.n;
+    return rc;
+}
+
 int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct ckpt_arena scratch = {0};
@@ -413,12 +432,7 @@ int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err)
 
     memset(z, 0, sizeof *z);
     z->file = file;
-    rc = read_end(&end, file, err);
-    /* An entry has 46 bytes at least: a count that cannot be is found before it is believed. */
-    if (rc == 0 && end.n > end.bytes / 46)
-        rc = bad(err, "more members than the central directory can hold");
-    if (rc == 0 && end.n == 0)
-        rc = bad(err, "the archive is empty");
+    rc = find_end(&end, file, err);
     if (rc == 0) {
         dir = ckpt_arena_alloc(&scratch, (size_t)end.bytes, 1);
         raw = ckpt_arena_alloc(&scratch, (size_t)end.n, sizeof *raw);

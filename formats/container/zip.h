@@ -35,6 +35,8 @@ struct zip {
 };
 
 int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err);
+/* How many members it says it has, at the price of its end. */
+int zip_count(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err);
 void zip_release(struct zip *z);
 /* NULL when absent. */
 const struct zip_entry *zip_find(const struct zip *z, const char *name);

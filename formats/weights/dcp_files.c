@@ -148,7 +148,7 @@ static int in_archive(struct dcp_files *files, struct ckpt_fragment *f,
                       const struct dcp_file *d, const struct dcp_entry *e,
                       const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    unsigned char small[SMALL_BYTES];
+    CKPT_UNSET unsigned char small[SMALL_BYTES];
     const struct value_tensor *t;
     struct ckpt_arena scratch = {0};
     struct ckpt_fragment *found;

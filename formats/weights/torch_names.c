@@ -205,8 +205,8 @@ static bool is_below(const char *module, const char *package)
 const struct torch_name *torch_name_find(const char *module, const char *name)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].module, module) == 0 &&
-            (!rows[i].name || strcmp(rows[i].name, name) == 0))
+        if ((!rows[i].name || (rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0)) &&
+            strcmp(rows[i].module, module) == 0)
             return &rows[i];
     return names_dtype(module, name) || is_below(module, "__torch__") ||
                    is_below(module, "torchao") ? &inert_row : NULL;

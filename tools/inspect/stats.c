@@ -8,6 +8,7 @@
 #include <sys/platform/x86.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/mem.h"
 
 #define BLOCK 4096              /* stays in the nearest cache */
 
@@ -205,7 +206,7 @@ static void add_f64(struct stats *s, double *v, size_t n)
 
 static void widen(struct stats *s, const void *values, enum ckpt_dtype dtype, size_t n)
 {
-    double wide[BLOCK];
+    CKPT_UNSET double wide[BLOCK];
 
     ckpt_convert(wide, CKPT_F64, values, dtype, n);
     add_f64(s, wide, n);

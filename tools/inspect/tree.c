@@ -59,14 +59,9 @@ static bool holds_tensors(const struct value *root)
 static bool has_many_members(struct ckpt_file *file)
 {
     struct ckpt_err ignored = {0};
-    struct zip z;
-    bool many;
+    uint64_t n;
 
-    if (zip_open(&z, file, &ignored))
-        return false;
-    many = z.n > FEW_MEMBERS;
-    zip_release(&z);
-    return many;
+    return zip_count(&n, file, &ignored) == 0 && n > FEW_MEMBERS;
 }
 
 bool inspect_is_values(struct ckpt_file *file)
