@@ -122,6 +122,7 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
         .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
         .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
         .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP, .stop = r->io->stop,
+        .pair = session_pair(&r->session),
     };
     struct loader_opts lo = {
         .micro_batch = train ? s->per_device_train_batch_size : s->per_device_eval_batch_size,
@@ -163,6 +164,7 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_tokens = larger(loader_max_tokens(t), e ? loader_max_tokens(e) : 0),
         .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
         .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
+        .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
         .train = true, .recompute = r->s->gradient_checkpointing,
     };
 
@@ -486,7 +488,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
 /* A fresh model as a directory, to start from or to compare with. */
 static int init_only(struct run *r, struct ckpt_err *err)
 {
-    const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1};
+    const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
+                                     .max_enc = 1};
 
     if (session_open(&r->session, r->s->init, r->s->tokenizer, (int)r->s->threads, err) ||
         session_plan(&r->session, &small, (int)r->s->zero_stage, err) ||

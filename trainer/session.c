@@ -140,6 +140,13 @@ int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
     return comm_agree(s->comm, err);
 }
 
+struct sample_pair session_pair(const struct session *s)
+{
+    return (struct sample_pair){.wanted = s->arch->stack == ARCH_ENCODER_DECODER,
+                                .start = (int32_t)s->arch->decoder_start_token_id,
+                                .pad = (int32_t)s->arch->label_pad_token_id};
+}
+
 void session_describe(const struct session *s, int64_t max_steps)
 {
     const struct params *p = model_params(s->model);

@@ -8,6 +8,7 @@
 
 #include "formats/tokens/tokenizer.h"
 #include "trainer/comm/comm.h"
+#include "trainer/data/sample.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 #include "trainer/shard/zero.h"
@@ -49,6 +50,8 @@ int session_plan(struct session *s, const struct model_opts *opts, int zero_stag
 int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
 /* Fresh weights, the same whatever the number of ranks. */
 int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err);
+/* What the model wants of samples, where it has an encoder beside its decoder. */
+struct sample_pair session_pair(const struct session *s);
 /* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
 void session_describe(const struct session *s, int64_t max_steps);
 /*

@@ -11,6 +11,7 @@
 #include "trainer/adapter.h"
 #include "trainer/data/loader.h"
 #include "trainer/evaluate.h"
+#include "trainer/model/arch.h"
 #include "trainer/model/generate.h"
 #include "trainer/session.h"
 
@@ -51,7 +52,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
     struct data_opts opts = {
         .prompt_template = w->prompt_template, .completion_template = w->completion_template,
         .max_seq_length = w->max_seq_length, .loss_on_prompt = w->train_on_prompt,
-        .stop = &cli_stop,
+        .stop = &cli_stop, .pair = session_pair(&e->s),
     };
     struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
                              .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
@@ -89,7 +90,7 @@ static int open_session(struct eval *e, char path[4096], const char *model, cons
 static int open_eval(struct eval *e, const char *model, const char *adapter, struct ckpt_err *err)
 {
     struct model_opts opts = {.max_tokens = e->w->max_seq_length, .max_docs = 1,
-                              .max_rows = e->w->max_seq_length};
+                              .max_rows = e->w->max_seq_length, .max_enc = e->w->max_seq_length};
     char path[4096];
 
     if (open_session(e, path, model, adapter, err))
@@ -100,6 +101,7 @@ static int open_eval(struct eval *e, const char *model, const char *adapter, str
         opts.max_tokens = larger(opts.max_tokens, loader_max_tokens(e->loader));
         opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
+        opts.max_enc = larger(opts.max_enc, loader_max_enc(e->loader));
     }
     if (session_untie(&e->s, path, e->w->tag, err) || session_plan(&e->s, &opts, 0, err) ||
         session_load(&e->s, path, e->w->tag, err))
@@ -147,6 +149,21 @@ static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_er
     return 0;
 }
 
+/* An encoder reads texts that end, as in training. */
+static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
+{
+    void *p;
+
+    if (eos < 0 || enc->id[enc->n - 1] == eos)
+        return 0;
+    p = ckpt_grow(enc->id, enc->n + 1, sizeof *enc->id);
+    if (!p)
+        return ckpt_nomem(err, enc->n);
+    enc->id = p;
+    enc->id[enc->n++] = eos;
+    return 0;
+}
+
 static int continue_all(struct eval *e, struct eval_result *r, struct encoding *enc,
                         struct generate_seq *seq, int32_t *out, struct ckpt_err *err)
 {
@@ -165,6 +182,8 @@ static int continue_all(struct eval *e, struct eval_result *r, struct encoding *
             return err->code;
         if (enc[i].n == 0)
             return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
+        if (e->s.arch->stack == ARCH_ENCODER_DECODER && add_eos(&enc[i], eos, err))
+            return err->code;
         seq[i] = (struct generate_seq){.prompt = enc[i].id, .n_prompt = (int64_t)enc[i].n,
                                        .stream = i,
                                        .out = out + (int64_t)i * w->max_new_tokens};

@@ -52,7 +52,8 @@ static int row(struct writer *w, int64_t i, struct ckpt_err *err)
     pack_clear(&w->pack);
     if (data_source_sample(w->data, i, s, err) || pack_add(&w->pack, s, true, err))
         return err->code;
-    if (s->n > 0 && model_logits(w->s->model, door, &w->pack.batch, w->index, s->n,
+    if (s->n > 0 && model_logits(w->s->model, door, &w->pack.batch, w->index,
+                                 w->pack.batch.n_tokens,
                                  w->logits + s->lead * w->vocab, err))
         return err->code;
     if (w->pack.batch.n_rows > 0 &&
@@ -89,7 +90,10 @@ static int allocate(struct writer *w, struct ckpt_err *err)
         return ckpt_nomem(err, n * sizeof *w->logits);
     for (int64_t i = 0; i < w->longest; i++)
         w->index[i] = (int32_t)i;
-    return pack_init(&w->pack, w->longest, 1, err);
+    if (pack_init(&w->pack, w->longest, 1, err))
+        return err->code;
+    return data_source_pairs(w->data)
+               ? pack_init_pairs(&w->pack, data_source_max_length(w->data), err) : 0;
 }
 
 int logits_write(const char *path, bool overwrite, struct session *s,

@@ -71,7 +71,7 @@ static int fill_micro(struct loader *l, struct slot *slot, int64_t m, int64_t i_
         slot->step.n_samples += group.n;
     }
     slot->step.n_targets += pack->batch.n_rows;
-    slot->step.n_tokens += pack->batch.n_tokens;
+    slot->step.n_tokens += pack->batch.n_tokens + pack->batch.n_enc;
     slot->micro[m] = &pack->batch;
     return 0;
 }
@@ -254,7 +254,9 @@ static int make_slots(struct loader *l, struct ckpt_err *err)
         if (!l->slot[i].pack || !l->slot[i].micro)
             return ckpt_nomem(err, accum * sizeof *l->slot[i].pack);
         for (size_t m = 0; m < accum; m++)
-            if (pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err))
+            if (pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err) ||
+                (data_source_pairs(l->source) &&
+                 pack_init_pairs(&l->slot[i].pack[m], l->max_tokens, err)))
                 return err->code;
     }
     return 0;
@@ -331,6 +333,12 @@ void loader_close(struct loader *l)
 int64_t loader_max_tokens(const struct loader *l) { return l->max_tokens; }
 int64_t loader_max_docs(const struct loader *l) { return l->max_docs; }
 int64_t loader_max_rows(const struct loader *l) { return l->max_tokens; }
+
+int64_t loader_max_enc(const struct loader *l)
+{
+    return data_source_pairs(l->source) ? l->max_tokens : 0;
+}
+
 int64_t loader_steps_per_epoch(const struct loader *l) { return l->first_steps; }
 
 int loader_steps_of(struct loader *l, int64_t n_epochs, int64_t *steps, struct ckpt_err *err)

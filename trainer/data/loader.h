@@ -53,6 +53,7 @@ void loader_close(struct loader *l);
 int64_t loader_max_tokens(const struct loader *l);
 int64_t loader_max_docs(const struct loader *l);
 int64_t loader_max_rows(const struct loader *l);
+int64_t loader_max_enc(const struct loader *l);     /* rows of an encoder; 0: there is none */
 /* Steps of the first epoch (of every epoch without packing). */
 int64_t loader_steps_per_epoch(const struct loader *l);
 /* Steps of the first n_epochs epochs together: what max_steps is for num_train_epochs. */

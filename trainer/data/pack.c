@@ -29,8 +29,22 @@ int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_
     return 0;
 }
 
+int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err)
+{
+    p->enc_ids = ckpt_alloc((size_t)max_enc, sizeof *p->enc_ids);
+    p->enc_start = ckpt_alloc((size_t)p->max_docs + 1, sizeof *p->enc_start);
+    if (!p->enc_ids || !p->enc_start)
+        return ckpt_nomem(err, (size_t)max_enc * sizeof *p->enc_ids);
+    p->max_enc = max_enc;
+    p->batch.enc_ids = p->enc_ids;
+    p->batch.enc_start = p->enc_start;
+    return 0;
+}
+
 void pack_release(struct pack *p)
 {
+    ckpt_free(p->enc_ids);
+    ckpt_free(p->enc_start);
     ckpt_free(p->ids);
     ckpt_free(p->positions);
     ckpt_free(p->rows);
@@ -41,22 +55,24 @@ void pack_release(struct pack *p)
 
 void pack_clear(struct pack *p)
 {
-    p->batch.n_tokens = p->batch.n_docs = p->batch.n_rows = 0;
+    p->batch.n_tokens = p->batch.n_docs = p->batch.n_rows = p->batch.n_enc = 0;
 }
 
 int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckpt_err *err)
 {
     struct batch *b = &p->batch;
     int32_t row = (int32_t)b->n_tokens;
+    int64_t n = s->n_enc ? s->n - 1 : s->n;
 
-    if (s->n > p->max_tokens - b->n_tokens || b->n_docs == p->max_docs)
+    if (n > p->max_tokens - b->n_tokens || s->n_enc > p->max_enc - b->n_enc ||
+        b->n_docs == p->max_docs)
         return ckpt_fail(err, CKPT_ESTATE,
                          "a sample of %lld tokens does not fit into a batch that holds %lld of "
                          "%lld tokens and %lld of %lld documents", (long long)s->n,
                          (long long)b->n_tokens, (long long)p->max_tokens, (long long)b->n_docs,
                          (long long)p->max_docs);
-    memcpy(p->ids + row, s->ids, (size_t)s->n * sizeof *s->ids);
-    for (int64_t i = 0; i < s->n; i++)
+    memcpy(p->ids + row, s->ids, (size_t)n * sizeof *s->ids);
+    for (int64_t i = 0; i < n; i++)
         p->positions[row + i] = (int32_t)i;
     for (int64_t i = 0; supervised && i + 1 < s->n; i++) {
         if (s->labels[i + 1] == SAMPLE_NO_LABEL)
@@ -65,7 +81,13 @@ int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckp
         p->targets[b->n_rows++] = s->labels[i + 1];
     }
     p->doc_start[b->n_docs++] = row;
-    b->n_tokens += s->n;
+    if (s->n_enc) {
+        memcpy(p->enc_ids + b->n_enc, s->enc, (size_t)s->n_enc * sizeof *s->enc);
+        p->enc_start[b->n_docs - 1] = (int32_t)b->n_enc;
+        b->n_enc += s->n_enc;
+        p->enc_start[b->n_docs] = (int32_t)b->n_enc;
+    }
+    b->n_tokens += n;
     p->doc_start[b->n_docs] = (int32_t)b->n_tokens;
     return 0;
 }

@@ -3,6 +3,7 @@
  *
  * The label of token i + 1 is the target of row i, inside a document only: a document's first
  * label is never used and its last row has no target.  Rows without a target are not listed.
+ * Of a pair the decoder's last token is a target alone: it is no row.
  */
 #ifndef CKPT_PACK_H
 #define CKPT_PACK_H
@@ -14,10 +15,13 @@
 struct pack {
     struct batch batch;         /* pointers into the arrays below */
     int32_t     *ids, *positions, *doc_start, *rows, *targets;
-    int64_t      max_tokens, max_docs;
+    int32_t     *enc_ids, *enc_start;
+    int64_t      max_tokens, max_docs, max_enc;
 };
 
 int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_err *err);
+/* Room for pairs: so many rows of the encoder. */
+int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err);
 void pack_release(struct pack *p);
 void pack_clear(struct pack *p);
 /* Add a document; supervised false leaves its labels out.  CKPT_ESTATE when it does not fit. */

@@ -9,7 +9,14 @@ void sample_release(struct sample *s)
 {
     ckpt_free(s->ids);
     ckpt_free(s->labels);
+    ckpt_free(s->enc);
     memset(s, 0, sizeof *s);
+}
+
+int64_t sample_length(const struct sample *s)
+{
+    /* The last target of a pair is not fed. */
+    return s->n_enc == 0 ? s->n : s->n - 1 > s->n_enc ? s->n - 1 : s->n_enc;
 }
 
 int64_t sample_targets(const struct sample *s)
@@ -179,5 +186,108 @@ int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *
     memmove(s->labels, s->labels + s->lead, (size_t)s->n * sizeof *s->labels);
 out:
     encoding_release(&enc);
+    return rc;
+}
+
+static int enc_reserve(struct sample *s, int64_t n, struct ckpt_err *err)
+{
+    void *p = n > s->enc_cap ? ckpt_grow(s->enc, (size_t)n, sizeof *s->enc) : s->enc;
+
+    if (n > s->enc_cap && !p)
+        return ckpt_nomem(err, (size_t)n * sizeof *s->enc);
+    s->enc = p;
+    s->enc_cap = n > s->enc_cap ? n : s->enc_cap;
+    return 0;
+}
+
+int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sample_pair *pair,
+                         int64_t max, struct ckpt_err *err)
+{
+    const json_t *ids, *mask, *labels;
+    int64_t n, first, end, n_labels;
+
+    if (int_list(&ids, record, "input_ids", true, -1, 0, err))
+        return err->code;
+    n = (int64_t)json_array_size(ids);
+    if (int_list(&mask, record, "attention_mask", false, n, 0, err) ||
+        int_list(&labels, record, "labels", true, -1, SAMPLE_NO_LABEL, err) ||
+        masked_span(mask, NULL, n, &first, &end, err))
+        return err->code;
+    n_labels = (int64_t)json_array_size(labels);
+    while (n_labels > 0 && int_at(labels, n_labels - 1) == SAMPLE_NO_LABEL)
+        n_labels--;                     /* padding: nothing before it sees it */
+    s->cut = end - first > max || n_labels > max;
+    s->n_enc = end - first < max ? end - first : max;
+    n_labels = n_labels < max ? n_labels : max;
+    if (s->n_enc == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "input_ids: nothing for the encoder to read");
+    if (enc_reserve(s, s->n_enc, err) || sample_reserve(s, n_labels + 1, err))
+        return err->code;
+    for (int64_t i = 0; i < s->n_enc; i++)
+        s->enc[i] = (int32_t)int_at(ids, first + i);
+    s->ids[0] = pair->start;
+    s->labels[0] = SAMPLE_NO_LABEL;
+    for (int64_t i = 0; i < n_labels; i++) {
+        int64_t label = int_at(labels, i);
+
+        if (label < 0 && label != SAMPLE_NO_LABEL)
+            return ckpt_fail(err, CKPT_EFORMAT, "labels[%lld] is %lld, neither an id nor %d",
+                             (long long)i, (long long)label, SAMPLE_NO_LABEL);
+        s->labels[i + 1] = (int32_t)label;
+        s->ids[i + 1] = label < 0 ? pair->pad : (int32_t)label;
+    }
+    s->n = n_labels + 1;
+    s->lead = 0;
+    s->given = (int64_t)json_array_size(labels);
+    return 0;
+}
+
+/* At most max tokens of a part to ids[max], the last of which is eos; gives how many. */
+static void part_ids(int64_t *n, int32_t *ids, bool *cut, const struct encoding *enc,
+                     int32_t eos, int64_t max, bool left)
+{
+    int64_t own = (int64_t)enc->n, from;
+
+    if (eos >= 0 && own > 0 && enc->id[own - 1] == eos)
+        own--;
+    *n = own + (eos >= 0);
+    *cut |= *n > max;
+    from = *n > max && left ? *n - max : 0;
+    *n = *n > max ? max : *n;
+    for (int64_t i = 0; i < *n; i++)
+        ids[i] = eos >= 0 && i == *n - 1 ? eos : enc->id[from + i];
+}
+
+int sample_pair_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
+                          size_t len, size_t prompt, int32_t eos, const struct sample_pair *pair,
+                          int64_t max, struct ckpt_err *err)
+{
+    struct encoding enc = {0}, dec = {0};
+    int64_t n = 0;
+    int rc;
+
+    s->cut = false;
+    rc = tokenizer_encode(tok, &enc, text, prompt, true, err);
+    if (rc == 0)
+        rc = tokenizer_encode(tok, &dec, text + prompt, len - prompt, true, err);
+    if (rc == 0)
+        rc = enc_reserve(s, (int64_t)enc.n + 1, err);
+    if (rc == 0)
+        rc = sample_reserve(s, (int64_t)dec.n + 2, err);
+    if (rc)
+        goto out;
+    part_ids(&s->n_enc, s->enc, &s->cut, &enc, eos, max, s->cut_left);
+    part_ids(&n, s->ids + 1, &s->cut, &dec, eos, max, false);
+    if (s->n_enc == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "the prompt has no token for the encoder");
+    s->ids[0] = pair->start;
+    s->labels[0] = SAMPLE_NO_LABEL;
+    memcpy(s->labels + 1, s->ids + 1, (size_t)n * sizeof *s->labels);
+    s->n = n + 1;
+    s->given = n;
+    s->lead = 0;
+out:
+    encoding_release(&enc);
+    encoding_release(&dec);
     return rc;
 }

@@ -21,9 +21,20 @@ struct sample {
     int64_t  given;             /* tokens before anything was left out */
     bool     cut;               /* max_seq_length left some out */
     bool     cut_left;          /* set before: what is too long loses its beginning */
+    int32_t *enc;               /* [n_enc] what an encoder reads; ids and labels are then the
+                                   decoder's start id, unlabelled, and what is to follow */
+    int64_t  n_enc, enc_cap;    /* 0: the sample is not a pair */
+};
+
+/* An encoder beside a decoder wants pairs. */
+struct sample_pair {
+    bool    wanted;
+    int32_t start, pad;         /* ids: what a decoder sees first, and for an unlabelled token */
 };
 
 void sample_release(struct sample *s);
+/* Rows that it needs of a batch; of a pair the larger part's. */
+int64_t sample_length(const struct sample *s);
 /* Labels that are targets: label[i] != -100 for i >= 1. */
 int64_t sample_targets(const struct sample *s);
 
@@ -39,5 +50,16 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
  */
 int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
                      size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err);
+
+/*
+ * Pairs, at most max tokens for the encoder and as many targets.  From a record's input_ids and
+ * labels, which are a list of their own; or from prompt bytes of text and those behind them, each
+ * ended by eos, also where it was cut, as transformers' tokenizers do.
+ */
+int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sample_pair *pair,
+                         int64_t max, struct ckpt_err *err);
+int sample_pair_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
+                          size_t len, size_t prompt, int32_t eos, const struct sample_pair *pair,
+                          int64_t max, struct ckpt_err *err);
 
 #endif

@@ -98,9 +98,15 @@ static int make_sample(const struct data_source *d, int64_t i, struct sample *s,
     if (rc)
         goto out;
     s->cut_left = d->o.cut_left;
-    if (d->kind == DATA_IDS)
+    if (d->kind == DATA_IDS && d->o.pair.wanted)
+        rc = sample_pair_from_ids(s, record, &d->o.pair, d->o.max_seq_length, err);
+    else if (d->kind == DATA_IDS)
         rc = sample_from_ids(s, record, d->o.max_seq_length, err);
-    else if ((rc = render(d, record, &text, &prompt, err)) == 0)
+    else if ((rc = render(d, record, &text, &prompt, err)) == 0 && d->o.pair.wanted)
+        rc = sample_pair_from_text(s, d->tok, text.len ? (const char *)text.data : "", text.len,
+                                   prompt, d->o.no_eos ? -1 : tokenizer_eos(d->tok), &d->o.pair,
+                                   d->o.max_seq_length, err);
+    else if (rc == 0)
         rc = sample_from_text(s, d->tok, text.len ? (const char *)text.data : "", text.len,
                               d->o.loss_on_prompt ? 0 : prompt,
                               d->o.no_eos ? -1 : tokenizer_eos(d->tok), d->o.max_seq_length,
@@ -275,6 +281,9 @@ int data_source_open(struct data_source **out, struct records *records,
                  ? err->code : 0;
     if (rc == 0 && (rc = decide(d, record, err)))
         records_err_in(records, 0, err);
+    if (rc == 0 && d->kind == DATA_TEXT && d->o.pair.wanted)
+        rc = ckpt_fail(err, CKPT_ECONFIG, "the data is plain text: an encoder beside a decoder "
+                       "wants a prompt and a completion");
     if (rc == 0)
         rc = check_tokenizer(d, err);
     /* Strings of opts are not looked at again: the caller may drop them. */
@@ -305,6 +314,7 @@ void data_source_close(struct data_source *d)
 
 enum data_kind data_source_kind(const struct data_source *d) { return d->kind; }
 int64_t data_source_max_length(const struct data_source *d) { return d->o.max_seq_length; }
+bool data_source_pairs(const struct data_source *d) { return d->o.pair.wanted; }
 int64_t data_source_count(const struct data_source *d) { return d->n; }
 const int32_t *data_source_lengths(const struct data_source *d) { return d->length; }
 
@@ -364,7 +374,7 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
     for (int64_t i = (int64_t)i_block * SCAN_BLOCK; i < end && i < s->d->n; i++) {
         if (make_sample(s->d, i, &w->sample, err) == 0) {
             note_good(w);
-            s->length[i] = (int32_t)w->sample.n;
+            s->length[i] = (int32_t)sample_length(&w->sample);
         } else if (s->d->o.bad == DATA_BAD_SKIP && is_bad_row(err->code)) {
             note_bad(w, i, err);
             s->length[i] = -1;
@@ -478,6 +488,7 @@ int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
         if (rc == 0) {
             ckpt_buf_put(&b, s.ids, (size_t)s.n * sizeof *s.ids);
             ckpt_buf_put(&b, s.labels, (size_t)s.n * sizeof *s.labels);
+            ckpt_buf_put(&b, s.enc, (size_t)s.n_enc * sizeof *s.enc);
         }
     }
     if (rc == 0 && !ckpt_buf_ok(&b))

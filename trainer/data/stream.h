@@ -32,6 +32,7 @@ struct data_opts {
     bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
     bool          no_eos;
     bool          cut_left;             /* samples that are too long lose their beginning */
+    struct sample_pair pair;            /* what an encoder beside a decoder wants */
     enum data_bad bad;                  /* what a record that cannot be used does */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
@@ -49,6 +50,7 @@ int data_source_open(struct data_source **out, struct records *records,
 void data_source_close(struct data_source *d);
 enum data_kind data_source_kind(const struct data_source *d);
 int64_t data_source_max_length(const struct data_source *d);   /* max_seq_length */
+bool data_source_pairs(const struct data_source *d);            /* samples are pairs */
 /* Samples; after a scan with DATA_BAD_SKIP the usable ones only. */
 int64_t data_source_count(const struct data_source *d);
 /* Sample i, 0 <= i < count.  Any thread. */

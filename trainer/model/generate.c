@@ -140,6 +140,7 @@ struct state {
     const struct generate_opts *opts;
     struct generate_seq        *seq;
     int64_t                     n, vocab;
+    const struct arch          *arch;
     struct decode              *decode;
     float                      *logits;         /* [n][vocab] */
     int32_t                    *ids, *n_new;    /* what is fed next */
@@ -198,15 +199,41 @@ static bool is_eos(const struct generate_opts *o, int32_t id)
     return false;
 }
 
+/* What the decoder is fed before anything of its own, to ids; gives how much. */
+static int64_t fed_first(const struct state *s, const struct generate_seq *q, int32_t *ids)
+{
+    if (s->arch->stack == ARCH_ENCODER_DECODER) {
+        ids[0] = (int32_t)s->arch->decoder_start_token_id;
+        return 1;
+    }
+    memcpy(ids, q->prompt, (size_t)q->n_prompt * sizeof *ids);
+    return q->n_prompt;
+}
+
+/* Prompts to the encoder, `each` sequences of the session from one. */
+static int encode(struct state *s, const struct model_weights *w, int64_t each,
+                  struct ckpt_err *err)
+{
+    int64_t at = 0;
+
+    if (s->arch->stack != ARCH_ENCODER_DECODER)
+        return 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        memcpy(s->ids + at, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
+        s->n_new[i] = (int32_t)s->seq[i].n_prompt;
+        at += s->seq[i].n_prompt;
+    }
+    return decode_encode(s->decode, w, s->ids, s->n_new, s->n, each, err);
+}
+
 /* Choose sequence i's next token from its logits. */
 static int choose(struct state *s, int64_t i, struct ckpt_err *err)
 {
     struct generate_seq *q = &s->seq[i];
-    int64_t len = q->n_prompt + q->n_out;
+    int64_t len = fed_first(s, q, s->history) + q->n_out;
     int32_t id;
 
-    memcpy(s->history, q->prompt, (size_t)q->n_prompt * sizeof *s->history);
-    memcpy(s->history + q->n_prompt, q->out, (size_t)q->n_out * sizeof *s->history);
+    memcpy(s->history + len - q->n_out, q->out, (size_t)q->n_out * sizeof *s->history);
     id = generate_pick(s->logits + i * s->vocab, s->vocab, s->history, len, s->opts,
                        rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out), s->scratch);
     if (id < 0)
@@ -223,9 +250,10 @@ static int run(struct state *s, const struct model_weights *w, struct ckpt_err *
 {
     int64_t fed = 0;
 
+    if (encode(s, w, 1, err))
+        return err->code;
     for (int64_t i = 0; i < s->n; i++) {
-        memcpy(s->ids + fed, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
-        s->n_new[i] = (int32_t)s->seq[i].n_prompt;
+        s->n_new[i] = (int32_t)fed_first(s, &s->seq[i], s->ids + fed);
         fed += s->n_new[i];
     }
     while (fed > 0) {
@@ -251,7 +279,8 @@ int generate_run(struct model *m, const struct model_weights *w,
                  const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
                  struct ckpt_err *err)
 {
-    struct state s = {.opts = opts, .seq = seq, .n = n, .vocab = m->arch->vocab_size};
+    struct state s = {.opts = opts, .seq = seq, .n = n, .vocab = m->arch->vocab_size,
+                      .arch = m->arch};
     int rc;
 
     if (n == 0)

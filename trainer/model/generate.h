@@ -23,7 +23,8 @@ struct generate_opts {
 };
 
 struct generate_seq {
-    const int32_t *prompt;              /* [n_prompt], n_prompt >= 1 */
+    const int32_t *prompt;              /* [n_prompt], n_prompt >= 1; an encoder reads it, where
+                                           there is one, and the continuation is the decoder's */
     int64_t        n_prompt;
     uint64_t       stream;              /* any number of its own */
     int32_t       *out;                 /* [max_new_tokens], filled with n_out; an eos counts */

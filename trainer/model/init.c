@@ -7,10 +7,34 @@
 #include "trainer/model/names.h"
 #include "trainer/rng.h"
 
+/* By what a matrix multiplies: T5's _init_weights, whose factor stands for the range. */
+static double by_fan(const struct arch *a, enum role role)
+{
+    double d = (double)a->hidden_size, heads = (double)a->num_attention_heads;
+
+    switch (role) {
+    case ROLE_TOKENS:
+    case ROLE_HEAD_W:
+        return 1;
+    case ROLE_Q_W:
+    case ROLE_CROSS_Q_W:
+        return 1 / sqrt(d * (double)a->head_dim);
+    case ROLE_OUT_W:
+    case ROLE_CROSS_OUT_W:
+        return 1 / sqrt(heads * (double)a->head_dim);
+    case ROLE_DOWN_W:
+        return 1 / sqrt((double)a->intermediate_size);
+    default:
+        return 1 / sqrt(d);
+    }
+}
+
 static double deviation(const struct arch *a, enum role role)
 {
     bool last = role == ROLE_OUT_W || role == ROLE_DOWN_W;
 
+    if (a->init_by_fan)
+        return a->initializer_range * by_fan(a, role);
     return last && a->init_by_depth
                ? a->initializer_range / sqrt(2.0 * (double)a->num_hidden_layers)
                : a->initializer_range;
@@ -47,6 +71,8 @@ int init_fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
             clear_pad(init->arch, start, count, dst);
     } else
         for (int64_t k = 0; k < count; k++)
-            dst[k] = kind == ROLE_ONES ? 1.0f : 0.0f;
+            dst[k] = kind == ROLE_ZEROS              ? 0.0f
+                     : init->arch->init_by_fan ? (float)init->arch->initializer_range
+                                               : 1.0f;
     return 0;
 }
