@@ -45,7 +45,7 @@ static const char *type_of(const json_t *json)
     return json_object_get(json, "continuing_subword_prefix") ? "WordPiece" : "WordLevel";
 }
 
-int model_new(struct model *m, const struct model_source *src, struct ckpt_err *err)
+int model_open(struct model *m, const struct model_source *src, struct ckpt_err *err)
 {
     const char *type;
 

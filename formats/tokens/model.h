@@ -41,7 +41,7 @@ struct model {
 struct model_run;               /* memory of encoding, and the words remembered: one a thread */
 
 /* The type that json names, or that its members tell. */
-int model_new(struct model *m, const struct model_source *src, struct ckpt_err *err);
+int model_open(struct model *m, const struct model_source *src, struct ckpt_err *err);
 void model_release(struct model *m);
 int model_run_new(struct model_run **out, const struct model *m, struct ckpt_err *err);
 void model_run_free(struct model_run *run);

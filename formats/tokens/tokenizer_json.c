@@ -139,7 +139,7 @@ static int read_parts(struct tokenizer *t, const json_t *root, const json_t *mod
         pretok_new(&t->pretok, json_object_get(root, "pre_tokenizer"), err))
         return err->code;
     t->bytes = src.bytes = works_on_bytes(t, model);
-    if (model_new(&t->model, &src, err) ||
+    if (model_open(&t->model, &src, err) ||
         decoder_new(&t->decoder, json_object_get(root, "decoder"), err) ||
         post_read(&t->post, &t->vocab, json_object_get(root, "post_processor"), err) ||
         truncation_read(&t->truncation, &t->truncates, json_object_get(root, "truncation"),
