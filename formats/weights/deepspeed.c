@@ -69,6 +69,10 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = list_trained(list, &f[i], err);
+    if (rc == 0 && f->universal && f->universal->sliced) {
+        universal_tell_rest(list, f);
+        return 0;
+    }
     if (rc || f->layers)
         return rc ? rc : ds_layers_list(list, f, n, err);
     rc = ds_prove_masters(list, f, err);

@@ -209,7 +209,7 @@ static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct
         if (ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
             return err->code;
     }
-    return universal_open(f, dir, err);
+    return universal_open(f, dir, names->n_mp > 1, err);
 }
 
 /* Rank 0 says how many there must be. */

@@ -223,6 +223,9 @@ static int refuse(const struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
 
+    if (run->f->universal && run->f->universal->sliced)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "made of a run of several mp_ranks, whose model "
+                         "files have slices");
     if (run->f->layers)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a pipeline, which is not cut anew");
     if (run->f->experts)

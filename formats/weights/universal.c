@@ -1,8 +1,10 @@
 /* universal - see universal.h. */
 #include "formats/weights/universal.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "libckpt/log.h"
 
 /* Open one file of zero/; u keeps it. */
 static int open_file(struct torch_archive **out, struct ds_universal *u, const char *path,
@@ -69,7 +71,24 @@ static int find_states(struct ds_universal *u, const char *name, struct ckpt_err
     return rc;
 }
 
-int universal_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *err)
+/* Every folder of zero/ is of a parameter. */
+static int find_params(struct ds_universal *u, struct ckpt_err *err)
+{
+    struct ckpt_entry *entry;
+    size_t n;
+
+    if (ckpt_dir_list(u->dir, &u->arena, &entry, &n, err))
+        return err->code;
+    u->param = ckpt_arena_alloc(&u->arena, n, sizeof *u->param);
+    if (!u->param)
+        return ckpt_nomem(err, n * sizeof *u->param);
+    for (size_t i = 0; i < n; i++)
+        if (entry[i].is_dir)
+            u->param[u->n_param++] = entry[i].name;
+    return 0;
+}
+
+int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct ckpt_err *err)
 {
     struct ds_universal *u = ckpt_alloc(1, sizeof *u);
     const struct value *shapes = ds_shapes(f, 0, 0);
@@ -81,6 +100,7 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *er
     if (!u)
         return ckpt_nomem(err, sizeof *u);
     f->universal = u;
+    u->sliced = sliced;
     if (ckpt_dir_open_at(&u->dir, dir, "zero", err) ||
         ckpt_file_open_at(&file, u->dir, "optimizer_state.pt", err) ||
         torch_archive_open(&f->rank[0].optim, file, err))
@@ -92,6 +112,8 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *er
         return ckpt_fail(err, CKPT_EFORMAT, "param_shapes of the model file is empty");
     if (ds_shape_at(&first, &shape, &numel, shapes, 0, "param_shapes", err) ||
         find_states(u, first, err))
+        return err->code;
+    if (sliced && find_params(u, err))
         return err->code;
     if (!u->step) {             /* made of stage 3: the step is in the optimizer's state alone */
         u->step = value_get(ds_numbered(value_get(value_get(f->rank[0].optim_root,
@@ -167,9 +189,69 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, co
     return 0;
 }
 
+/* The shape that a state's file has; flat ones of stage 3 have none of their own. */
+static int own_shape(struct ckpt_shape *shape, int64_t *numel, const struct ds_files *f,
+                     const char *name, const char *state, struct ckpt_err *err)
+{
+    const struct value_tensor *t;
+    struct torch_archive *a;
+
+    if (find_tensor(&a, &t, f, name, state, err))
+        return err->code;
+    if (!value_is(torch_archive_root(a), VALUE_DICT))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "zero/%s: its shape is in no file, the model "
+                         "files have slices", name);
+    *shape = t->shape;
+    return ckpt_shape_numel(numel, shape)
+               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "zero/%s: its shape has no count", name);
+}
+
+/* Tied names have weights alone. */
+static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                       struct ckpt_err *err)
+{
+    const struct ds_universal *u = f->universal;
+
+    for (size_t i = 0; i < u->n_param; i++) {
+        char path[CKPT_MAX_NAME + 64];
+        struct ckpt_shape shape;
+        int64_t numel;
+
+        snprintf(path, sizeof path, "%s/%s.pt", u->param[i], state ? state : "fp32");
+        if (state && !ckpt_dir_has(u->dir, path))
+            continue;
+        if (own_shape(&shape, &numel, f, u->param[i], state, err) ||
+            add_parameter(list, f, u->param[i], &shape, numel, state, err))
+            return err->code;
+    }
+    return 0;
+}
+
+void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files *f)
+{
+    const struct value *module = value_get(f->rank[0].model_root, "module");
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; value_is(module, VALUE_DICT) && i < module->u.dict.n; i++) {
+        const char *name = value_as_str(module->u.dict.key[i]);
+
+        if (!name || !value_is(module->u.dict.val[i], VALUE_TENSOR) ||
+            ckpt_tensors_find(list, name) != SIZE_MAX)
+            continue;
+        first = n++ == 0 ? name : first;
+    }
+    if (n > 0)
+        ckpt_log(CKPT_LOG_WARNING, "%zu of the model file's tensors (the first: %s) were not "
+                 "trained and are left out: files of several mp_ranks have slices of them", n,
+                 first);
+}
+
 int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
                    struct ckpt_err *err)
 {
+    if (f->universal->sliced)
+        return list_sliced(list, f, state, err);
     for (size_t g = 0; g < ds_shape_groups(f, 0); g++) {
         const struct value *shapes = ds_shapes(f, 0, g);
 

@@ -7,7 +7,10 @@
  *   <tag>/[zero_pp_rank_R_]mp_rank_00_model_states.pt
  *
  * A state's file is {"param": tensor, "cat_dim": 0} or, made of stage 3, a tensor without its
- * shape, which param_shapes of the model file has.  Source: DeepSpeed 0.19.8 and 0.14.5
+ * shape, which param_shapes of the model file has.  Made of a tensor-parallel run or a pipeline,
+ * with several mp_rank files, the states are whole all the same, each with its shape, while the
+ * model files have slices and stages: then the folders of zero/ say what parameters there are,
+ * and the rest of the model is left out, with a warning.  Source: DeepSpeed 0.19.8 and 0.14.5
  * checkpoint/ds_to_universal.py, universal_checkpoint.py.
  */
 #ifndef CKPT_UNIVERSAL_H
@@ -23,15 +26,20 @@ struct ds_universal {
     size_t                 n, cap;
     const char           **state;       /* [n_state] what is kept of a parameter: exp_avg, ... */
     size_t                 n_state;
+    const char           **param;       /* [n_param] folders, when there are several mp_ranks */
+    size_t                 n_param;
+    bool                   sliced;      /* there are */
     struct torch_archive  *step_file;   /* of the first parameter, or NULL */
     const struct value    *step;        /* a number, or a tensor of step_file; NULL */
 };
 
+/* Warn of what the model file has besides, of which it may have slices. */
+void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files *f);
 /*
  * Open zero/ of a tag's folder, its optimizer_state.pt as rank 0's optim file, and the step.
- * f's model files are open.
+ * f's model files are open; sliced says that there are several mp_ranks.
  */
-int universal_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *err);
+int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct ckpt_err *err);
 void universal_close(struct ds_universal *u);
 /* Trained parameters, state NULL for weights; as ds_flat_list. */
 int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,

@@ -22,15 +22,19 @@ SOURCES = {
     "zero1": dict(stage=1), "zero2": dict(stage=2), "zero3": dict(stage=3, zero=dict(sub_group_size=150)),
     "bf16": dict(stage=2, dtype="bf16"), "bf16opt": dict(stage=1, dtype="bf16", data_types={"grad_accum_dtype": "fp32"}),
     "robin": dict(stage=2, zero=dict(round_robin_gradients=True)),
+    "fp16": dict(stage=2, dtype="fp16"), "plainfp16": dict(stage=0, dtype="fp16"), "fused": dict(stage=0, dtype="fp16", fused=True),
+    "groups": dict(stage=1, groups=4),
 }
 # source, new stage, new world
 CASES = [
     ("plain", 2, 3), ("plain", 3, 1), ("plain16", 3, 3), ("plain16", 1, 2),
     ("zero1", 3, 1), ("zero2", 1, 3), ("zero3", 2, 1), ("zero3", 3, 3), ("zero2", 3, 3), ("bf16", 3, 3), ("bf16", 2, 1),
     ("bf16opt", 1, 3), ("robin", 2, 3), ("robin", 3, 1), ("zero3", 1, 2),
+    ("fp16", 3, 3), ("fp16", 1, 1), ("plainfp16", 2, 3), ("fused", 1, 3), ("fused", 3, 1), ("groups", 3, 3), ("groups", 2, 1),
 ]
 # source, stage, world: loaded from a universal checkpoint
-UNIVERSAL = [("zero1", 3, 1), ("zero3", 2, 3), ("zero3", 3, 3), ("bf16", 1, 3), ("bf16", 3, 1), ("zero2", 2, 2)]
+UNIVERSAL = [("zero1", 3, 1), ("zero3", 2, 3), ("zero3", 3, 3), ("bf16", 1, 3), ("bf16", 3, 1), ("zero2", 2, 2),
+             ("plainfp16", 2, 3), ("fused", 1, 1), ("fp16", 3, 1), ("groups", 2, 3)]
 
 
 class Toy(torch.nn.Module):
@@ -69,12 +73,26 @@ def make(source, stage, universal=False):
         cfg["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     if o.get("dtype") == "bf16":
         cfg["bf16"] = {"enabled": True}
+    if o.get("dtype") == "fp16":            # DeepSpeed asks the processor for it; the files are the same
+        from deepspeed.accelerator import get_accelerator
+        get_accelerator().is_fp16_supported = lambda: True
+        get_accelerator().supported_dtypes = lambda: [torch.float32, torch.bfloat16, torch.float16]
+        cfg["fp16"] = {"enabled": True, "loss_scale": 0, "initial_scale_power": 8, "loss_scale_window": 2}
     if "data_types" in o and stage == 1:
         cfg["data_types"] = o["data_types"]
     trained = [p for p in model.parameters() if p.requires_grad]
-    opt = torch.optim.AdamW([{"params": [p for p in trained if p.dim() > 1], "weight_decay": 0.1},
-                             {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}],
-                            lr=0.01, betas=(0.9, 0.95))
+    Adam = torch.optim.AdamW
+    if o.get("fused") and stage == 0:       # its class is all that DeepSpeed asks for
+        import deepspeed.runtime.engine as e
+
+        class FusedAdam(Adam):
+            pass
+        e.FusedAdam = Adam = FusedAdam
+    groups = [{"params": [p for p in trained if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
+    if "groups" in o:                       # of options of their own
+        groups = [{"params": trained[k::o["groups"]], "weight_decay": 0.01 * k, "betas": (0.9, 0.95 + 0.01 * k)} for k in range(o["groups"])]
+    opt = Adam(groups, lr=0.01, betas=(0.9, 0.95))
     return deepspeed.initialize(model=model, optimizer=opt, config=cfg)[0]
 
 
@@ -113,6 +131,15 @@ def live(engine, stage):
     return out
 
 
+def scale(engine):
+    """The loss scale, of classes that have one."""
+    o = engine.optimizer
+    for holder in (getattr(o, "loss_scaler", None), getattr(o, "loss_scale_config", None), o):
+        if isinstance(getattr(holder, "cur_scale", None), (int, float)):
+            return float(holder.cur_scale)
+    return None
+
+
 def weights(engine, stage):
     """What the model computes with."""
     import deepspeed
@@ -134,10 +161,11 @@ def save(d):
         held = {} if name == "robin" or o["stage"] == 0 else live(engine, o["stage"])
         used = weights(engine, o["stage"])
         engine.save_checkpoint(f"{d}/{name}", client_state={"note": "état", "t": torch.arange(3), "pair": (1, "a")})
+        scaled = scale(engine)
         loss = step(engine, STEPS)
         used_next = weights(engine, o["stage"])
         if os.environ["RANK"] == "0":
-            torch.save({"live": held, "used": used, "loss": loss, "next": used_next}, f"{d}/{name}.truth")
+            torch.save({"live": held, "used": used, "loss": loss, "scale": scaled, "next": used_next}, f"{d}/{name}.truth")
 
 
 def report(d, world, bad, what):
@@ -171,10 +199,12 @@ def load(d):
         bad += [f"{k} is used otherwise" for k, t in truth["used"].items() if not torch.equal(t, used[k])]
         if client.get("note") != "état" or client.get("pair") != (1, "a") or client["t"].tolist() != [0, 1, 2]:
             bad.append("client state differs")
+        if SOURCES[source].get("dtype") == "fp16" and scale(engine) != truth["scale"]:
+            bad.append(f"loss scale {scale(engine)} after {truth['scale']}")
         if engine.global_steps != STEPS:
             bad.append(f"global_steps {engine.global_steps}")
         loss = step(engine, STEPS)
-        low = SOURCES[source].get("dtype") == "bf16"
+        low = "dtype" in SOURCES[source]
         if abs(loss - truth["loss"]) > (1e-2 if low else 1e-5):
             bad.append(f"loss {loss} after {truth['loss']}")
         after = weights(engine, stage)

@@ -8,6 +8,7 @@
 #include "formats/weights/deepspeed.h"
 #include "formats/weights/universal.h"
 #include "libckpt/fault.h"
+#include "libckpt/log.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
 
@@ -69,6 +70,42 @@ static void test_what_the_peer_made_is_read(void **state)
         ckpt_source_close(folder);
         ckpt_source_close(s);
     }
+}
+
+static int warnings;
+
+static void count_warnings(void *ctx, enum ckpt_log_level level, const char *line)
+{
+    (void)ctx;
+    warnings += level == CKPT_LOG_WARNING && strstr(line, "1 of the model file's tensors") &&
+                strstr(line, "transformer.ln_f.bias");
+}
+
+/* Made of several mp_ranks: model files have slices, zero/ has all that was trained. */
+static void test_states_of_tensor_parallel_runs_are_whole(void **state)
+{
+    const char *dir = scratch("universal-tp");
+    struct ckpt_source *s;
+    char command[900], path[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
+             "global_step4_universal %s/u && cd %s/u && cp mp_rank_00_model_states.pt "
+             "mp_rank_01_model_states.pt && mv zero/transformer.ln_f.bias zero/another.name",
+             dir, dir);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/u", dir);
+    ckpt_log_hook(count_warnings, NULL);
+    s = open_all(path, NULL);
+    ckpt_log_hook(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(ckpt_source_find(s, "transformer.ln_f.bias"), SIZE_MAX);
+    assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "another.name"))->shape.dim[0], 16);
+    assert_true(ckpt_source_find(s, "another.name|exp_avg_sq") != SIZE_MAX);
+    assert_true(ckpt_source_find(s, "lm_head.weight") != SIZE_MAX);
+    assert_int_equal(ckpt_source_find(s, "lm_head.weight|exp_avg"), SIZE_MAX);
+    ckpt_source_close(s);
+    scratch_remove(dir);
 }
 
 static void test_it_is_cut_like_any_run(void **state)
@@ -219,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_the_peer_made_is_read),
+        cmocka_unit_test(test_states_of_tensor_parallel_runs_are_whole),
         cmocka_unit_test(test_it_is_cut_like_any_run),
         cmocka_unit_test(test_what_is_written_holds_the_run),
         cmocka_unit_test(test_damage_is_told),
