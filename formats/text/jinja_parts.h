@@ -25,33 +25,33 @@ int jinja_lex(struct token **out, size_t *n, const char *text, size_t len,
 
 /* -- values (jinja_value.c) ------------------------------------------------------------------ */
 
-enum value_kind {
+enum jv_kind {
     V_UNDEFINED, V_NONE, V_BOOL, V_INT, V_FLOAT, V_STRING, V_LIST, V_MAP, V_MACRO, V_FUNCTION,
     V_METHOD
 };
 
-struct value;
-struct value_list { struct value *item; size_t n, cap; };
-struct value_pair;
-struct value_map { struct value_pair *pair; size_t n, cap; bool is_namespace; };
+struct jv;
+struct jv_list { struct jv *item; size_t n, cap; };
+struct jv_pair;
+struct jv_map { struct jv_pair *pair; size_t n, cap; bool is_namespace; };
 
-struct value {
-    enum value_kind kind;
+struct jv {
+    enum jv_kind kind;
     union {
         bool    b;
         int64_t i;
         double  d;
         struct { const char *s; size_t n; } str;    /* UTF-8; undefined: the name it had */
-        struct value_list *list;
-        struct value_map  *map;
+        struct jv_list *list;
+        struct jv_map  *map;
         int32_t            node;                    /* of a macro */
         int                function;
-        struct { const struct value *self; const char *name; } method;
+        struct { const struct jv *self; const char *name; } method;
     };
     bool is_tuple;                                  /* a list that prints with parentheses */
 };
 
-struct value_pair { struct value key, value; };
+struct jv_pair { struct jv key, value; };
 
 /* One rendering. */
 struct run {
@@ -63,44 +63,44 @@ struct run {
     struct variable    *var;
     size_t              n_var, cap_var, frame;  /* variables from frame on are the innermost */
     int64_t             steps, now;
-    int                 depth, line, loops;
+    int                 depth, line;
 };
 
-#define STR(text) ((struct value){.kind = V_STRING, .str = {(text), sizeof(text) - 1}})
+#define STR(text) ((struct jv){.kind = V_STRING, .str = {(text), sizeof(text) - 1}})
 
-struct value value_none(void);
-struct value value_bool(bool b);
-struct value value_int(int64_t i);
-struct value value_str(const char *s, size_t n);
+struct jv jv_none(void);
+struct jv jv_bool(bool b);
+struct jv jv_int(int64_t i);
+struct jv jv_str(const char *s, size_t n);
 /* These give V_UNDEFINED and set err when memory is short. */
-struct value value_list_new(struct run *r, size_t room);
-struct value value_map_new(struct run *r);
-struct value value_copy_str(struct run *r, const char *s, size_t n);
-struct value value_of_buf(struct run *r, struct ckpt_buf *b);       /* releases b */
-struct value value_of_json(struct run *r, const json_t *v);
-int value_append(struct run *r, struct value_list *list, struct value v);
-int value_put(struct run *r, struct value_map *map, struct value key, struct value v);
-const struct value *value_get(const struct value_map *map, const char *key, size_t n);
-const struct value *value_find(const struct value_map *map, const struct value *key);
+struct jv jv_list_new(struct run *r, size_t room);
+struct jv jv_map_new(struct run *r);
+struct jv jv_copy_str(struct run *r, const char *s, size_t n);
+struct jv jv_of_buf(struct run *r, struct ckpt_buf *b);       /* releases b */
+struct jv jv_of_json(struct run *r, const json_t *v);
+int jv_append(struct run *r, struct jv_list *list, struct jv v);
+int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v);
+const struct jv *jv_get(const struct jv_map *map, const char *key, size_t n);
+const struct jv *jv_find(const struct jv_map *map, const struct jv *key);
 
-bool value_true(const struct value *v);
-bool value_is_number(const struct value *v);
-double value_number(const struct value *v);
-bool value_equal(const struct value *a, const struct value *b);
+bool jv_true(const struct jv *v);
+bool jv_is_number(const struct jv *v);
+double jv_number(const struct jv *v);
+bool jv_equal(const struct jv *a, const struct jv *b);
 /* Less than; false with err where Python raises TypeError. */
-bool value_less(struct run *r, const struct value *a, const struct value *b);
-bool value_is_str(const struct value *v, const char *s);
-const char *value_type(const struct value *v);
+bool jv_less(struct run *r, const struct jv *a, const struct jv *b);
+bool jv_is_str(const struct jv *v, const char *s);
+const char *jv_type(const struct jv *v);
 /* Python's str() (quoted false) or repr(). */
-void value_print(struct ckpt_buf *b, const struct value *v, bool quoted);
+void jv_print(struct ckpt_buf *b, const struct jv *v, bool quoted);
 /* json.dumps(v, ensure_ascii=False, indent=); indent < 0: one line. */
-int value_json(struct run *r, struct ckpt_buf *b, const struct value *v, int indent, int level);
+int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, int level);
 /* The items that iterating gives: of a map its keys, of a string its characters. */
-int value_items(struct run *r, const struct value *v, struct value_list **out);
-size_t utf8_count(const char *s, size_t n);
+int jv_items(struct run *r, const struct jv *v, struct jv_list **out);
+size_t jv_utf8_count(const char *s, size_t n);
 /* Byte offset of character k, at most n. */
-size_t utf8_offset(const char *s, size_t n, size_t k);
-bool utf8_is_space(const char *s, size_t n, size_t *width);
+size_t jv_utf8_offset(const char *s, size_t n, size_t k);
+bool jv_utf8_is_space(const char *s, size_t n, size_t *width);
 
 /* -- the tree (jinja_parse.c) ---------------------------------------------------------------- */
 
@@ -129,7 +129,7 @@ struct node {
     int32_t        a, b, c, d, e, next;
     const char    *name;                /* N_OP: the operator */
     size_t         n_name;
-    struct value   value;               /* N_CONST; N_TEXT: a string; is_tuple: N_LIST */
+    struct jv   value;               /* N_CONST; N_TEXT: a string; is_tuple: N_LIST */
 };
 
 struct jinja {
@@ -142,26 +142,40 @@ struct jinja {
 /* -- evaluation ------------------------------------------------------------------------------ */
 
 struct args {
-    struct value     *item;             /* [n] by position */
+    struct jv     *item;             /* [n] by position */
     size_t            n;
-    struct value_map *named;            /* or NULL */
+    struct jv_map *named;            /* or NULL */
 };
 
+/* Variables: those from the last push on are the innermost and go with its pop. */
+int jinja_set(struct run *r, const char *name, size_t n, struct jv value);
+const struct jv *jinja_get(const struct run *r, const char *name, size_t n);
+size_t jinja_push(struct run *r);
+void jinja_pop(struct run *r, size_t before);
+/* What statements write, as a string. */
+struct jv jinja_capture(struct run *r, int32_t first);
+int jinja_args_of(struct run *r, int32_t first, struct args *args);
 /* V_UNDEFINED with err on failure; err is what tells. */
-struct value jinja_eval(struct run *r, int32_t node);
+struct jv jinja_eval(struct run *r, int32_t node);
 int jinja_fail(struct run *r, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
-struct value jinja_call(struct run *r, const struct value *f, const struct args *args);
+struct jv jinja_call(struct run *r, const struct jv *f, const struct args *args);
 /* Argument i, or that of the name, or fallback. */
-struct value jinja_arg(const struct args *args, size_t i, const char *name, struct value fallback);
-struct value jinja_attr(struct run *r, const struct value *v, const char *name, size_t n);
-struct value jinja_filter(struct run *r, const char *name, struct value v, const struct args *args);
-bool jinja_test(struct run *r, const char *name, const struct value *v, const struct args *args);
-struct value jinja_method(struct run *r, const struct value *self, const char *name,
+struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct jv fallback);
+struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t n);
+struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struct args *args);
+bool jinja_test(struct run *r, const char *name, const struct jv *v, const struct args *args);
+struct jv jinja_method(struct run *r, const struct jv *self, const char *name,
                           const struct args *args);
-bool jinja_has_method(const struct value *v, const char *name);
+bool jinja_has_method(const struct jv *v, const char *name);
+struct jv jinja_strip(struct jv v, const struct jv *chars, bool left, bool right);
+struct jv jinja_replace(struct run *r, struct jv v, const struct jv *from,
+                           const struct jv *to, int64_t most);
+struct jv jinja_case(struct run *r, struct jv v, char how);  /* 'u', 'l', 't', 'c' */
+struct jv jinja_join(struct run *r, const struct jv_list *items, const struct jv *by);
+struct jv jinja_items(struct run *r, const struct jv_map *map);
 /* Known when the template is parsed. */
 bool jinja_knows_filter(const char *name);
 bool jinja_knows_test(const char *name);
-struct value jinja_op(struct run *r, const char *op, struct value a, struct value b);
+struct jv jinja_op(struct run *r, const char *op, struct jv a, struct jv b);
 
 #endif
