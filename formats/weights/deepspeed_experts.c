@@ -88,7 +88,8 @@ static size_t layers(const struct ds_files *f)
 {
     const struct value *v = value_get(f->rank[0].model_root, "num_experts");
 
-    return value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE) ? v->u.seq.n : v ? 1 : 0;
+    return value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE) ? v->u.seq.n
+                                                               : told(f, 0) > 0;
 }
 
 static int add_tensor(struct ds_experts *x, const struct ds_expert *e, size_t prefix,
