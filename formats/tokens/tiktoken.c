@@ -90,6 +90,11 @@ static int read_ranks(json_t *vocab, const char *bytes, size_t n, int64_t *n_ran
         at += len + (eol != NULL);
         if (len == 0)
             continue;
+        /* Whisper's last rank stands for no bytes. */
+        if (len > 2 && memcmp(s, "= ", 2) == 0 && split_line(s, len, &n_text, &rank)) {
+            *n_rank += 1;
+            continue;
+        }
         if (!split_line(s, len, &n_text, &rank) || !spell(spelt, s, n_text))
             return ckpt_fail(err, CKPT_EFORMAT, "line %llu is not base64, a space and a rank",
                              (unsigned long long)line);

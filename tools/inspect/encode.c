@@ -2,13 +2,13 @@
 #include "tools/inspect/encode.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/tokens/tokenizer.h"
-#include "formats/tokens/unicode.h"
-#include "libckpt/json.h"
+#include "libckpt/buf.h"
 #include "libckpt/pool.h"
 
 #define BLOCK       ((size_t)1 << 20)       /* bytes of input read at once */
@@ -218,14 +218,15 @@ static int encode_line(struct share *s, const struct job *j, const char *line, s
 static int decode_line(struct share *s, const struct job *j, const char *line, size_t n,
                        struct ckpt_err *err)
 {
-    json_t *v = NULL, *ids;
+    json_error_t why;
+    json_t *v = json_loadb(line, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why), *ids;
     size_t n_ids, len;
     int32_t *id = NULL;
     char *text = NULL;
-    int rc = ckpt_json_parse(&v, line, n, CKPT_JSON_STRICT, err);
+    int rc = 0;
 
-    if (rc)
-        return rc;
+    if (!v)
+        return ckpt_fail(err, CKPT_EFORMAT, "not JSON: %s", why.text);
     ids = json_is_object(v) ? json_object_get(v, "ids") : v;
     n_ids = json_array_size(ids);
     id = ckpt_alloc(n_ids + 1, sizeof *id);
