@@ -16,7 +16,7 @@ if [ ! -x "$PEERS" ]; then
     python3 -m venv build/peers
     "$PEERS" -m pip install -q torch --index-url https://download.pytorch.org/whl/cpu ||
         "$PEERS" -m pip install -q torch
-    "$PEERS" -m pip install -q deepspeed transformers peft safetensors numpy gguf bitsandbytes
+    "$PEERS" -m pip install -q deepspeed transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken
 fi
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
@@ -38,5 +38,7 @@ DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/reshard.py "$T/reshard"
 "$PEERS" -P tests/peers/dcp.py "$T"
 tests/peers/adapters.sh "$PEERS"
 tests/peers/trainer.sh "$PEERS"
+mkdir "$T/tokens"
+"$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"

@@ -109,3 +109,10 @@ echo "inspect: 100 GB in 20 shards listed in $ours s; peak $peak MiB resident"
 timed ckpt-merge -q --provenance none --dtype bf16 -o - "$DIR/sparse"
 echo "merge: 100 GB of f32 to a stream of bf16 in $ours s; peak $peak MiB resident"
 rm -rf "$DIR/sparse"
+
+prog bench_tokens
+cat /usr/share/common-licenses/* > "$DIR/english.txt" 2>/dev/null
+for t in gpt2 llama2 t5 bert; do
+    echo "tokenizer $t: $("$DIR/bench_tokens" tests/golden/tokenizers/$t/tokenizer.json "$DIR/english.txt")"
+    "$PEERS" tests/perf/bench_tokens.py tests/golden/tokenizers/$t/tokenizer.json "$DIR/english.txt" 2>/dev/null || echo "tokenizer $t: no peer"
+done
