@@ -189,6 +189,7 @@ static bool as_int(const char *s, size_t n, int64_t *out)
 static bool as_real(const char *s, size_t n, double *out)
 {
     char text[64], *end;
+    int64_t whole;
     size_t sign;
 
     if (!number_of(text, s, n))
@@ -199,6 +200,9 @@ static bool as_real(const char *s, size_t n, double *out)
         return true;
     }
     if (text[strspn(text, "+-0123456789.eE")] != '\0')
+        return false;
+    /* A whole number that no int64 holds would lose digits. */
+    if (!strpbrk(text, ".eE") && !as_int(text, strlen(text), &whole))
         return false;
     *out = strtod(text, &end);
     return end != text && *end == '\0' && isfinite(*out);
