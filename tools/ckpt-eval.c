@@ -55,6 +55,13 @@ static size_t rows(struct opt *row, struct eval_want *w)
          1, false},
         {0, "repetition-penalty", "X", OPT_REAL, &w->repetition_penalty,
          "makes tokens that were there less likely; 1: off", NULL, 1e-6, 1e6, false},
+        {0, "num-beams", "N", OPT_INT, &w->num_beams,
+         "search with N beams for the likeliest whole continuation; 1: no search", NULL, 1, 64,
+         false},
+        {0, "length-penalty", "X", OPT_REAL, &w->length_penalty,
+         "beams are ranked by their score over length to the power X", NULL, -100, 100, false},
+        {0, "early-stopping", "WHEN", OPT_CHOICE, &w->early_stopping,
+         "end of a search", "false true never", 0, 0, false},
         {0, "seed", "N", OPT_INT, &w->seed, "of the draws", NULL, 0, 4294967295.0, false},
     };
 
@@ -156,7 +163,8 @@ int main(int argc, char **argv)
     struct cli cli = {0};
     struct eval_want w = {.max_seq_length = 512, .batch_size = 8, .max_new_tokens = 64,
                           .temperature = 1.0, .top_p = 1.0, .top_k = 50,
-                          .repetition_penalty = 1.0, .seed = 42};
+                          .repetition_penalty = 1.0, .num_beams = 1, .length_penalty = 1.0,
+                          .early_stopping = "false", .seed = 42};
     struct opt row[ROWS];
     struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",

@@ -55,7 +55,7 @@ static void test_decode_generates_as_transformers(void **state)
     static const char *const models[] = {
         "bloom-a", "bloom-b", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31", "mistral-sw",
         "qwen2-a", "qwen3-a", "phi3-a", "mixtral-a", "qwen3moe-a", "t5-v10",
-        "t5-v11",
+        "t5-v11", "mixtral-aux",
     };
 
     (void)state;
@@ -67,6 +67,76 @@ static void test_decode_generates_as_transformers(void **state)
         check_greedy(&g, "left_batch");
         golden_close(&g);
     }
+}
+
+static double option(const json_t *o, const char *key, double fallback)
+{
+    const json_t *v = json_object_get(o, key);
+
+    return json_is_number(v) ? json_number_value(v) : fallback;
+}
+
+/* One search of tests/golden/beams.json, both prompts at once. */
+static void check_beams(struct golden *g, const json_t *c)
+{
+    const json_t *o = json_object_get(c, "options"), *eos = json_object_get(c, "eos");
+    const json_t *early = json_object_get(o, "early_stopping"), *prompts, *output;
+    int32_t end[4], ids[2][16], out[2][16];
+    struct generate_opts opts = {
+        .max_new_tokens = (int64_t)option(o, "max_new_tokens", 0), .eos = end,
+        .n_eos = json_array_size(eos), .num_beams = (int64_t)option(o, "num_beams", 1),
+        .length_penalty = option(o, "length_penalty", 1),
+        .repetition_penalty = option(o, "repetition_penalty", 1),
+        .early_stopping = json_is_true(early)     ? GENERATE_FULL
+                          : json_is_string(early) ? GENERATE_NEVER
+                                                  : GENERATE_LIKELY,
+    };
+    struct generate_seq seq[2];
+    struct ckpt_err err = {0};
+
+    prompts = json_object_get(c, "prompts");
+    output = json_object_get(c, "output");
+    for (size_t i = 0; i < opts.n_eos; i++)
+        end[i] = (int32_t)json_integer_value(at(eos, i));
+    for (size_t i = 0; i < 2; i++) {
+        seq[i] = (struct generate_seq){.prompt = ids[i], .out = out[i], .stream = i};
+        for (size_t j = 0; j < json_array_size(at(prompts, i)); j++)
+            ids[i][seq[i].n_prompt++] = (int32_t)json_integer_value(at(at(prompts, i), j));
+    }
+    OK(generate_run(g->model, resident_door(g->weights), &opts, seq, 2, &err), err);
+    for (size_t i = 0; i < 2; i++) {
+        char *text = json_dumps(c, JSON_COMPACT);
+
+        if (seq[i].n_out != (int64_t)json_array_size(at(output, i)))
+            fail_msg("prompt %zu gives %d tokens: %s", i, (int)seq[i].n_out, text);
+        for (size_t j = 0; j < json_array_size(at(output, i)); j++)
+            if (out[i][j] != json_integer_value(at(at(output, i), j)))
+                fail_msg("prompt %zu, token %zu is %d: %s", i, j, (int)out[i][j], text);
+        free(text);
+    }
+}
+
+static void test_decode_searches_as_transformers(void **state)
+{
+    json_t *cases = json_load_file("tests/golden/beams.json", 0, NULL);
+    const char *open = NULL;
+    struct golden g;
+
+    (void)state;
+    assert_true(json_array_size(cases) > 80);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const char *name = json_string_value(json_object_get(at(cases, i), "model"));
+
+        if (!open || strcmp(open, name) != 0) {
+            if (open)
+                golden_close(&g);
+            golden_open(&g, name, &eval, 2);
+            open = name;
+        }
+        check_beams(&g, at(cases, i));
+    }
+    golden_close(&g);
+    json_decref(cases);
 }
 
 /*
@@ -337,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode_generates_as_transformers),
+        cmocka_unit_test(test_decode_searches_as_transformers),
         cmocka_unit_test(test_decode_starts_again_where_angles_change),
         cmocka_unit_test(test_decode_equals_whole_passes_when_fed_in_pieces),
         cmocka_unit_test(test_decode_refuses_what_does_not_fit),

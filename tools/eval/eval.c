@@ -173,7 +173,11 @@ static int continue_all(struct eval *e, struct eval_result *r, struct encoding *
         .max_new_tokens = w->max_new_tokens, .do_sample = w->do_sample,
         .temperature = w->temperature, .top_k = w->top_k, .top_p = w->top_p,
         .repetition_penalty = w->repetition_penalty, .eos = &eos, .n_eos = eos >= 0 ? 1 : 0,
-        .seed = (uint64_t)w->seed,
+        .seed = (uint64_t)w->seed, .num_beams = w->num_beams,
+        .length_penalty = w->length_penalty,
+        .early_stopping = strcmp(w->early_stopping, "true") == 0    ? GENERATE_FULL
+                          : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
+                                                                    : GENERATE_LIKELY,
     };
 
     for (size_t i = 0; i < r->n; i++) {

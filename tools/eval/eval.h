@@ -19,6 +19,9 @@ struct eval_want {
     int64_t         generate;           /* rows of the data to continue as well */
     int64_t         max_new_tokens, top_k, seed, threads;
     double          temperature, top_p, repetition_penalty;
+    int64_t         num_beams;
+    double          length_penalty;
+    const char     *early_stopping;     /* "true", "false" or "never" */
     bool            do_sample;
     const char     *logits;             /* file to write, or NULL */
     bool            overwrite;          /* also when it exists */

@@ -193,6 +193,18 @@ CPU_HOT static void add_scaled(float *restrict out, const float *restrict x, flo
         out[j] += w * x[j];
 }
 
+static void count_used(const struct slots *s, const struct op_experts *a)
+{
+    for (int64_t e = 0; e < a->n_expert; e++) {
+        double sum = 0;
+
+        for (int64_t i = 0; i < a->n; i++)
+            sum += (double)a->probs[i * a->n_expert + e];
+        a->used[e] += (float)(s->first[e + 1] - s->first[e]);
+        a->used[a->n_expert + e] += (float)sum;
+    }
+}
+
 void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
 {
     int threads = cpu_threads(dev, 3 * a->n * a->top_k * a->ff * a->dim);
@@ -209,6 +221,8 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
         pick(a->picked + i * k, a->probs + i * a->n_expert, a->n_expert, k);
     }
     order(&s, a);
+    if (a->used)
+        count_used(&s, a);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t e = 0; e < a->n_expert; e++)
         expert_fwd(&s, a, e);
@@ -283,6 +297,10 @@ static void router_back(const struct slots *s, const struct op_experts *a, int64
     for (int64_t j = 0; j < a->top_k; j++) {
         d[picked[j]] = (s->dweight[place[j]] - mean) / sum;
         inner += d[picked[j]] * p[picked[j]];
+    }
+    for (int64_t e = 0; a->dused && e < a->n_expert; e++) {
+        d[e] += a->dused[e];
+        inner += a->dused[e] * p[e];
     }
     for (int64_t e = 0; e < a->n_expert; e++)
         d[e] = p[e] * (d[e] - inner);

@@ -94,6 +94,8 @@ struct arch {
     double norm_eps;
     double attn_scale;                          /* of q.k */
     double emb_mul, head_mul;
+    double router_aux;                          /* weight of the routers' balance in the loss;
+                                                   0: none */
     double initializer_range;
     double hidden_dropout, attention_dropout;    /* before each sum with the residual; of what
                                                    attention looks at */

@@ -252,24 +252,26 @@ static int qwen3_finish(struct arch *a, const json_t *config, struct ckpt_err *e
     return read_qwen_windows(a, config, err) ? err->code : llama_finish(a, config, err);
 }
 
-/* What a router may do besides routing, and is not built. */
-static int check_router(const struct arch *a, const json_t *config, struct ckpt_err *err)
+/* What a router does besides routing. */
+static int check_router(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    double jitter;
+    double jitter, coef;
     bool aux;
 
     if (ckpt_json_num_or(&jitter, config, "router_jitter_noise", 0, err) ||
+        ckpt_json_num_or(&coef, config, "router_aux_loss_coef", 0.001, err) ||
         ckpt_json_bool_or(&aux, config, "output_router_logits", false, err))
         return err->code;
+    if (!(coef >= 0 && coef <= 1e6))
+        return ckpt_fail(err, CKPT_EFORMAT, "router_aux_loss_coef is %g", coef);
+    a->router_aux = aux && a->num_experts ? coef : 0;
     if (a->num_experts_per_tok > a->num_experts && a->num_experts)
         return ckpt_fail(err, CKPT_EFORMAT, "num_experts_per_tok is %lld of %lld experts",
                          (long long)a->num_experts_per_tok, (long long)a->num_experts);
-    if (jitter == 0 && !aux)
+    if (jitter == 0)
         return 0;
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s changes the mathematics, "
-                        "and %s has no such choice here",
-                        aux ? "output_router_logits" : "router_jitter_noise",
-                        a->family->model_type);
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key router_jitter_noise changes "
+                        "the mathematics, and %s has no such choice here", a->family->model_type);
 }
 
 static int mixtral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)

@@ -11,8 +11,8 @@
 #include "trainer/rng.h"
 
 /* Every token of the history once: towards less likely. */
-static void penalise(float *logits, const int32_t *history, int64_t n, float penalty,
-                     struct generate_choice *scratch)
+void generate_penalise(float *logits, const int32_t *history, int64_t n, float penalty,
+                       struct generate_choice *scratch)
 {
     /* From a copy of the values, so that a token that occurs twice is changed once. */
     for (int64_t i = 0; i < n; i++)
@@ -112,7 +112,7 @@ int32_t generate_pick(float *logits, int64_t vocab, const int32_t *history, int6
     float max;
 
     if (opts->repetition_penalty != 1)
-        penalise(logits, history, n, (float)opts->repetition_penalty, scratch);
+        generate_penalise(logits, history, n, (float)opts->repetition_penalty, scratch);
     top = best(logits, vocab);
     if (!opts->do_sample || top < 0)
         return top;
@@ -164,6 +164,12 @@ static int check(const struct generate_opts *o, const struct generate_seq *seq, 
         return ckpt_fail(err, CKPT_ECONFIG,
                          "top_k is %lld, top_p %g: wanted 0 or more, and (0, 1]",
                          (long long)o->top_k, o->top_p);
+    if (o->num_beams < 0 || o->num_beams > GENERATE_MAX_BEAMS || (o->num_beams > 1 && o->do_sample))
+        return ckpt_fail(err, CKPT_ECONFIG, "num_beams is %lld%s: wanted 1 to %d, and no sampling",
+                         (long long)o->num_beams, o->do_sample ? " with do_sample" : "",
+                         GENERATE_MAX_BEAMS);
+    if (!isfinite(o->length_penalty))
+        return ckpt_fail(err, CKPT_ECONFIG, "length_penalty is not finite");
     for (int64_t i = 0; i < n; i++)
         if (seq[i].n_prompt < 1 || seq[i].n_prompt > 1 << 28)
             return ckpt_fail(err, CKPT_ECONFIG, "prompt %lld has %lld tokens, wanted 1 or more",
@@ -191,7 +197,7 @@ static int allocate(struct state *s, struct model *m, struct ckpt_err *err)
     return decode_new(&s->decode, m, s->n, longest, err);
 }
 
-static bool is_eos(const struct generate_opts *o, int32_t id)
+bool generate_is_eos(const struct generate_opts *o, int32_t id)
 {
     for (size_t i = 0; i < o->n_eos; i++)
         if (o->eos[i] == id)
@@ -242,7 +248,7 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
                             "are not finite",
                             (long long)i, (long long)len);
     q->out[q->n_out++] = id;
-    q->stopped = is_eos(s->opts, id);
+    q->stopped = generate_is_eos(s->opts, id);
     return 0;
 }
 
@@ -290,6 +296,8 @@ int generate_run(struct model *m, const struct model_weights *w,
         seq[i].stopped = false;
     }
     rc = check(opts, seq, n, err);
+    if (rc == 0 && opts->num_beams > 1)
+        return generate_beams(m, w, opts, seq, n, err);
     if (rc == 0)
         rc = allocate(&s, m, err);
     if (rc == 0)

@@ -10,6 +10,12 @@
 
 #include "trainer/model/model.h"
 
+/* When a beam search ends: once no better end is likely at the lengths so far; as soon as there
+ * are num_beams ends; once none is possible at any length. */
+enum generate_early { GENERATE_LIKELY, GENERATE_FULL, GENERATE_NEVER };
+
+#define GENERATE_MAX_BEAMS 64
+
 struct generate_opts {
     int64_t        max_new_tokens;
     bool           do_sample;           /* false: greedy, the next three have no effect */
@@ -17,6 +23,9 @@ struct generate_opts {
     int64_t        top_k;               /* 0: off */
     double         top_p;               /* in (0, 1]; 1: off */
     double         repetition_penalty;  /* > 0; 1: off */
+    int64_t        num_beams;           /* 0 or 1: none; not with do_sample */
+    double         length_penalty;      /* of beams: scores are divided by length to its power */
+    enum generate_early early_stopping; /* of beams */
     const int32_t *eos;                 /* ids that end a sequence */
     size_t         n_eos;
     uint64_t       seed;
@@ -41,6 +50,11 @@ int generate_run(struct model *m, const struct model_weights *w,
                  const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
                  struct ckpt_err *err);
 
+/* The same with opts->num_beams > 1, from options that have been checked: beam.c. */
+int generate_beams(struct model *m, const struct model_weights *w,
+                   const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
+                   struct ckpt_err *err);
+
 /* A token to choose from. */
 struct generate_choice {
     float   logit;
@@ -48,6 +62,10 @@ struct generate_choice {
     double  p;
 };
 
+/* Tokens of the history become less likely; scratch is [vocab]. */
+void generate_penalise(float *logits, const int32_t *history, int64_t n, float penalty,
+                       struct generate_choice *scratch);
+bool generate_is_eos(const struct generate_opts *opts, int32_t id);
 /*
  * One choice from logits [vocab], which are changed; history[n] are the tokens so far, draw is
  * uniform in [0, 1), scratch is [vocab].  -1 when a logit is NaN or all are -infinity.

@@ -156,8 +156,37 @@ static struct op_experts experts(const struct pass *p, const struct unit *u,
         .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
         .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
         .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
-        .renorm = a->norm_topk_prob,
+        .renorm = a->norm_topk_prob, .dused = p->m->dused,
     };
+}
+
+/*
+ * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, load_balancing_loss_func:
+ * E * sum over experts of (share of the picks) * (mean probability), over the rows of all blocks.
+ */
+void route_balance(const struct pass *p, float scale)
+{
+    struct model *m = (struct model *)(uintptr_t)p->m;
+    const struct arch *a = m->arch;
+    int64_t E = a->num_experts, rows = 0;
+    double sum = 0, by;
+
+    m->balance = 0;
+    if (!m->used)
+        return;
+    p->dev->ops->to_host(p->dev, m->used_host, m->used, (size_t)(2 * E) * sizeof *m->used);
+    for (int64_t l = 0; l < a->num_hidden_layers; l++)
+        rows += arch_routed(a, l) ? p->n : 0;
+    if (rows == 0 || p->dev->err.code)
+        return;
+    by = a->router_aux * (double)E / (double)rows / (double)rows;
+    for (int64_t e = 0; e < E; e++)
+        sum += (double)m->used_host[e] * (double)m->used_host[E + e];
+    m->balance = by * sum;
+    for (int64_t e = 0; e < E; e++)     /* the sum over n_rows of what a mean gets */
+        m->used_host[e] = (float)(by * (double)m->used_host[e] * (double)scale *
+                                  (double)p->n_rows);
+    p->dev->ops->to_device(p->dev, m->dused, m->used_host, (size_t)E * sizeof *m->dused);
 }
 
 void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next)
@@ -169,6 +198,7 @@ void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs
     p->dev->ops->norm_fwd(p->dev, &norm);
     if (routed(p, u)) {
         route.out = next;
+        route.used = p->cache ? NULL : p->m->used;
         p->dev->ops->experts_fwd(p->dev, &route);
         return;
     }

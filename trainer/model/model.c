@@ -124,6 +124,7 @@ void model_free(struct model *m)
     ckpt_free(m->turns_host);
     ckpt_free(m->positions_host);
     ckpt_free(m->nll_host);
+    ckpt_free(m->used_host);
     ckpt_free(m->change);
     ckpt_free(m->grad_offset);
     ckpt_free(m->offset);
@@ -308,6 +309,8 @@ static void forward(const struct pass *p)
     u = unit_acquire(p, 0);
     embed_pass(p, &u, m->fwd[first].at[BUF_H], false);
     unit_release(p, &u);
+    if (m->used)
+        p->dev->ops->zero(p->dev, m->used, (size_t)(2 * m->arch->num_experts) * sizeof *m->used);
     stack_begin(&d, first, false);
     for (int l = first; l < layers; l++)
         block_fwd(&d, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
@@ -464,6 +467,7 @@ static int collect(const struct pass *p, double *loss_sum, float *nll, struct ck
     *loss_sum = 0;
     for (int64_t i = 0; i < p->n_rows; i++)
         *loss_sum += (double)m->nll_host[i];
+    *loss_sum += m->balance * (double)p->n_rows;
     if (nll && bytes)
         memcpy(nll, m->nll_host, bytes);
     return 0;
@@ -487,6 +491,7 @@ int model_loss(struct model *m, const struct model_weights *w, const struct batc
     if (needs_head(m, err) || pass_begin(&p, m, w, b, false, err))
         return err->code;
     forward(&p);
+    route_balance(&p, 1.0f);
     head(&p, 1.0f, false);
     assert(m->dev->n_alloc == n_alloc);
     (void)n_alloc;
@@ -505,6 +510,7 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
         return err->code;
     p.drop = true;
     forward(&p);
+    route_balance(&p, scale);
     head(&p, scale, true);
     backward(&p);
     assert(m->dev->n_alloc == n_alloc);

@@ -71,8 +71,9 @@ const struct params *model_params(const struct model *m);
 uint64_t model_planned_bytes(const struct model *m);
 
 /*
- * Forward, and the summed cross-entropy over the supervised rows (not divided).  nll, when not
- * NULL, receives each row's own [n_rows].
+ * Forward, and the summed cross-entropy over the supervised rows (not divided), to which routers
+ * that are to use their experts evenly add their term of the mean, once a row.  nll, when not
+ * NULL, receives each row's own cross-entropy [n_rows].
  */
 int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
                double *loss_sum, float *nll, struct ckpt_err *err);

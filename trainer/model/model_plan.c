@@ -242,6 +242,10 @@ static size_t draft_rest(struct draft *d, struct place *at)
         ADD(dy_rows, R * D * act, h + 1, h + 2);
         ADD(dh, N * D * act, h + 2, e);
     }
+    if (a->router_aux > 0) {
+        ADD(used, (uint64_t)(2 * a->num_experts) * sizeof(float), 0, e);
+        ADD(dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
+    }
     if (a->type_vocab_size > 0)
         ADD(kinds, N * i4, 0, e);
     if (a->pos == ARCH_POS_BUCKETS)
@@ -347,8 +351,9 @@ int model_plan(struct model *m, struct ckpt_err *err)
     m->fwd = ckpt_alloc(layers, sizeof *m->fwd);
     m->bwd = ckpt_alloc(layers, sizeof *m->bwd);
     m->positions_host = ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->positions_host);
+    m->used_host = ckpt_alloc(2 * (size_t)m->arch->num_experts, sizeof *m->used_host);
     m->nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->nll_host);
-    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->nll_host && m->positions_host
+    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->used_host && m->nll_host && m->positions_host
              ? allocate(&d, err)
              : ckpt_nomem(err, layers * sizeof *d.fwd);
     ckpt_free(d.fwd);

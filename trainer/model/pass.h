@@ -96,6 +96,9 @@ struct model {
     void              *enc_out;         /* the same behind its norm */
     void              *denc;            /* gradient of enc_out, then of the residual stream */
     float             *enc_stats;
+    float             *used_host;       /* [2, E] */
+    float             *used, *dused;    /* of all experts together; NULL where nobody asks */
+    double             balance;         /* what the routers add to the mean loss of this pass */
     float             *slopes;          /* [H], or NULL */
     float             *turns;           /* [turn_rows][R]: rope_table; NULL without rope */
     float             *turns_host;
@@ -191,6 +194,9 @@ int upload_buckets(struct model *m, struct ckpt_err *err);
 int batch_check(const struct model *m, const struct batch *b, int64_t *max_doc, int64_t *max_enc,
                 struct ckpt_err *err);
 int batch_bad(struct ckpt_err *err, const char *what, int64_t found, int64_t limit);
+/* mlp.c: how evenly experts were used, after the forward pass: m->balance, and for gradients of
+ * scale * the sum over the rows dused. */
+void route_balance(const struct pass *p, float scale);
 /* model.c: take a batch to the device; the pass is that of the decoder, or of the only stack. */
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
                const struct batch *b, bool keep, struct ckpt_err *err);

@@ -239,6 +239,8 @@ struct op_gate {
  *   out = residual + sum over the picked, by rising e, of w_e Wdown_e (act(Wgate_e x) * Wup_e x)
  * Matrices of expert e lie e * stride elements behind those of expert 0.
  * Backward: dx; with them the gradients of p's path through w.  u and what was picked are kept.
+ * For a loss that keeps experts evenly used: forward adds to used[e] how many rows picked e, and
+ * to used[E + e] the sum of p[e] over the rows; backward adds dused[e] to every row's dp[e].
  * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, models/qwen3_moe.
  */
 struct op_experts {
@@ -246,6 +248,8 @@ struct op_experts {
     void       *dx;                 /* bwd: activation [n, D] */
     void       *u;                  /* fwd writes, bwd reads: activation [n * k, 2F], by slot */
     float      *probs;              /* likewise [n, E] */
+    float      *used;               /* fwd: [2, E], added to; NULL: not wanted */
+    const float *dused;             /* bwd: [E]; NULL: none */
     int32_t    *picked;             /* likewise [n, k], rising */
     const void *x, *residual;       /* activation [n, D]; residual NULL: none */
     const void *dout;               /* bwd: activation [n, D] */
