@@ -86,6 +86,11 @@ $B/fault/%: $B/tests/fault/%.o $B/libtrain.a $B/libckpt.a
 	@echo LD $@
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 
+# A hub on loopback, for the scripts that read from addresses.
+$B/serve: $B/tests/serve/serve.o
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
+
 $B/libckpt_mpi.so: trainer/comm/comm_mpi.c
 	@mkdir -p $(@D)
 	@echo LD $@
@@ -129,7 +134,7 @@ test: deps                                          ## install, build and run ev
 	@$(MAKE) --no-print-directory -s $(JOBS) MODE=asan all units
 	@tests/run.sh release:units release:e2e asan:units
 
-units: $(UNITS)
+units: $(UNITS) $B/serve
 
 lint:                                               ## floors, banned functions, length of rooms
 	@tests/lint.sh

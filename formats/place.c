@@ -3,11 +3,11 @@
 
 #include <fnmatch.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/archive.h"
 #include "libckpt/file_at.h"
+#include "libckpt/path.h"
 #include "libckpt/spool.h"
 
 static int read_head(struct ckpt_place *p, struct ckpt_err *err)
@@ -72,19 +72,16 @@ static int enter_archive(struct ckpt_place *p, const char *spool, struct ckpt_er
 static int open_one(struct ckpt_place *p, const char *path, unsigned flags, const char *spool,
                     struct ckpt_err *err)
 {
-    struct stat st;
     int rc;
 
     if (strcmp(path, "-") == 0)
         rc = ckpt_spool_fd(&p->file, STDIN_FILENO,
                            &(struct ckpt_spool){.name = "standard input", .flags = flags,
                                                 .where = spool}, err);
-    else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return ckpt_dir_open(&p->dir, path, flags, err);
-    else if (strstr(path, "://"))
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: remote addresses are not read", path);
+    else if (ckpt_path_is_dir(path))
+        return ckpt_path_dir(&p->dir, path, flags, err);
     else
-        rc = ckpt_file_open(&p->file, path, flags, err);
+        rc = ckpt_path_file(&p->file, path, flags, err);
     if (rc == 0)
         rc = read_head(p, err);
     if (rc == 0 && ckpt_is_compressed(p->head, p->head_len)) {

@@ -197,7 +197,8 @@ static bool has(void *self, const char *rel)
     return m && m->kind == MEMBER_FILE;
 }
 
-static const struct dir_ops ops = {open_file, open_dir, list, has, close_folder};
+static const struct dir_ops ops = {.open_file = open_file, .open_dir = open_dir, .list = list,
+                                   .has = has, .close = close_folder};
 
 /* The one folder that everything lies in, with its slash; "" when there is none. */
 static void only_folder(const struct archive_index *x, char prefix[4096])

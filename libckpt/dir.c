@@ -329,3 +329,9 @@ bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel)
         close(fd);
     return yes;
 }
+
+int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
+                    struct ckpt_err *err)
+{
+    return dir->ops && dir->ops->expect ? dir->ops->expect(dir->self, rel, n, err) : 0;
+}

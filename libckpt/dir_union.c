@@ -207,7 +207,8 @@ static bool has(void *self, const char *rel)
     return false;
 }
 
-static const struct dir_ops ops = {open_file, open_dir, list, has, close_parts};
+static const struct dir_ops ops = {.open_file = open_file, .open_dir = open_dir, .list = list,
+                                   .has = has, .close = close_parts};
 
 int ckpt_dir_union(struct ckpt_dir **out, struct ckpt_dir **part, size_t n, struct ckpt_err *err)
 {

@@ -23,6 +23,8 @@ struct ckpt_file {
     dev_t                dev;
     ino_t                ino;
     uint64_t             part_at, part_size;    /* of a member of an archive; 0 of a whole file */
+    const struct file_ops *ops;     /* set when it is none on disk; fd is -1 then */
+    void                 *self;
 };
 
 static int make(struct ckpt_file **out, const char *name, int fd, struct ckpt_err *err)
@@ -140,11 +142,27 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
     (*out)->flags = file->flags;
     (*out)->base = file->base + offset;
     (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
+    (*out)->ops = file->ops;
+    (*out)->self = file->self;
     (*out)->size = size;
     (*out)->dev = file->dev;
     (*out)->ino = file->ino;
     (*out)->part_at = file->part_at;
     (*out)->part_size = file->part_size;
+    return 0;
+}
+
+int file_make(struct ckpt_file **out, const struct file_ops *ops, void *self, uint64_t size,
+              const char *name, unsigned flags, struct ckpt_err *err)
+{
+    if (make(out, name, -1, err)) {
+        ops->drop(self);
+        return err->code;
+    }
+    (*out)->ops = ops;
+    (*out)->self = self;
+    (*out)->size = size;
+    (*out)->flags = flags;
     return 0;
 }
 
@@ -168,6 +186,10 @@ int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t off
         return err->code;
     (*out)->base = file->base + offset;
     (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
+    (*out)->ops = file->ops;
+    (*out)->self = file->self;
+    if (file->ops)
+        file->ops->keep(file->self);
     (*out)->size = size;
     (*out)->flags = file->flags;
     (*out)->dev = file->dev;
@@ -183,6 +205,8 @@ void ckpt_file_close(struct ckpt_file *file)
         return;
     if (file->fd >= 0 && !file->borrowed)
         close(file->fd);
+    if (file->ops && !file->borrowed)
+        file->ops->drop(file->self);
     guard_free(file->guard);
     ckpt_free(file->name);
     ckpt_free(file);
@@ -195,7 +219,7 @@ unsigned ckpt_file_flags(const struct ckpt_file *file) { return file->flags; }
 int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base)
 {
     *base = file->base;
-    return file->fd;
+    return file->ops ? file->ops->fd(file->self) : file->fd;
 }
 
 int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
@@ -207,6 +231,8 @@ int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "%s: %zu bytes at offset %llu wanted, the file has %llu", file->name, n,
                             (unsigned long long)offset, (unsigned long long)file->size);
+    if (file->ops)
+        return n ? file->ops->read(file->self, to, n, file->base + offset, file->flags, err) : 0;
     if (file->fd < 0) {
         if (n > 0)
             memcpy(to, file->bytes + offset, n);
@@ -283,6 +309,8 @@ void ckpt_file_sequential(const struct ckpt_file *file)
 
 bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b)
 {
-    return a->fd >= 0 && b->fd >= 0 && a->dev == b->dev && a->ino == b->ino &&
-           a->part_at == b->part_at && a->part_size == b->part_size;
+    bool one = a->ops ? a->ops == b->ops && a->self == b->self
+                      : a->fd >= 0 && b->fd >= 0 && a->dev == b->dev && a->ino == b->ino;
+
+    return one && a->part_at == b->part_at && a->part_size == b->part_size;
 }

@@ -18,7 +18,9 @@
 
 enum ckpt_open_flags {
     CKPT_FOLLOW = 1 << 0,       /* symbolic links are followed; the target must be regular */
-    CKPT_PROVE  = 1 << 1        /* checksums that a format knows are proved as bytes are read */
+    /* Checksums that a format knows are proved as bytes are read; a remote file is fetched whole,
+     * and its digest proved, before more than its head and the like is read. */
+    CKPT_PROVE  = 1 << 1
 };
 
 struct ckpt_dir;
@@ -50,6 +52,12 @@ int ckpt_dir_union(struct ckpt_dir **out, struct ckpt_dir **part, size_t n,
                    struct ckpt_err *err);
 /* True when rel names a regular file below dir that could be opened by the rules above. */
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel);
+/*
+ * Tell that the heads of these n files are read next.  Where each read is a way to another host
+ * they are fetched together; elsewhere nothing happens.  Names that are not there are no error.
+ */
+int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
+                    struct ckpt_err *err);
 /* The last path component: non-empty, no "/", no NUL, neither "." nor "..", at most 255. */
 bool ckpt_name_is_clean(const char *name);
 /* Components joined by "/", each clean, none starting with ".": safe below a directory. */

@@ -12,6 +12,7 @@
 
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
+#include "libckpt/remote/remote.h"
 #include "tools/cli_bytes.h"
 
 volatile int cli_stop;
@@ -86,6 +87,7 @@ void cli_begin(struct cli *cli, const char *tool)
     sigaction(SIGPIPE, &standard, NULL);        /* quiet, though the parent ignored it */
     cli->tool = tool;
     ckpt_log_hook(tell, cli);
+    ckpt_remote_stop_on(&cli_stop);
     for (size_t i = 0; i < sizeof orderly / sizeof orderly[0]; i++)
         sigaction(orderly[i], &act, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);          /* EFBIG tells it better */

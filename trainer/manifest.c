@@ -7,6 +7,7 @@
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
+#include "libckpt/path.h"
 
 #define MAX_MANIFEST_BYTES ((uint64_t)64 << 20)
 
@@ -164,7 +165,7 @@ int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
     struct ckpt_file *f = NULL;
     json_t *m = NULL, *files;
     const char *digest;
-    int rc = ckpt_dir_open(&dir, path, 0, err);
+    int rc = ckpt_path_dir(&dir, path, 0, err);
 
     if (rc == 0)
         rc = ckpt_file_open_at(&f, dir, MANIFEST_NAME, err);

@@ -7,6 +7,7 @@
 #include "formats/formats.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "libckpt/path.h"
 #include "trainer/model/config.h"
 #include "trainer/model/families.h"
 #include "trainer/model/init.h"
@@ -26,7 +27,7 @@ static int open_model_dir(struct ckpt_dir **out, const char *path, struct ckpt_e
             snprintf(dir, sizeof dir, ".");
         path = dir;
     }
-    return ckpt_dir_open(out, path, CKPT_FOLLOW, err);
+    return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }
 
 static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
@@ -36,7 +37,7 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
         arch_read(&s->arch, s->model_dir, err))
         return err->code;
     if (tokenizer_dir) {
-        if (ckpt_dir_open(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW, err))
+        if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
             return err->code;
     } else if (ckpt_dir_has(s->model_dir, "tokenizer.json")) {
         if (open_model_dir(&s->tokenizer_dir, model_dir, err))

@@ -6,6 +6,7 @@
 
 #include "formats/records/record_split.h"
 #include "libckpt/json.h"
+#include "libckpt/path.h"
 
 #define MAX_DEPTH 6             /* folders below the one that was named */
 #define MAX_DIRS  4096
@@ -247,7 +248,7 @@ out:
 int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
                     const char *split, struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    int rc = ckpt_dir_open(dir, path, CKPT_FOLLOW, err);
+    int rc = ckpt_path_dir(dir, path, CKPT_FOLLOW | CKPT_PROVE, err);
 
     *n = 0;
     *name = NULL;

@@ -8,6 +8,7 @@
 #include "formats/records/record_dir.h"
 #include "formats/records/record_rows.h"
 #include "formats/records/record_split.h"
+#include "libckpt/path.h"
 #include "libckpt/spool.h"
 
 #define MAX_FILES 65536     /* each keeps a descriptor */
@@ -176,11 +177,11 @@ static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
 static int add_named(struct records *r, const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *file;
-    struct stat st;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (ckpt_path_is_dir(path))
         return add_dir(r, path, err);
-    return ckpt_file_open(&file, path, CKPT_FOLLOW, err) ? err->code : add_file(r, file, err);
+    return ckpt_path_file(&file, path, CKPT_FOLLOW | CKPT_PROVE, err) ? err->code
+                                                                     : add_file(r, file, err);
 }
 
 /* A path, or where there is none of that name a pattern: all that match, in name order. */
@@ -190,7 +191,7 @@ static int add_path(struct records *r, const char *path, struct ckpt_err *err)
     glob_t found;
     int rc;
 
-    if (!strpbrk(path, "*?[") || lstat(path, &st) == 0)
+    if (ckpt_path_is_remote(path) || !strpbrk(path, "*?[") || lstat(path, &st) == 0)
         return add_named(r, path, err);
     rc = glob(path, 0, NULL, &found);
     if (rc)

@@ -9,6 +9,7 @@
 #include "formats/weights/hf_dir.h"
 #include "formats/weights/safetensors.h"
 #include "formats/weights/side_files.h"
+#include "libckpt/path.h"
 
 #define PEEK_BYTES 262144u      /* of a file, in which a distributed tensor is looked for */
 
@@ -202,7 +203,7 @@ static int read_beside(struct reader *r, const struct ckpt_place *p)
     char *dir = slash ? ckpt_arena_strndup(&a, p->path, (size_t)(slash - p->path) + 1)
                       : ckpt_arena_strndup(&a, ".", 1);
     size_t n;
-    int rc = dir ? ckpt_dir_open(&r->f->dir, dir, r->opts->follow ? CKPT_FOLLOW : 0, r->err)
+    int rc = dir ? ckpt_path_dir(&r->f->dir, dir, r->opts->follow ? CKPT_FOLLOW : 0, r->err)
                  : ckpt_nomem(r->err, 64);
 
     if (rc == 0)

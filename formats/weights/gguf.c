@@ -6,6 +6,7 @@
 
 #include "formats/weights/gguf_out.h"
 #include "formats/weights/side_files.h"
+#include "libckpt/path.h"
 
 #define STAGE 16384u            /* bytes of packed blocks read at once */
 #define MAX_FILES 10000u        /* of a split model: five digits in its names */
@@ -229,7 +230,7 @@ static int open_files(struct gguf *g, const struct gguf_header *h, struct ckpt_f
         if (i == no)
             continue;
         name = sibling(&a, ckpt_file_name(opened), i, n);
-        rc = name ? ckpt_file_open(&g->file[i], name, flags, err)
+        rc = name ? ckpt_path_file(&g->file[i], name, flags, err)
                   : ckpt_fail(err, CKPT_ENOTFOUND, "part %lld of %lld: the others cannot be "
                               "named, it is not called NAME-%05lld-of-%05lld.gguf",
                               (long long)no + 1, (long long)n, (long long)no + 1, (long long)n);

@@ -9,6 +9,7 @@
 #include "formats/weights/gguf_names.h"
 #include "libckpt/convert.h"
 #include "libckpt/log.h"
+#include "libckpt/path.h"
 #include "libckpt/view_layout.h"
 
 /* -- keys ------------------------------------------------------------------------------------ */
@@ -24,7 +25,7 @@ bool gguf_is_file(const char *path)
     struct ckpt_err ignored = {0};
     struct ckpt_file *file;
     char magic[4] = "";
-    bool is = ckpt_file_open(&file, path, CKPT_FOLLOW, &ignored) == 0;
+    bool is = ckpt_path_file(&file, path, CKPT_FOLLOW, &ignored) == 0;
 
     if (is) {
         is = ckpt_file_size(file) > sizeof magic &&
@@ -70,7 +71,7 @@ int gguf_again_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ck
     const struct gguf_pair **order = NULL;
     struct ckpt_file *file = NULL;
     struct gguf_header h = {0};
-    int rc = ckpt_file_open(&file, path, CKPT_FOLLOW, err);
+    int rc = ckpt_path_file(&file, path, CKPT_FOLLOW, err);
 
     *n = 0;
     if (rc == 0)

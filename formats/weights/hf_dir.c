@@ -230,6 +230,8 @@ static int open_indexed(struct hf *h, struct ckpt_tensors *list, const struct ki
         rc = list_files(&f, &a, map, err);
     if (rc == 0)
         rc = check_files(h, &f, err);
+    if (rc == 0)
+        rc = ckpt_dir_expect(h->dir, f.name, f.n, err);
     if (rc == 0 && !(h->shard = ckpt_alloc(f.n, sizeof *h->shard)))
         rc = ckpt_nomem(err, f.n * sizeof *h->shard);
     for (size_t i = 0; rc == 0 && i < f.n; i++)

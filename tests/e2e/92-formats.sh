@@ -21,7 +21,7 @@ made x.gguf 'GGUF\x03\x00\x00\x00' 'the number of tensors needs 8 bytes at 8, th
 made old.gguf 'GGUF\x01\x00\x00\x00' 'GGUF version 1, 2 and 3 are read'
 made x.parquet 'PAR1\x15\x04\x15\x00' 'parquet file'
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
-refused 65 'remote addresses are not read' 'an address' 'https://127.0.0.1/model.safetensors'
+refused 65 'such addresses are not read' 'an address' 'oci://127.0.0.1/model'
 # The containers of before 1.6 open, and hold what torch loads from them.
 for f in legacy legacy_t24 legacy_proto4; do
     expect 0 "$f.pt holds what torch loads" ckpt-inspect --diff "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"

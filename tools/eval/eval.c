@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "libckpt/mem.h"
+#include "libckpt/path.h"
 #include "tools/eval/logits.h"
 #include "trainer/adapter.h"
 #include "trainer/data/loader.h"
@@ -36,9 +36,8 @@ static void close_eval(struct eval *e, const struct ckpt_err *err)
 static void model_dir(char dir[4096], const char *path)
 {
     const char *slash = strrchr(path, '/');
-    struct stat st;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (ckpt_path_is_dir(path))
         snprintf(dir, 4096, "%s", path);
     else if (slash)
         snprintf(dir, 4096, "%.*s", (int)(slash - path), path);

@@ -15,7 +15,7 @@ static int open_part(struct ckpt_file **file, struct ckpt_dir *dir, const char *
                      const char *path, const struct cli *cli, struct ckpt_err *err)
 {
     return dir ? ckpt_file_open_at(file, dir, name, err)
-               : ckpt_file_open(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
+               : ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
 }
 
 static int rng_file(struct out *o, json_t *list, const char *name, struct ckpt_file *file,
@@ -95,11 +95,10 @@ int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cl
 {
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *file;
-    struct stat st;
     int rc = 0;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    if (ckpt_path_is_dir(path))
+        rc = ckpt_path_dir(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (rc == 0 && w->state)
         rc = put_state(o, dir, path, cli, err);
     if (rc == 0 && w->args) {

@@ -1,7 +1,6 @@
 /* data - which of the rooms beside it tells a log, or a file or folder of rows; see inspect.h. */
 #include <fnmatch.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/logs/run_log.h"
 #include "formats/records/record.h"
@@ -52,7 +51,7 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     size_t n;
     int rc;
 
-    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
+    if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
         ckpt_err_clear(err);            /* told by who opens it as a checkpoint */
         return 1;
     }
@@ -111,7 +110,7 @@ static int data_dir(struct out *o, const struct inspect_want *w, const struct cl
     struct run_log *log = NULL;
     struct ckpt_dir *dir;
     bool saved;
-    int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    int rc = ckpt_path_dir(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
 
     if (rc) {
         ckpt_err_clear(err);
@@ -133,19 +132,16 @@ static int data_dir(struct out *o, const struct inspect_want *w, const struct cl
 int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *cli,
                  const char *path, struct ckpt_err *err)
 {
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? data_file(o, w, cli, path, err) : 1;
+    return ckpt_path_is_file(path) ? data_file(o, w, cli, path, err) : 1;
 }
 
 int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err)
 {
     struct ckpt_err other = {0};
-    struct stat st;
     int rc;
 
-    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+    if (!ckpt_path_is_dir(path))
         return err->code;
     rc = data_dir(o, w, cli, path, &other);
     if (rc != 1)

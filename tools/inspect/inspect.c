@@ -2,7 +2,6 @@
 #include "tools/inspect/inspect.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
 #include "formats/weights/torch.h"
@@ -87,8 +86,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
 {
     struct inspect_want page = *w;
     struct ckpt_source *src;
-    struct stat st;
-    bool dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool dir = ckpt_path_is_dir(path);
     bool packed = strcmp(path, "-") == 0 || ckpt_pack_of(path) != CKPT_PACK_NONE;
     int rc;
 
@@ -126,14 +124,13 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
 {
     struct ckpt_err ignored = {0};
     struct ckpt_file *file;
-    struct stat st;
     bool yes;
 
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    if (!ckpt_path_is_file(path))
         return false;
     if (ends_in(path, ".json"))
         return true;
-    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &ignored))
+    if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, &ignored))
         return false;
     yes = w->tree ? inspect_is_torch(file) : inspect_is_values(file);
     ckpt_file_close(file);
@@ -159,7 +156,7 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (inspect_tensors_asked(w))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
                          path, inspect_tensors_asked(w));
-    if (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
+    if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
         return err->code;
     if (!json)
         return inspect_tree(o, file, false, err);       /* takes the file */
@@ -195,7 +192,7 @@ static int refused(struct out *o, const struct inspect_want *w, const struct cli
     struct ckpt_file *file;
 
     if (list_refused(o, w, cli, path, &other) &&
-        (ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
+        (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
          inspect_tree(o, file, false, &other)))
         return err->code;
     out_str(o, "refused", "refused", err->text);
@@ -225,7 +222,6 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
 {
     struct ckpt_err print = {0};
     bool data = false;
-    struct stat st;
     int rc;
 
     out_str(o, "path", "path", path);
@@ -233,7 +229,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         rc = inspect_scan(o, cli, path, err);
         return finish(o, w, &print) ? (*err = print).code : rc;
     }
-    if (w->verify && !w->n_part && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (w->verify && !w->n_part && ckpt_path_is_dir(path)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* what is missing is told */
             inspect_name_older(w, cli, path, err);

@@ -6,6 +6,7 @@
 
 #include "libckpt/buf.h"
 #include "libckpt/ckpt.h"
+#include "libckpt/path.h"
 #include "tools/cli.h"
 #include "tools/opt.h"
 #include "tools/inspect/stats.h"

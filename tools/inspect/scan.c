@@ -8,7 +8,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/container/pickle.h"
 #include "formats/container/zip.h"
@@ -252,11 +251,10 @@ int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct 
     struct scan s = {.o = o};
     struct ckpt_file *file = NULL;
     struct ckpt_dir *dir = NULL;
-    struct stat st;
-    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_dir = ckpt_path_is_dir(path);
     const char *slash = strrchr(path, '/');
-    int rc = is_dir ? ckpt_dir_open(&dir, path, flags, err)
-                    : ckpt_file_open(&file, path, flags, err);
+    int rc = is_dir ? ckpt_path_dir(&dir, path, flags, err)
+                    : ckpt_path_file(&file, path, flags, err);
 
     out_table(o, "scan", columns, 5);
     if (rc == 0)

@@ -126,7 +126,7 @@ static int take_run(double *value, const char *path, bool follow, struct ckpt_er
     struct ckpt_dir *dir;
     char name[400] = "trainer_state.json";
     bool found = true;
-    int rc = ckpt_dir_open(&dir, path, follow ? CKPT_FOLLOW : 0, err);
+    int rc = ckpt_path_dir(&dir, path, follow ? CKPT_FOLLOW : 0, err);
 
     for (size_t k = 0; k < N_FACTS; k++)
         value[k] = NAN;

@@ -6,7 +6,6 @@
  * too.
  */
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/container/zip.h"
 #include "formats/formats.h"
@@ -81,6 +80,7 @@ static int prove_tensors(struct proof *p, const struct inspect_want *w, const st
                          const char *path, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = true, .follow = cli->follow,
+                                  .prove = ckpt_path_is_remote(path),
                                   .spool = cli_spool(), .part = w->part, .n_part = w->n_part};
     struct ckpt_source *src;
     int rc = ckpt_open(&src, path, &opts, err);
@@ -99,12 +99,11 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
                    const char *path, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.follow = cli->follow, .spool = cli_spool(), .part = w->part,
-                                  .n_part = w->n_part};
+                                  .n_part = w->n_part, .prove = ckpt_path_is_remote(path)};
     struct ckpt_file *file = NULL;
     struct ckpt_dir *dir = NULL;
     struct proof p = {0};
-    struct stat st;
-    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_dir = ckpt_path_is_dir(path);
     int rc = is_dir && !w->n_part ? manifest_check(NULL, path, MANIFEST_DIGESTS, err)
                                   : CKPT_ENOTFOUND;
 

@@ -283,7 +283,7 @@ int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct
     struct findings f = {0};
     struct check c = {.found = &f, .prefix = ""};
     struct ckpt_dir *dir;
-    int rc = ckpt_dir_open(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    int rc = ckpt_path_dir(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
 
     if (rc)
         return rc;
@@ -357,7 +357,7 @@ void inspect_name_older(const struct inspect_want *w, const struct cli *cli, con
         long step = rank_of(name, stems[s], "");
         const char *where = name == up ? "." : *up ? up : "/";
 
-        if (step < 0 || ckpt_dir_open(&dir, where, 0, &ignored) ||
+        if (step < 0 || ckpt_path_dir(&dir, where, 0, &ignored) ||
             ckpt_dir_list(dir, &a, &entry, &n, &ignored))
             continue;
         while ((step = next_lower(entry, n, stems[s], step)) >= 0) {

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/weights/peft.h"
 #include "formats/weights/peft_extract.h"
+#include "libckpt/path.h"
 #include "tools/merge/parts.h"
 
 #define MAX_ADAPTERS 32
@@ -17,7 +17,7 @@ const char *merge_adapter_weight(const char *item)
 {
     const char *colon = strrchr(item, ':');
 
-    return colon && access(item, F_OK) != 0 ? colon + 1 : NULL;
+    return colon && !strchr(colon, '/') && access(item, F_OK) != 0 ? colon + 1 : NULL;
 }
 
 /* "DIR" or "DIR:WEIGHT". */
@@ -102,23 +102,23 @@ static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
 
 /*
  * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
- * (from the working directory) or beside the adapter.
+ * (from the working directory; from the Hub for an adapter that is there) or beside the adapter.
  */
 static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
                      const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)
 {
     const json_t *config = json_object_get(ckpt_source_info(adapter), "adapter_config");
     const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
-    struct stat st;
 
     *base = ckpt_arena_printf(a, "%s", w->base ? w->base : name ? name : "");
-    if (*base && !w->base && **base && **base != '/' && stat(*base, &st) != 0)
-        *base = ckpt_arena_printf(a, "%s/%s", input, name);
+    if (*base && !w->base && **base && **base != '/' && !ckpt_path_is_dir(*base))
+        *base = strncmp(input, "hf://", 5) == 0 ? ckpt_arena_printf(a, "hf://%s", name)
+                                                : ckpt_arena_printf(a, "%s/%s", input, name);
     if (!*base)
         return ckpt_nomem(err, strlen(input));
     if (w->base)
         return 0;
-    if (**base && stat(*base, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (**base && ckpt_path_is_dir(*base)) {
         ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
         return 0;
     }

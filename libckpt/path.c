@@ -1,0 +1,66 @@
+/* path - see path.h. */
+#include "libckpt/path.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/remote/http.h"
+#include "libckpt/remote/remote.h"
+
+/* The path on this host that a path or a file:// address means; NULL when it is remote. */
+static const char *local(char buf[PATH_MAX], const char *path)
+{
+    static const char scheme[] = "file://", here[] = "localhost/";
+    const char *at = path + sizeof scheme - 1;
+
+    if (!ckpt_is_address(path))
+        return path;
+    if (strncmp(path, scheme, sizeof scheme - 1) != 0)
+        return NULL;
+    if (strncmp(at, here, sizeof here - 1) == 0)
+        at += sizeof here - 2;
+    if (*at != '/' || (size_t)snprintf(buf, PATH_MAX, "%s", at) >= PATH_MAX ||
+        !http_unescape(buf))
+        return path;                    /* opening it tells that it is not there */
+    return buf;
+}
+
+bool ckpt_path_is_remote(const char *path)
+{
+    char buf[PATH_MAX];
+
+    return !local(buf, path);
+}
+
+static bool is_mode(const char *path, mode_t mode, int kind)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+    struct stat st;
+
+    return here ? stat(here, &st) == 0 && (st.st_mode & S_IFMT) == mode
+                : remote_kind(path) == kind;
+}
+
+bool ckpt_path_is_dir(const char *path) { return is_mode(path, S_IFDIR, 2); }
+bool ckpt_path_is_file(const char *path) { return is_mode(path, S_IFREG, 1); }
+
+int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
+                   struct ckpt_err *err)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+
+    return here ? ckpt_file_open(out, here, flags, err)
+                : remote_open_file(out, path, flags, err);
+}
+
+int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+
+    return here ? ckpt_dir_open(out, here, flags, err) : remote_open_dir(out, path, flags, err);
+}

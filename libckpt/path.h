@@ -1,0 +1,21 @@
+/*
+ * path - what a user names: a path on this host, or an address elsewhere, opened the same way.
+ *
+ * file:// is a path on this host; all other addresses are remote.h's.
+ */
+#ifndef CKPT_PATH_H
+#define CKPT_PATH_H
+
+#include "libckpt/file.h"
+
+/* A path on this host has no scheme; "-" is not special here. */
+bool ckpt_path_is_remote(const char *path);
+/* What is there: neither when nothing is, or it cannot be asked for (opening tells why). */
+bool ckpt_path_is_dir(const char *path);
+bool ckpt_path_is_file(const char *path);
+
+int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
+                   struct ckpt_err *err);
+int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,367 @@
+/* cache - see cache.h. */
+#include "libckpt/remote/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/commit.h"
+#include "libckpt/digest_of.h"
+#include "libckpt/file_at.h"
+#include "libckpt/json.h"
+#include "libckpt/log.h"
+#include "libckpt/remote/http.h"
+#include "libckpt/spool.h"
+
+#define LIMIT_BYTES ((uint64_t)200 << 30)
+#define ALL_BYTE    0                   /* of the lock: what concerns all objects */
+
+struct cache_sink {
+    struct ckpt_out *out;               /* or */
+    int              fd;                /* a file without a name */
+    const char      *name;
+};
+
+/* -- where ------------------------------------------------------------------------------------ */
+
+bool cache_place(char *out, size_t size, const char *variable, const char *tail,
+                 const char *fallback)
+{
+    const char *v = getenv(variable), *home = getenv("HOME");
+    int n = -1;
+
+    if (v && *v)
+        n = snprintf(out, size, "%s%s", v, tail);
+    else if (home && *home)
+        n = snprintf(out, size, "%s%s", home, fallback);
+    return n > 0 && (size_t)n < size;
+}
+
+static bool root_of(char *out, size_t size)
+{
+    const char *v = getenv("CKPT_CACHE");
+
+    if (v && (!*v || strcmp(v, "none") == 0))
+        return false;
+    return v ? cache_place(out, size, "CKPT_CACHE", "", "")
+             : cache_place(out, size, "XDG_CACHE_HOME", "/ckpt", "/.cache/ckpt");
+}
+
+/* A path below the cache; false when there is none, or the path is too long. */
+static bool path_of(char *out, size_t size, const char *folder, const char *name)
+{
+    char root[3072];
+
+    return root_of(root, sizeof root) &&
+           (size_t)snprintf(out, size, "%s/%s%s%s", root, folder, *name ? "/" : "", name) < size;
+}
+
+/* Every folder of path, as mkdir -p does; the new ones are the owner's alone. */
+static bool make_folders(const char *path)
+{
+    char part[4096];
+    size_t n = strlen(path);
+
+    if (n >= sizeof part)
+        return false;
+    memcpy(part, path, n + 1);
+    for (char *p = part + 1;; p++)
+        if (*p == '/' || !*p) {
+            char was = *p;
+
+            *p = '\0';
+            if (mkdir(part, 0700) && errno != EEXIST)
+                return false;
+            *p = was;
+            if (!was)
+                return true;
+        }
+}
+
+static bool ready(const char *folder)
+{
+    char path[4096];
+
+    return path_of(path, sizeof path, folder, "") && make_folders(path) &&
+           access(path, W_OK | X_OK) == 0;
+}
+
+void cache_key(char key[CACHE_KEY], const char *kind, const char *text)
+{
+    unsigned char digest[CKPT_SHA256_BYTES];
+    struct ckpt_sha256 *sha = NULL;
+    struct ckpt_err ignored = {0};
+    char hex[CKPT_SHA256_HEX];
+
+    key[0] = '\0';
+    if (ckpt_sha256_new(&sha, &ignored) == 0 &&
+        ckpt_sha256_add(sha, text, strlen(text), &ignored) == 0 &&
+        ckpt_sha256_end(sha, digest, &ignored) == 0) {
+        ckpt_hex(hex, digest, sizeof digest);
+        snprintf(key, CACHE_KEY, "%.8s-%s", kind, hex);
+    }
+    ckpt_sha256_free(sha);
+}
+
+/* -- one at a time ---------------------------------------------------------------------------- */
+
+/* Lock a byte of the lock file; the descriptor to close, or -1. */
+static int lock_byte(off_t byte, struct ckpt_err *err)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    char path[4096];
+    int fd;
+
+    if (!path_of(path, sizeof path, "lock", ""))
+        return ckpt_fail(err, CKPT_ECREATE, "the cache has no place"), -1;
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path), -1;
+    while (fcntl(fd, F_OFD_SETLK, &l)) {
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || http_stopped(err)) {
+            if (!err->code)
+                ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
+            close(fd);
+            return -1;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return fd;
+}
+
+static int lock_key(const char *key, struct ckpt_err *err)
+{
+    unsigned char digest[CKPT_XXH128_BYTES];
+    uint64_t byte;
+
+    ckpt_xxh128(digest, key, strlen(key));
+    memcpy(&byte, digest, sizeof byte);
+    return lock_byte((off_t)(byte >> 2) + ALL_BYTE + 1, err);
+}
+
+/* -- how much --------------------------------------------------------------------------------- */
+
+static uint64_t limit_bytes(void)
+{
+    const char *v = getenv("CKPT_CACHE_LIMIT");
+    unsigned long long n;
+    char *end;
+    int shift;
+
+    if (!v || *v < '0' || *v > '9')
+        return LIMIT_BYTES;
+    n = strtoull(v, &end, 10);
+    shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : *end == 'T' ? 40 : 0;
+    if (n > UINT64_MAX >> 41 || (shift && end[1]) || (!shift && *end))
+        return LIMIT_BYTES;
+    return (uint64_t)n << shift;
+}
+
+struct kept {
+    char            name[CACHE_KEY];
+    uint64_t        bytes;
+    struct timespec used;
+};
+
+static int by_use(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+
+    if (x->used.tv_sec != y->used.tv_sec)
+        return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
+}
+
+/* All objects, and their bytes; NULL without memory or objects. */
+static struct kept *list_objects(DIR *dir, size_t *n, uint64_t *sum)
+{
+    struct kept *all = NULL;
+    size_t cap = 0;
+    struct dirent *e;
+    struct stat st;
+
+    *n = 0;
+    *sum = 0;
+    while ((e = readdir(dir)) != NULL) {
+        if (e->d_name[0] == '.' || strlen(e->d_name) >= CACHE_KEY ||
+            fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        if (*n == cap) {
+            struct kept *more = ckpt_grow(all, cap = cap ? 2 * cap : 64, sizeof *all);
+
+            if (!more)
+                break;
+            all = more;
+        }
+        snprintf(all[*n].name, CACHE_KEY, "%.*s", CACHE_KEY - 1, e->d_name);
+        all[*n].bytes = (uint64_t)st.st_size;
+        all[*n].used = st.st_mtim;
+        *sum += all[(*n)++].bytes;
+    }
+    return all;
+}
+
+/* Let go what was not used for longest, until need bytes fit. */
+static void make_room(uint64_t need)
+{
+    uint64_t limit = limit_bytes(), sum;
+    struct ckpt_err ignored = {0};
+    struct kept *all;
+    char path[4096];
+    DIR *dir;
+    size_t n;
+    int lock;
+
+    if (limit == 0 || !path_of(path, sizeof path, "objects", "") || !(dir = opendir(path)))
+        return;
+    lock = lock_byte(ALL_BYTE, &ignored);
+    all = list_objects(dir, &n, &sum);
+    if (n > 0)
+        qsort(all, n, sizeof *all, by_use);
+    for (size_t i = 0; i < n && sum + need > limit; i++)
+        if (unlinkat(dirfd(dir), all[i].name, 0) == 0)
+            sum -= all[i].bytes;
+    if (lock >= 0)
+        close(lock);
+    ckpt_free(all);
+    closedir(dir);
+}
+
+/* -- objects ---------------------------------------------------------------------------------- */
+
+int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
+               struct ckpt_err *err)
+{
+    char path[4096];
+    struct stat st;
+    int fd;
+
+    *out = NULL;
+    if (!*key || !path_of(path, sizeof path, "objects", key))
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+        (size != FIELD_NONE && (uint64_t)st.st_size != size)) {
+        close(fd);
+        return 0;
+    }
+    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);       /* it is used now */
+    return file_take_fd(out, fd, name, 0, err);
+}
+
+int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err)
+{
+    const unsigned char *from = src;
+
+    if (s->out)
+        return ckpt_out_write_at(s->out, src, n, at, err);
+    while (n > 0) {
+        ssize_t k = pwrite(s->fd, from, n, (off_t)at);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return ckpt_fail_errno(err, CKPT_EIO, k ? errno : ENOSPC, "%s: a copy in %s", s->name,
+                                   getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+        from += k;
+        n -= (size_t)k;
+        at += (uint64_t)k;
+    }
+    return 0;
+}
+
+static int get_unnamed(struct ckpt_file **out, const char *name, cache_fill_fn *fill, void *ctx,
+                       struct ckpt_err *err)
+{
+    const char *where = getenv("TMPDIR");
+    struct cache_sink s = {.fd = spool_create(where && *where ? where : NULL, err), .name = name};
+
+    if (s.fd < 0)
+        return err->code;
+    if (fill(ctx, &s, err) == 0)
+        return file_take_fd(out, s.fd, name, 0, err);
+    close(s.fd);
+    return err->code;
+}
+
+static int get_named(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
+                     cache_fill_fn *fill, void *ctx, struct ckpt_err *err)
+{
+    struct cache_sink s = {.fd = -1, .name = name};
+    char path[4096];
+    int lock = lock_key(key, err), rc;
+
+    if (lock < 0)
+        return err->code;
+    rc = cache_find(out, key, size, name, err);     /* somebody else may have been at it */
+    if (rc == 0 && !*out) {
+        make_room(size == FIELD_NONE ? 0 : size);
+        rc = path_of(path, sizeof path, "objects", key)
+                 ? ckpt_out_create(&s.out, path, CKPT_REPLACE, err)
+                 : ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
+        if (rc == 0 && size > 0 && size != FIELD_NONE)
+            rc = ckpt_out_reserve(s.out, size, err);
+        if (rc == 0)
+            rc = fill(ctx, &s, err);
+        if (rc == 0)
+            rc = ckpt_out_commit(s.out, err);
+        else
+            ckpt_out_abort(s.out);
+        if (rc == 0)
+            rc = cache_find(out, key, size, name, err);
+        if (rc == 0 && !*out)
+            rc = ckpt_fail(err, CKPT_EIO, "%s: went away from the cache at once", name);
+    }
+    close(lock);
+    return rc;
+}
+
+int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
+              cache_fill_fn *fill, void *ctx, struct ckpt_err *err)
+{
+    uint64_t limit = limit_bytes();
+
+    *out = NULL;
+    if (!*key || (limit && size != FIELD_NONE && size > limit) || !ready("objects"))
+        return get_unnamed(out, name, fill, ctx, err);
+    return get_named(out, key, size, name, fill, ctx, err);
+}
+
+/* -- lists ------------------------------------------------------------------------------------ */
+
+json_t *cache_list(const char *key)
+{
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *file;
+    json_t *list = NULL;
+    char path[4096];
+
+    if (!*key || !path_of(path, sizeof path, "lists", key) || ckpt_file_open(&file, path, 0, &ignored))
+        return NULL;
+    if (ckpt_json_read(&list, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &ignored))
+        list = NULL;
+    ckpt_file_close(file);
+    return list;
+}
+
+void cache_keep_list(const char *key, const json_t *list)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_buf b;
+    char path[4096];
+
+    if (!*key || !ready("lists") || !path_of(path, sizeof path, "lists", key))
+        return;
+    ckpt_buf_init(&b, (size_t)CKPT_JSON_MAX_BYTES);
+    if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_put_file(path, b.data, b.len, &err))
+        ckpt_log(CKPT_LOG_DEBUG, "the cache does not take a list: %s", err.text);
+    ckpt_buf_release(&b);
+}

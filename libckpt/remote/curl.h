@@ -1,0 +1,38 @@
+/*
+ * curl - libcurl, opened when the first address is asked for.
+ *
+ * It brings some thirty libraries along, which take longer to load than a checkpoint takes to
+ * be listed: who names no address does not load it, and needs no libcurl at all.
+ */
+#ifndef CKPT_CURL_H
+#define CKPT_CURL_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libckpt/err.h"
+
+/* The calls that are used, by their names without "curl_". */
+struct curl_calls {
+    CURL *(*easy_init)(void);
+    void (*easy_cleanup)(CURL *);
+    void (*easy_reset)(CURL *);
+    CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
+    CURLcode (*easy_getinfo)(CURL *, CURLINFO, ...);
+    CURLcode (*easy_perform)(CURL *);
+    const char *(*easy_strerror)(CURLcode);
+    struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
+    void (*slist_free_all)(struct curl_slist *);
+    time_t (*getdate)(const char *, const time_t *);
+    CURLU *(*url)(void);
+    void (*url_cleanup)(CURLU *);
+    CURLUcode (*url_set)(CURLU *, CURLUPart, const char *, unsigned);
+    CURLUcode (*url_get)(const CURLU *, CURLUPart, char **, unsigned);
+    void (*free)(void *);
+};
+
+/* Any thread.  CKPT_EDEVICE when there is none. */
+int curl_open(const struct curl_calls **out, struct ckpt_err *err);
+
+#endif

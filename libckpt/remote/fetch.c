@@ -1,0 +1,241 @@
+/*
+ * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
+ *
+ * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a piece
+ * that comes early waits for its turn to be digested.  A server without ranges sends all at once.
+ */
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/digest_of.h"
+#include "libckpt/log.h"
+#include "libckpt/pool.h"
+#include "libckpt/remote/range_at.h"
+
+#define PIECE   ((size_t)8 << 20)
+#define WORKERS 4
+#define TELL    ((uint64_t)256 << 20)   /* a file that large is worth a word */
+
+/* A digest in the making; md is NULL where none is known. */
+struct proof {
+    EVP_MD_CTX *md;
+    const char *hex;        /* what it should be */
+    const char *name;
+};
+
+static void proof_free(struct proof *p) { EVP_MD_CTX_free(p->md); }
+
+/* Begin, or begin anew. */
+static int proof_begin(struct proof *p, const struct range *r, uint64_t size,
+                       struct ckpt_err *err)
+{
+    bool git = strncmp(r->digest, "sha1-", 5) == 0;
+    char head[40];
+    int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)size) + 1;
+
+    p->name = r->name;
+    p->hex = r->digest[0] ? strchr(r->digest, '-') + 1 : NULL;
+    if (!p->hex)
+        return 0;
+    if (!p->md)
+        p->md = EVP_MD_CTX_new();
+    if (!p->md || EVP_DigestInit_ex(p->md, git ? EVP_sha1() : EVP_sha256(), NULL) != 1 ||
+        (git && EVP_DigestUpdate(p->md, head, (size_t)n) != 1))
+        return ckpt_nomem(err, 256);
+    return 0;
+}
+
+static int proof_add(struct proof *p, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    return p->md && EVP_DigestUpdate(p->md, bytes, n) != 1 ? ckpt_nomem(err, 256) : 0;
+}
+
+static int proof_end(struct proof *p, struct ckpt_err *err)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    char hex[2 * EVP_MAX_MD_SIZE + 1];
+    unsigned n = 0;
+
+    if (!p->md)
+        return 0;
+    if (EVP_DigestFinal_ex(p->md, digest, &n) != 1)
+        return ckpt_nomem(err, 256);
+    ckpt_hex(hex, digest, n);
+    return strcmp(hex, p->hex) == 0
+               ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: has the digest %s, %s was "
+                                  "listed", p->name, hex, p->hex);
+}
+
+int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct proof p = {0};
+    int rc = proof_begin(&p, r, n, err);
+
+    if (rc == 0)
+        rc = proof_add(&p, bytes, n, err);
+    if (rc == 0)
+        rc = proof_end(&p, err);
+    proof_free(&p);
+    return rc;
+}
+
+struct fetch {
+    struct range      *r;
+    struct cache_sink *sink;
+    struct proof       proof;
+    unsigned char     *buf[WORKERS];
+    uint64_t           at;              /* of what comes at once */
+    const void        *head;            /* when that is all of it; it stays until this is over */
+    pthread_mutex_t    lock;
+    pthread_cond_t     turn;
+    size_t             next;            /* piece to be digested */
+    bool               failed;
+};
+
+/* -- in pieces -------------------------------------------------------------------------------- */
+
+static int digest_in_turn(struct fetch *f, size_t i, const void *bytes, size_t n,
+                          struct ckpt_err *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&f->lock);
+    while (f->next != i && !f->failed)
+        pthread_cond_wait(&f->turn, &f->lock);
+    if (!f->failed) {
+        rc = proof_add(&f->proof, bytes, n, err);
+        f->next++;
+    }
+    pthread_cond_broadcast(&f->turn);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct fetch *f = ctx;
+    uint64_t at = (uint64_t)i * PIECE, left = f->r->size - at;
+    size_t n = left < PIECE ? (size_t)left : PIECE;
+    int rc = 0;
+
+    if (!f->buf[worker] && !(f->buf[worker] = ckpt_alloc_buffer(PIECE)))
+        rc = ckpt_nomem(err, PIECE);
+    if (rc == 0)
+        rc = range_get(f->r, f->buf[worker], at, n, NULL, err);
+    if (rc == 0)
+        rc = cache_put(f->sink, f->buf[worker], n, at, err);
+    if (rc == 0)
+        return digest_in_turn(f, i, f->buf[worker], n, err);
+    pthread_mutex_lock(&f->lock);
+    f->failed = true;
+    pthread_cond_broadcast(&f->turn);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+/* -- at once ---------------------------------------------------------------------------------- */
+
+static int begin_all(void *ctx, const struct http_answer *a, struct ckpt_err *err)
+{
+    struct fetch *f = ctx;
+
+    f->at = 0;
+    if (range_same(f->r, a, a->length, err))
+        return err->code;
+    return proof_begin(&f->proof, f->r, f->r->size, err);
+}
+
+static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct fetch *f = ctx;
+
+    if (proof_add(&f->proof, bytes, n, err) || cache_put(f->sink, bytes, n, f->at, err))
+        return err->code;
+    f->at += n;
+    return 0;
+}
+
+static int get_all(struct fetch *f, struct ckpt_err *err)
+{
+    struct http_request q = {.url = f->r->url, .name = f->r->name, .auth = f->r->auth,
+                             .limit = f->r->size, .begin = begin_all, .put = put_all, .ctx = f};
+    struct http_answer a;
+
+    if (http_get(f->r->http, &q, &a, err))
+        return err->code;
+    if (f->r->size != FIELD_NONE && f->at != f->r->size)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: %llu bytes came of %llu",
+                            f->r->name, (unsigned long long)f->at,
+                            (unsigned long long)f->r->size);
+    return 0;
+}
+
+/* -- both ------------------------------------------------------------------------------------- */
+
+static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
+{
+    struct fetch *f = ctx;
+    size_t n, workers;
+    int rc;
+
+    f->sink = sink;
+    if (f->head)
+        return cache_put(sink, f->head, (size_t)f->r->size, 0, err)
+                   ? err->code : fetch_prove(f->r, f->head, (size_t)f->r->size, err);
+    if (f->r->size != FIELD_NONE && f->r->size >= TELL)
+        ckpt_log(CKPT_LOG_NOTE, "%s: %.1f GB are fetched", f->r->name, (double)f->r->size / 1e9);
+    if (f->r->no_ranges || f->r->size == FIELD_NONE) {
+        rc = get_all(f, err);
+    } else {
+        n = (size_t)((f->r->size + PIECE - 1) / PIECE);
+        workers = n < WORKERS ? n : WORKERS;
+        rc = proof_begin(&f->proof, f->r, f->r->size, err);
+        if (rc == 0 && n > 0)
+            rc = ckpt_pool_run(workers, n, get_piece, f, err);
+        if (rc == CKPT_EUNSUPPORTED && strcmp(err->reason, "ranges") == 0) {
+            ckpt_err_clear(err);
+            f->r->no_ranges = true;
+            rc = get_all(f, err);
+        }
+    }
+    return rc ? rc : proof_end(&f->proof, err);
+}
+
+/* Bytes without a digest are known by their address and what tells their versions apart. */
+static void key_of(char key[CACHE_KEY], struct range *r)
+{
+    char text[HTTP_URL + FIELD_BYTES + 32];
+
+    snprintf(key, CACHE_KEY, "%s", r->digest);
+    if (*key)
+        return;
+    if (r->met && r->tag[0] &&
+        (size_t)snprintf(text, sizeof text, "%s\n%s\n%llu", r->url, r->tag,
+                         (unsigned long long)r->size) < sizeof text)
+        cache_key(key, "url", text);
+}
+
+int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
+{
+    struct fetch f = {.r = r};
+    char key[CACHE_KEY];
+    int rc;
+
+    key_of(key, r);
+    pthread_mutex_lock(&r->lock);
+    if (r->n_extent > 0 && r->extent[0].at == 0 && r->extent[0].n == r->size)
+        f.head = r->extent[0].bytes;
+    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_init(&f.lock, NULL);
+    pthread_cond_init(&f.turn, NULL);
+    rc = cache_find(out, key, r->size, r->name, err);
+    if (rc == 0 && !*out)
+        rc = cache_get(out, key, r->size, r->name, fill, &f, err);
+    for (size_t i = 0; i < WORKERS; i++)
+        ckpt_free(f.buf[i]);
+    proof_free(&f.proof);
+    pthread_cond_destroy(&f.turn);
+    pthread_mutex_destroy(&f.lock);
+    return rc;
+}

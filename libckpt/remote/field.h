@@ -1,0 +1,44 @@
+/*
+ * field - what the header fields of an answer say.
+ *
+ * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
+ * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  Values that
+ * do not read as they should are as if they were not there; who needs one says so.
+ */
+#ifndef CKPT_FIELD_H
+#define CKPT_FIELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FIELD_BYTES 512         /* of a value that is kept, with terminator */
+#define FIELD_LINK  4096
+#define FIELD_NONE  UINT64_MAX  /* a number that was not said */
+
+/* An answer to one request.  Numbers that were not said are FIELD_NONE, texts "". */
+struct http_answer {
+    long     status;
+    uint64_t length;                    /* bytes of the body */
+    uint64_t range_at, range_end;       /* of Content-Range: bytes [at, end) */
+    uint64_t total;                     /* of the whole file, by Content-Range */
+    uint64_t wait;                      /* seconds until another try makes sense */
+    uint64_t linked_size;               /* the file behind the answer, by the Hub */
+    char     linked_etag[FIELD_BYTES];  /* its digest; without quotes, as etag */
+    char     etag[FIELD_BYTES];
+    bool     weak;                      /* etag is one that does not tell bytes */
+    char     modified[FIELD_BYTES];
+    char     type[FIELD_BYTES];         /* Content-Type */
+    char     encoding[FIELD_BYTES];     /* Content-Encoding */
+    char     commit[FIELD_BYTES];
+    char     problem[FIELD_BYTES];      /* X-Error-Message */
+    char     problem_code[FIELD_BYTES]; /* X-Error-Code */
+    char     next[FIELD_LINK];          /* Link; rel="next" */
+    char     date[FIELD_BYTES];         /* Retry-After when it is a date */
+};
+
+void http_answer_clear(struct http_answer *a);
+/* One line of a header, with or without its end. */
+void http_answer_line(struct http_answer *a, const char *line, size_t len);
+
+#endif

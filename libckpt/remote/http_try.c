@@ -1,0 +1,353 @@
+/* http_try - see http_try.h, and http.h for the rules. */
+#include "libckpt/remote/http_try.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/buf.h"
+#include "libckpt/ckpt.h"
+#include "libckpt/json.h"
+#include "libckpt/log.h"
+
+#define HEADER_BYTES   65536u
+#define HEADER_LINES   100u
+#define PROBLEM_BYTES  ((size_t)16 << 10)   /* kept of a body that tells what is wrong */
+#define PROBLEM_SHOWN  200
+#define CONNECT_SECONDS 30L
+
+/* What libcurl's callbacks work on. */
+struct exchange {
+    struct http_try    *t;
+    struct http_answer *a;
+    struct ckpt_err    *err;
+    size_t              header_bytes, header_lines;
+    uint64_t            got;        /* bytes of the body */
+    bool                begun;
+    struct ckpt_buf     problem;    /* the body of an answer that is no success */
+};
+
+static bool is_success(long status) { return status >= 200 && status < 300; }
+
+static size_t on_header(char *line, size_t one, size_t n, void *ctx)
+{
+    struct exchange *x = ctx;
+
+    (void)one;
+    x->header_bytes += n;
+    if (x->header_bytes > HEADER_BYTES || ++x->header_lines > HEADER_LINES) {
+        ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer is longer than %u bytes or "
+                  "%u lines", x->t->name, HEADER_BYTES, HEADER_LINES);
+        return 0;
+    }
+    http_answer_line(x->a, line, n);
+    return n;
+}
+
+static int begin(struct exchange *x)
+{
+    const struct http_request *r = x->t->request;
+
+    x->begun = true;
+    if (x->a->encoding[0] && strcmp(x->a->encoding, "identity") != 0)
+        return ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: answered in encoding %s, which was not asked "
+                         "for", x->t->name, x->a->encoding);
+    return r->begin ? r->begin(r->ctx, x->a, x->err) : 0;
+}
+
+static size_t on_body(char *bytes, size_t one, size_t n, void *ctx)
+{
+    struct exchange *x = ctx;
+    const struct http_request *r = x->t->request;
+
+    (void)one;
+    if (!is_success(x->a->status)) {
+        size_t room = PROBLEM_BYTES - (x->problem.len < PROBLEM_BYTES ? x->problem.len
+                                                                     : PROBLEM_BYTES);
+
+        ckpt_buf_put(&x->problem, bytes, n < room ? n : room);
+        x->got += n;
+        return x->got > 64 * PROBLEM_BYTES ? 0 : n;
+    }
+    if (!x->begun && begin(x))
+        return 0;
+    x->got += n;
+    if (x->got > r->limit) {
+        ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: sent more than the %llu bytes that were wanted",
+                  x->t->name, (unsigned long long)r->limit);
+        return 0;
+    }
+    return r->put && r->put(r->ctx, bytes, n, x->err) ? 0 : n;
+}
+
+static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, curl_off_t un)
+{
+    struct exchange *x = ctx;
+
+    (void)dl;
+    (void)dn;
+    (void)ul;
+    (void)un;
+    return x->t->stop && *x->t->stop;
+}
+
+/* Addresses that only this host, or its own network, can reach. */
+static bool is_private(const char *ip)
+{
+    struct in6_addr six;
+    struct in_addr four;
+    unsigned char b[4];
+
+    if (inet_pton(AF_INET6, ip, &six) == 1) {
+        if (!IN6_IS_ADDR_V4MAPPED(&six))
+            return IN6_IS_ADDR_LOOPBACK(&six) || IN6_IS_ADDR_LINKLOCAL(&six) ||
+                   IN6_IS_ADDR_UNSPECIFIED(&six) || (six.s6_addr[0] & 0xfe) == 0xfc;
+        memcpy(b, six.s6_addr + 12, 4);
+    } else if (inet_pton(AF_INET, ip, &four) == 1) {
+        memcpy(b, &four, 4);
+    } else {
+        return false;
+    }
+    return b[0] == 0 || b[0] == 10 || b[0] == 127 || (b[0] == 172 && (b[1] & 0xf0) == 16) ||
+           (b[0] == 192 && b[1] == 168) || (b[0] == 169 && b[1] == 254) ||
+           (b[0] == 100 && (b[1] & 0xc0) == 64);
+}
+
+/* Before the request goes out: a public host cannot send us where only we can go. */
+static int on_connected(void *ctx, char *ip, char *own, int port, int own_port)
+{
+    struct exchange *x = ctx;
+
+    (void)own;
+    (void)port;
+    (void)own_port;
+    if (x->t->hop == 0)
+        x->t->is_private = is_private(ip);
+    if (x->t->hop == 0 || x->t->is_private || !is_private(ip))
+        return CURL_PREREQFUNC_OK;
+    ckpt_fail(x->err, CKPT_EREFUSED, "%s: redirected to a private address, %s", x->t->name, ip);
+    return CURL_PREREQFUNC_ABORT;
+}
+
+/* -- setting a handle up ---------------------------------------------------------------------- */
+
+static int add_line(struct curl_slist **list, const struct curl_calls *c, const char *line,
+                    struct ckpt_err *err)
+{
+    struct curl_slist *more = c->slist_append(*list, line);
+
+    if (!more)
+        return ckpt_nomem(err, strlen(line));
+    *list = more;
+    return 0;
+}
+
+/* Who asks, where that is for this very origin. */
+static int add_auth(struct curl_slist **list, const struct curl_calls *c, const struct http_try *t,
+                    const char *range, struct ckpt_err *err)
+{
+    const struct http_auth *auth = t->request->auth;
+    char lines[4096] = "", origin[512];
+    int rc = 0;
+
+    if (!auth)
+        return 0;
+    if (http_origin(origin, t->url, err))
+        return err->code;
+    if (strcmp(origin, auth->origin) != 0)
+        return 0;
+    rc = auth->sign(auth->ctx, t->request->head ? "HEAD" : "GET", t->url, range, lines,
+                    sizeof lines, err);
+    for (char *p = lines, *end; rc == 0 && (end = strchr(p, '\n')) != NULL; p = end + 1) {
+        *end = '\0';
+        rc = add_line(list, c, p, err);
+    }
+    explicit_bzero(lines, sizeof lines);
+    return rc;
+}
+
+static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
+                   const struct http_setting *set, struct curl_slist *list, char *why)
+{
+    const struct http_request *r = x->t->request;
+
+    c->easy_reset(e);                   /* connections stay */
+    c->easy_setopt(e, CURLOPT_URL, x->t->url);
+    c->easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    c->easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    c->easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    c->easy_setopt(e, CURLOPT_NOBODY, r->head ? 1L : 0L);
+    c->easy_setopt(e, CURLOPT_HTTPHEADER, list);
+    c->easy_setopt(e, CURLOPT_USERAGENT, "ckpt/" CKPT_VERSION);
+    c->easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (set->authorities)
+        c->easy_setopt(e, CURLOPT_CAINFO, set->authorities);
+    c->easy_setopt(e, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+    c->easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1024L);
+    c->easy_setopt(e, CURLOPT_LOW_SPEED_TIME, set->stall_seconds);
+    c->easy_setopt(e, CURLOPT_BUFFERSIZE, 262144L);
+    c->easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    c->easy_setopt(e, CURLOPT_ERRORBUFFER, why);
+    c->easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+    c->easy_setopt(e, CURLOPT_HEADERDATA, x);
+    c->easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+    c->easy_setopt(e, CURLOPT_WRITEDATA, x);
+    c->easy_setopt(e, CURLOPT_NOPROGRESS, 0L);
+    c->easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    c->easy_setopt(e, CURLOPT_XFERINFODATA, x);
+    c->easy_setopt(e, CURLOPT_PREREQFUNCTION, on_connected);
+    c->easy_setopt(e, CURLOPT_PREREQDATA, x);
+}
+
+/* -- what came of it -------------------------------------------------------------------------- */
+
+static bool is_transient(long status)
+{
+    return status == 408 || status == 425 || status == 429 || status == 500 || status == 502 ||
+           status == 503 || status == 504;
+}
+
+/* What a server says is wrong: the header, or its JSON. */
+static const char *problem_of(struct exchange *x, json_t **json)
+{
+    const char *secret = x->t->request->auth ? x->t->request->auth->secret : NULL;
+    struct ckpt_err ignored = {0};
+    json_t *e;
+
+    *json = NULL;
+    if (secret && *secret && (strstr(x->a->problem, secret) ||
+                              (ckpt_buf_str(&x->problem) &&
+                               strstr((char *)x->problem.data, secret))))
+        return "";
+    if (x->a->problem[0])
+        return x->a->problem;
+    if (x->problem.len == 0 || !ckpt_buf_str(&x->problem) ||
+        ckpt_json_parse(json, (char *)x->problem.data, x->problem.len, 0, &ignored))
+        return "";
+    e = json_object_get(*json, "error");
+    if (json_is_array(e))
+        e = json_array_get(e, 0);
+    return json_is_string(e) ? json_string_value(e) : "";
+}
+
+static int code_of(long status)
+{
+    switch (status) {
+    case 404: case 410:
+        return CKPT_ENOTFOUND;
+    case 401: case 403: case 407: case 451:
+        return CKPT_EREFUSED;
+    case 412:
+        return CKPT_EFORMAT;
+    default:
+        return is_transient(status) ? CKPT_ESTOPPED : CKPT_EPROTOCOL;
+    }
+}
+
+static enum http_end refused_by_server(struct exchange *x)
+{
+    long status = x->a->status;
+    json_t *json;
+    const char *why = problem_of(x, &json);
+
+    if (status == 412)
+        ckpt_fail_as(x->err, CKPT_EFORMAT, "changed", "%s: changed while it was read", x->t->name);
+    else
+        ckpt_fail(x->err, code_of(status), "%s: status %ld%s%.*s", x->t->name, status,
+                  *why ? ": " : "", PROBLEM_SHOWN, why);
+    json_decref(json);
+    if (status == 401 || status == 403)
+        ckpt_err_hint(x->err, x->t->request->auth ? "what proves who asks does not allow it"
+                                                  : "nothing proves who asks: see ckpt-remote(7)");
+    return is_transient(status) ? HTTP_AGAIN : HTTP_FAILED;
+}
+
+/* libcurl gave up. */
+static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
+{
+    switch (code) {
+    case CURLE_ABORTED_BY_CALLBACK:
+        if (!x->err->code)
+            ckpt_fail(x->err, CKPT_ESTOPPED, "%s: stopped by a signal", x->t->name);
+        return HTTP_FAILED;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+        x->t->unreachable = true;
+        ckpt_fail(x->err, CKPT_EDEVICE, "%s: %s", x->t->name, why);
+        return HTTP_AGAIN;
+    case CURLE_OPERATION_TIMEDOUT: case CURLE_RECV_ERROR: case CURLE_SEND_ERROR:
+    case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE: case CURLE_HTTP2: case CURLE_HTTP2_STREAM:
+    case CURLE_SSL_CONNECT_ERROR:
+        ckpt_fail(x->err, CKPT_ESTOPPED, "%s: %s", x->t->name, why);
+        return HTTP_AGAIN;
+    case CURLE_PEER_FAILED_VERIFICATION:
+        ckpt_fail_as(x->err, CKPT_EREFUSED, "certificate", "%s: %s", x->t->name, why);
+        return HTTP_FAILED;
+    case CURLE_SSL_CACERT_BADFILE:
+        ckpt_fail(x->err, CKPT_ECONFIG, "%s: %s", x->t->name, why);
+        return HTTP_FAILED;
+    case CURLE_OUT_OF_MEMORY:
+        ckpt_nomem(x->err, 0);
+        return HTTP_FAILED;
+    default:
+        if (!x->err->code)
+            ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: %s", x->t->name, why);
+        return HTTP_FAILED;
+    }
+}
+
+static enum http_end judge(struct exchange *x, const struct curl_calls *c, CURL *e, CURLcode code,
+                           const char *why)
+{
+    char *to = NULL;
+
+    if (code != CURLE_OK)
+        return broken(x, code, *why ? why : c->easy_strerror(code));
+    if (is_success(x->a->status))
+        return x->begun || begin(x) == 0 ? HTTP_DONE : HTTP_FAILED;
+    if (x->a->status >= 300 && x->a->status < 400 && x->a->status != 304 &&
+        c->easy_getinfo(e, CURLINFO_REDIRECT_URL, &to) == CURLE_OK && to) {
+        if ((size_t)snprintf(x->t->to, sizeof x->t->to, "%s", to) < sizeof x->t->to)
+            return HTTP_REDIRECTED;
+        ckpt_fail(x->err, CKPT_ELIMIT, "%s: redirected to an address of %zu bytes", x->t->name,
+                  strlen(to));
+        return HTTP_FAILED;
+    }
+    return refused_by_server(x);
+}
+
+enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
+                       const struct http_setting *set, struct http_answer *a,
+                       struct ckpt_err *err)
+{
+    struct exchange x = {.t = t, .a = a, .err = err};
+    const struct http_request *r = t->request;
+    char range[64], line[80], why[CURL_ERROR_SIZE] = "";
+    struct curl_slist *list = NULL;
+    enum http_end end = HTTP_FAILED;
+    int rc;
+
+    http_answer_clear(a);
+    ckpt_buf_init(&x.problem, PROBLEM_BYTES + 1);
+    snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)r->at,
+             (unsigned long long)(r->at + r->n - 1));
+    snprintf(line, sizeof line, "Range: %s", range);
+    rc = add_line(&list, c, "Accept-Encoding: identity", err);
+    if (rc == 0 && r->ranged)
+        rc = add_line(&list, c, line, err);
+    if (rc == 0)
+        rc = add_auth(&list, c, t, r->ranged ? range : NULL, err);
+    if (rc == 0) {
+        t->unreachable = false;
+        set_up(&x, c, e, set, list, why);
+        end = judge(&x, c, e, c->easy_perform(e), why);
+        ckpt_log(CKPT_LOG_DEBUG, "%s %.*s%s%s: status %ld, %llu bytes", r->head ? "HEAD" : "GET",
+                 (int)strcspn(t->url, "?#"), t->url, r->ranged ? " " : "", r->ranged ? range : "",
+                 a->status, (unsigned long long)x.got);
+        c->easy_reset(e);               /* nothing of ours is pointed to any longer */
+    }
+    c->slist_free_all(list);
+    ckpt_buf_release(&x.problem);
+    return end;
+}

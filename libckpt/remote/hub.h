@@ -1,0 +1,44 @@
+/*
+ * hub - a repository of the Hugging Face Hub as a tree.
+ *
+ *   hf://[models/|datasets/|spaces/]owner/name[@revision][/path]
+ *
+ * A revision is a branch, tag, commit, refs/pr/N or refs/convert/NAME (or the same with %2F for
+ * '/'); it is resolved to a commit once, and all that follows is of that commit:
+ *
+ *   GET {E}/api/{models}/{id}/revision/{revision}        {"sha": commit}
+ *   GET {E}/api/{models}/{id}/tree/{commit}?recursive=1  [{"type", "path", "size", "oid",
+ *                                                          "lfs": {"oid", "size"}}], more by Link
+ *   GET {E}/[datasets/]{id}/resolve/{commit}/{path}      the bytes, or where they are
+ *
+ * {E} is HF_ENDPOINT.  The token is HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or in the file that
+ * HF_TOKEN_PATH names, else in $HF_HOME/token; it goes to {E} alone.  What the Hub's own client has
+ * in its cache (HF_HUB_CACHE) is read there.  Source: huggingface_hub 0.36, hf_api.py,
+ * utils/_auth.py, constants.py, file_download.py.
+ */
+#ifndef CKPT_HUB_H
+#define CKPT_HUB_H
+
+#include "libckpt/remote/tree.h"
+
+struct hub_place {
+    char kind[12];              /* "models", "datasets", "spaces" */
+    char id[200];               /* "owner/name", or "name" */
+    char revision[256];         /* "main" when none is named */
+    char root[512];             /* the address without the path, as it was written */
+    char path[4096];            /* "" for the repository itself */
+};
+
+/* CKPT_EUSAGE when url is none of the above. */
+int hub_parse(struct hub_place *p, const char *url, struct ckpt_err *err);
+/*
+ * The tree of a place.  Offline: what was listed last; or with *local (1024 bytes) the path of a
+ * snapshot that the Hub's own client has, and *out stays NULL.
+ */
+int hub_open(struct tree **out, char local[1024], const struct hub_place *p, struct ckpt_err *err);
+/* Put the files of one page of a tree into t. */
+int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err);
+/* What a revision's answer says its commit is; CKPT_EPROTOCOL when that is none. */
+int hub_read_commit(char commit[41], const json_t *answer, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,54 @@
+/* range_at - what range.c and fetch.c share: bytes of a remote file, and the whole of it. */
+#ifndef CKPT_RANGE_AT_H
+#define CKPT_RANGE_AT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "libckpt/remote/cache.h"
+#include "libckpt/remote/range.h"
+
+#define RANGE_EXTENTS 64
+
+/* Bytes [at, at + n) as they were read. */
+struct extent {
+    uint64_t       at;
+    size_t         n;
+    unsigned char *bytes;
+};
+
+struct range {
+    atomic_size_t           refs;
+    struct http            *http;
+    char                   *name, *url;
+    const struct http_auth *auth;
+    char                    digest[CACHE_KEY];
+
+    pthread_mutex_t         lock;       /* of all below; held while small pieces are read */
+    uint64_t                size;       /* FIELD_NONE until the first answer */
+    char                    tag[FIELD_BYTES];       /* what tells versions apart, or "" */
+    bool                    met;        /* an answer was there: tag is set */
+    bool                    no_ranges;
+    struct extent           extent[RANGE_EXTENTS];  /* oldest first; [0] is the head */
+    size_t                  n_extent, kept_bytes, ahead;
+    struct ckpt_file       *whole;      /* set once, then it stays */
+    struct ckpt_err         trouble;    /* why there is no head: asked for once */
+
+    pthread_mutex_t         going;      /* held while the whole file comes */
+    pthread_mutex_t         way;        /* of what is below */
+    char                    direct[HTTP_URL];       /* where the address led last; a secret */
+};
+
+/* Bytes [at, at + n) into dst, in one request; fewer where the file ends when that was not known
+ * (*got).  CKPT_EUNSUPPORTED "ranges" when the server sends another range than that. */
+int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
+              struct ckpt_err *err);
+/* What an answer says of the file is what the ones before said. */
+int range_same(struct range *r, const struct http_answer *a, uint64_t total,
+               struct ckpt_err *err);
+/* The whole file on this host, proved. */
+int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
+/* That n bytes have the digest of r, where it is known. */
+int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,231 @@
+/* remote - see remote.h. */
+#include "libckpt/remote/remote.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/log.h"
+#include "libckpt/remote/hub.h"
+#include "libckpt/remote/web.h"
+
+/* What an address, or what is above it, was found to be: one of tree, range, local, or err. */
+struct found {
+    struct found   *next;
+    char           *key;
+    struct tree    *tree;
+    struct range   *range;
+    char            local[1024];    /* a directory on this host */
+    struct ckpt_err err;
+};
+
+/* One list a process, as its paths are the process's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct found *all;
+
+void ckpt_remote_stop_on(const volatile int *stop) { http_stop_on(stop); }
+
+bool ckpt_is_address(const char *path)
+{
+    size_t n = 0;
+
+    while (isalnum((unsigned char)path[n]) || (n && path[n] && strchr("+.-", path[n])))
+        n++;
+    return n > 0 && isalpha((unsigned char)path[0]) && strncmp(path + n, "://", 3) == 0;
+}
+
+static bool begins(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
+
+/* http is for hosts that are this one; else it is told, or refused. */
+static int check_plain(const char *address, struct ckpt_err *err)
+{
+    char origin[512];
+    const char *host = origin + strlen("http://");
+
+    if (http_origin(origin, address, err))
+        return err->code;
+    if (begins(host, "localhost:") || begins(host, "127.") || begins(host, "[::1]:"))
+        return 0;
+    if (!http_env_true("CKPT_INSECURE_HTTP")) {
+        ckpt_fail(err, CKPT_EREFUSED, "%.300s: http proves neither who answers nor what", address);
+        return ckpt_err_hint(err, "use https, or set CKPT_INSECURE_HTTP=1");
+    }
+    ckpt_log(CKPT_LOG_WARNING, "%.300s: is read over http, which proves neither who answers nor "
+             "what", address);
+    return 0;
+}
+
+/* A query may be a secret: it is part of the address, never of the name. */
+static void look_at_file(struct found *f, const char *address)
+{
+    size_t n = strcspn(address, "?#");
+    char *name = ckpt_alloc(n + 1, 1);
+
+    if (name) {
+        memcpy(name, address, n);
+        range_new(&f->range, &(struct range_at){.name = name, .url = address, .size = FIELD_NONE,
+                                                .digest = ""}, &f->err);
+    } else {
+        ckpt_nomem(&f->err, n);
+    }
+    ckpt_free(name);
+}
+
+/* Find out what a key is; f->err tells when it is nothing. */
+static void look(struct found *f, const char *address)
+{
+    struct hub_place *place;
+
+    if (begins(address, "hf://")) {
+        place = ckpt_alloc(1, sizeof *place);
+        if (!place)
+            ckpt_nomem(&f->err, sizeof *place);
+        else if (hub_parse(place, address, &f->err) == 0)
+            hub_open(&f->tree, f->local, place, &f->err);
+        ckpt_free(place);
+        if (f->local[0])
+            ckpt_log(CKPT_LOG_NOTE, "%s: is read as the Hub's client has it, in %s", f->key,
+                     f->local);
+        return;
+    }
+    if (begins(address, "http://") && check_plain(address, &f->err))
+        return;
+    if (address[strlen(address) - 1] == '/' && !strchr(address, '?'))
+        web_open(&f->tree, address, &f->err);
+    else
+        look_at_file(f, address);
+}
+
+/* What an address is known by, and what it says behind that. */
+static int split(char *key, size_t size, char rel[4096], const char *address,
+                 struct ckpt_err *err)
+{
+    struct hub_place *place;
+    char origin[512];
+    int rc = 0;
+
+    rel[0] = '\0';
+    if (begins(address, "hf://")) {
+        place = ckpt_alloc(1, sizeof *place);
+        rc = place ? hub_parse(place, address, err) : ckpt_nomem(err, sizeof *place);
+        if (rc == 0) {
+            snprintf(key, size, "%s", place->root);
+            memcpy(rel, place->path, sizeof place->path);
+        }
+        ckpt_free(place);
+        return rc;
+    }
+    if (!begins(address, "https://") && !begins(address, "http://")) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%.*s: such addresses are not read",
+                  (int)strcspn(address, ":") + 3, address);
+        return ckpt_err_hint(err, "hf://, https:// and file:// are");
+    }
+    if ((size_t)snprintf(key, size, "%s", address) >= size)
+        return ckpt_fail(err, CKPT_ELIMIT, "an address of %zu bytes", strlen(address));
+    return http_origin(origin, address, err);
+}
+
+static int find(struct found **out, char rel[4096], const char *address, struct ckpt_err *err)
+{
+    char key[HTTP_URL];
+    struct found *f;
+
+    *out = NULL;
+    if (split(key, sizeof key, rel, address, err))
+        return err->code;
+    pthread_mutex_lock(&lock);
+    for (f = all; f && strcmp(f->key, key) != 0;)
+        f = f->next;
+    if (!f) {
+        f = ckpt_alloc(1, sizeof *f);
+        if (f && !(f->key = ckpt_strdup(key))) {
+            ckpt_free(f);
+            f = NULL;
+        }
+        if (f) {
+            look(f, address);
+            f->next = all;
+            all = f;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (!f)
+        return ckpt_nomem(err, sizeof *f);
+    if (f->err.code) {
+        *err = f->err;
+        return err->code;
+    }
+    *out = f;
+    return 0;
+}
+
+/* The path on this host of what lies in a directory there. */
+static int local_path(char *path, size_t size, const struct found *f, const char *rel,
+                      struct ckpt_err *err)
+{
+    return (size_t)snprintf(path, size, "%s%s%s", f->local, *rel ? "/" : "", rel) < size
+               ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%.200s: path too long", rel);
+}
+
+int remote_kind(const char *address)
+{
+    struct ckpt_err ignored = {0};
+    char rel[4096], path[5200];
+    struct found *f;
+    struct stat st;
+
+    if (find(&f, rel, address, &ignored))
+        return 0;
+    if (f->tree)
+        return tree_kind(f->tree, rel);
+    if (f->range)
+        return range_head(f->range, 0, &ignored) == 0;
+    return local_path(path, sizeof path, f, rel, &ignored) || stat(path, &st)
+               ? 0 : S_ISDIR(st.st_mode) ? 2 : S_ISREG(st.st_mode);
+}
+
+int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+                     struct ckpt_err *err)
+{
+    char rel[4096], path[5200];
+    struct found *f;
+
+    *out = NULL;
+    if (find(&f, rel, address, err))
+        return err->code;
+    if (f->tree && !*rel)
+        return ckpt_fail_as(err, CKPT_ENOTFOUND, "not-regular", "%.300s: is a directory, a regular "
+                            "file wanted", address);
+    if (f->tree)
+        return tree_open_file(out, f->tree, rel, flags, err);
+    if (f->range)
+        return range_file(out, f->range, flags, err);
+    return local_path(path, sizeof path, f, rel, err)
+               ? err->code : ckpt_file_open(out, path, flags | CKPT_FOLLOW, err);
+}
+
+int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+                    struct ckpt_err *err)
+{
+    char rel[4096], path[HTTP_URL + 1];
+    size_t n = strlen(address);
+    struct found *f;
+
+    *out = NULL;
+    if (begins(address, "http") && n < HTTP_URL && address[n - 1] != '/' && !strchr(address, '?')) {
+        snprintf(path, sizeof path, "%s/", address);    /* asked for as one, it is a folder */
+        address = path;
+    }
+    if (find(&f, rel, address, err))
+        return err->code;
+    if (f->tree) {
+        snprintf(path, sizeof path, "%s%s%s", f->tree->name, *rel ? "/" : "", rel);
+        return tree_open_dir(out, f->tree, rel, path, flags, err);
+    }
+    if (f->range)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: a directory wanted", address);
+    return local_path(path, sizeof path, f, rel, err)
+               ? err->code : ckpt_dir_open(out, path, flags | CKPT_FOLLOW, err);
+}

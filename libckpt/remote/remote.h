@@ -1,0 +1,24 @@
+/*
+ * remote - chooses the room for an address: hf://, https://, s3://.
+ *
+ * What an address was found to be, or why it was not, holds for the life of the process: the tools
+ * open a path more than once.
+ */
+#ifndef CKPT_REMOTE_H
+#define CKPT_REMOTE_H
+
+#include "libckpt/file.h"
+
+/* True for SCHEME://..., whatever the scheme. */
+bool ckpt_is_address(const char *path);
+/* 0 nothing that is known to be there, 1 a file, 2 a directory. */
+int remote_kind(const char *address);
+int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+                     struct ckpt_err *err);
+int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+                    struct ckpt_err *err);
+
+/* All that is read from elsewhere ends with CKPT_ESTOPPED once *stop is true; kept. */
+void ckpt_remote_stop_on(const volatile int *stop);
+
+#endif

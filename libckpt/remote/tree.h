@@ -1,0 +1,55 @@
+/*
+ * tree - the files of a remote place, seen as a directory.
+ *
+ * A place is asked once for what it holds; directories are what the paths of its files spell.
+ * What was found stays for the life of the process, so that a path that is opened again is the same
+ * place, of the same moment, and costs no request.
+ */
+#ifndef CKPT_TREE_H
+#define CKPT_TREE_H
+
+#include <pthread.h>
+
+#include "libckpt/file.h"
+#include "libckpt/remote/range.h"
+
+#define TREE_MAX_FILES 1048576u
+
+/* One file.  Texts are the tree's. */
+struct tree_file {
+    const char   *path;         /* clean, unlike all others */
+    uint64_t      size;         /* FIELD_NONE: not known before it is opened */
+    const char   *digest;       /* see range_at; "" where none is known */
+    struct range *range;        /* once it was opened */
+};
+
+struct tree {
+    char             *name;     /* "hf://owner/name": what paths are put behind for messages */
+    struct ckpt_arena arena;
+    struct tree_file *file;     /* sorted by path when the tree is ready */
+    size_t            n, cap;
+    pthread_mutex_t   lock;     /* of ranges and arena once it is ready */
+    /* The address of a file, and what is on this host of it (*have stays NULL when nothing). */
+    int (*locate)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
+                  struct ckpt_file **have, struct ckpt_err *err);
+    struct http_auth *auth;     /* or NULL; the tree's */
+    void             *self;     /* locate's, in the arena */
+};
+
+int tree_new(struct tree **out, const char *name, struct ckpt_err *err);
+void tree_free(struct tree *t);
+/* Paths that are not clean are left out, and told: they would lead out of any directory. */
+int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
+             struct ckpt_err *err);
+/* All are added.  CKPT_EPROTOCOL when one path is there twice, or a file is a folder too. */
+int tree_ready(struct tree *t, struct ckpt_err *err);
+
+/* What rel is: 0 nothing, 1 a file, 2 a directory; "" is the directory itself. */
+int tree_kind(const struct tree *t, const char *rel);
+int tree_open_file(struct ckpt_file **out, struct tree *t, const char *rel, unsigned flags,
+                   struct ckpt_err *err);
+/* The directory rel of it; the tree outlives it. */
+int tree_open_dir(struct ckpt_dir **out, struct tree *t, const char *rel, const char *path,
+                  unsigned flags, struct ckpt_err *err);
+
+#endif

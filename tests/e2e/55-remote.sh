@@ -1,0 +1,247 @@
+# Addresses in place of paths, against a hub and a web server on loopback (tests/serve).
+. "$(dirname "$0")/lib.sh"
+[ -x "$B/serve" ] || { echo "not ok the test server is built: make units"; exit 1; }
+R=$T/root; L=$T/requests
+export HF_HOME=$T/hf CKPT_CACHE=$T/cache HF_HUB_DOWNLOAD_TIMEOUT=1
+unset HF_TOKEN HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE CKPT_OFFLINE TRANSFORMERS_OFFLINE
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
+M=$R/hub/models/acme/llama
+mkdir -p "$R/hub/models/acme" "$R/hub/models/private" "$R/hub/datasets/acme" "$R/web"
+cp -r "$G/models/llama-a" "$M"; cp -r "$G/models/llama-a" "$R/web/llama"
+cp -r "$G/models/gpt2-a" "$R/hub/models/private/gpt2"
+# One tensor of 20,000,000 bytes.
+mkdir "$R/hub/models/acme/big"
+{ printf '\x58\0\0\0\0\0\0\0%-88s' '{"w":{"dtype":"F32","shape":[5000000],"data_offsets":[0,20000000]}}'
+  head -c 20000000 /dev/urandom; } >"$R/web/big.safetensors"
+cp "$R/web/big.safetensors" "$R/hub/models/acme/big/big.safetensors"
+ln "$R/hub/models/acme/big/big.safetensors" "$R/hub/models/acme/big/model.safetensors"
+
+server=
+# serve RULE... - a server with these rules; its ports are $P and $S, its log is empty.
+serve() {
+    [ -z "$server" ] || { kill "$server"; wait "$server"; } 2>/dev/null
+    : >"$L"; rm -f "$T/ports"; mkfifo "$T/ports"
+    "$B/serve" "$R" "$L" "$@" >"$T/ports" & server=$!
+    read -r P S <"$T/ports"
+    export HF_ENDPOINT=http://127.0.0.1:$P
+    W=http://127.0.0.1:$P/web
+}
+trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
+fresh() { rm -rf "$CKPT_CACHE"; : >"$L"; }
+# requests N GLOB - as many lines of the log match.
+requests() {
+    local n; n=$(grep -cE -- "$2" "$L")
+    [ "$n" = "$1" ] || { echo "$n requests of $2, $1 expected"; cat "$L"; return 1; }
+}
+
+# -- a model of the Hub -----------------------------------------------------------------------
+serve
+expect 0 "a model of the Hub is inspected" ckpt-inspect hf://acme/llama
+t "as the folder it was made of" diff <(sed 's/^path: .*//' "$T/.out") <(ckpt-inspect "$M" | sed 's/^path: .*//')
+t "one range request a shard" requests 4 '^cdn GET .*bytes='
+t "the head of each" requests 4 '^cdn GET .*-00004.safetensors.* bytes=0-'
+t "one for its commit" requests 1 '^hub GET /api/models/acme/llama/revision/main '
+t "the list comes in its pages" requests 2 '^hub GET /api/models/acme/llama/tree/'
+t "and nothing else but its JSON files" requests 13 .
+: >"$L"
+expect 0 "a second time" ckpt-inspect hf://acme/llama@refs/pr/1
+expect 0 "or by another name of the revision" ckpt-inspect hf://acme/llama@main
+t "the list of that commit is known" requests 2 'tree/'
+expect 0 "one file of it" ckpt-inspect hf://acme/llama/model-00002-of-00004.safetensors
+expect 0 "a JSON file of it" ckpt-inspect hf://acme/llama@main/config.json
+t "is shown" prints '"hidden_size"'
+fresh
+expect 0 "a model is merged from the Hub" ckpt-merge -q -o "$T/far" hf://acme/llama
+ckpt-merge -q -o "$T/near" "$M" >/dev/null
+t "to the bytes of the local one" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+t "with its settings" cmp "$T/far/config.json" "$T/near/config.json"
+t "its shards are in the cache under their digests" \
+    bash -c "for f in $M/model-*.safetensors; do cmp \$f $T/cache/objects/sha256-\$(sha256sum <\$f | cut -c1-64) || exit 1; done"
+: >"$L"; rm -rf "$T/far"
+expect 0 "again" ckpt-merge -q -o "$T/far" hf://acme/llama
+t "from the cache" requests 0 '^cdn'
+kill "$server"; wait "$server" 2>/dev/null; server=; rm -rf "$T/far"
+expect 0 "offline" env CKPT_OFFLINE=1 ckpt-merge -q -o "$T/far" hf://acme/llama
+t "the same" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+expect 69 "offline, what is not in the cache" env HF_HUB_OFFLINE=1 ckpt-inspect hf://acme/other
+t "is told" says "hf://acme/other: is not in the cache, and nothing is asked for offline"
+expect 69 "nobody there" ckpt-inspect -q hf://acme/other
+serve
+rm -rf "$T/far"
+expect 0 "no cache" env CKPT_CACHE=none TMPDIR="$T" ckpt-merge -q -o "$T/far" hf://acme/llama
+t "is no difference" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+fresh
+expect 0 "a cache of few bytes" env CKPT_CACHE_LIMIT=120K ckpt-inspect --verify hf://acme/llama
+t "stays that small" bash -c "[ \$(cat $T/cache/objects/* | wc -c) -le 122880 ]"
+expect 0 "statistics of a remote model" ckpt-inspect --stats --digest --json hf://acme/llama
+t "are those of the local one" diff <(jq -S .tensor_list "$T/.out" 2>/dev/null || cat "$T/.out") \
+    <(ckpt-inspect --stats --digest --json "$M" | { jq -S .tensor_list 2>/dev/null || sed "s|$M|hf://acme/llama|"; })
+expect 0 "two that are the same" ckpt-inspect --diff "$M" hf://acme/llama
+
+# -- what the Hub's own client has ------------------------------------------------------------
+H=$HF_HOME/hub/models--acme--llama; fresh
+mkdir -p "$H/blobs" "$H/refs" "$H/snapshots/0123456789012345678901234567890123456789"
+for f in "$M"/model-*.safetensors; do
+    s=$(sha256sum <"$f" | cut -c1-64); cp "$f" "$H/blobs/$s"
+    ln -s "../../blobs/$s" "$H/snapshots/0123456789012345678901234567890123456789/${f##*/}"
+done
+cp "$M"/*.json "$H/snapshots/0123456789012345678901234567890123456789/"
+printf %s 0123456789012345678901234567890123456789 >"$H/refs/main"
+rm -rf "$T/far"
+expect 0 "shards that the Hub's client has fetched" ckpt-merge -q -o "$T/far" hf://acme/llama
+t "are read there" requests 0 '^cdn'
+fresh
+expect 0 "offline its snapshot stands for the repository" env HF_HUB_OFFLINE=1 ckpt-inspect hf://acme/llama
+t "no request is made" requests 0 .
+rm -rf "$HF_HOME/hub"
+
+# -- who asks ---------------------------------------------------------------------------------
+serve
+expect 66 "a private model without a token" ckpt-inspect hf://private/gpt2
+t "is told as the Hub tells it" says "hf://private/gpt2: no such repository, or no right to see it"
+export HF_TOKEN=hf_canary
+expect 0 "with one" ckpt-inspect -vv hf://private/gpt2
+t "the token is in no message" bash -c "! grep -q canary $T/.err $T/.out"
+t "and went to the Hub" requests 2 '^hub .*/api/.* Bearer_hf_canary'
+t "not to its storage" bash -c "grep -q '^cdn' $L && ! grep '^cdn' $L | grep -q canary"
+t "nor does a message hold where it led" bash -c "! grep -q sig=secret $T/.err"
+unset HF_TOKEN; mkdir -p "$HF_HOME"; echo "  hf_canary" >"$HF_HOME/token"; chmod 600 "$HF_HOME/token"; fresh
+expect 0 "a token from its file" ckpt-inspect hf://private/gpt2
+chmod 644 "$HF_HOME/token"; fresh
+expect 0 "others may read the file" ckpt-inspect hf://private/gpt2
+t "that is told" says "$HF_HOME/token: others than its owner can read this token"
+rm "$HF_HOME/token"
+serve 'echo=403@/api/*'; export HF_TOKEN=hf_canary
+expect 77 "a server that says the token in its error" ckpt-inspect hf://acme/llama
+t "does not make us say it" bash -c "! grep -q canary $T/.err"
+serve "away=http://127.0.0.1:1/x@/api/*"
+expect 69 "a Hub that redirects elsewhere" ckpt-inspect -q hf://acme/llama
+unset HF_TOKEN
+
+# -- what is not there ------------------------------------------------------------------------
+serve
+expect 66 "no such repository" ckpt-inspect hf://acme/nothing
+expect 66 "no such revision" ckpt-inspect hf://acme/llama@v9
+t "is told" says "hf://acme/llama@v9: no revision v9"
+expect 66 "no such file" ckpt-inspect hf://acme/llama/nothing.safetensors
+expect 64 "no address of the Hub" ckpt-inspect hf://-x/..
+expect 65 "an address that is not read" ckpt-inspect oci://host/thing
+expect 66 "no such file on the web" ckpt-inspect "$W/nothing.safetensors"
+expect 66 "no such folder on the web" ckpt-inspect "$W/nothing/"
+expect 77 "http to another host" ckpt-inspect http://192.0.2.1/model.safetensors
+expect 64 "a user in an address" ckpt-inspect http://me:canary@127.0.0.1:1/x
+t "is not said again" bash -c "! grep -q canary $T/.err"
+
+# -- the web ----------------------------------------------------------------------------------
+serve
+expect 0 "one file on the web" ckpt-inspect "$W/llama/model-00001-of-00004.safetensors"
+t "is one request" requests 1 .
+expect 0 "a file:// address" ckpt-inspect "file://$M/model-00001-of-00004.safetensors"
+: >"$L"
+expect 0 "a folder on the web" ckpt-inspect "$W/llama/"
+t "one range request a shard" requests 4 'GET .*/model-.*bytes=0-'
+rm -rf "$T/far"
+expect 0 "is merged" ckpt-merge -q -o "$T/far" "$W/llama/"
+t "to the same bytes" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+
+# -- a server that fails ----------------------------------------------------------------------
+web() { fresh; serve "$@"; }
+X=llama/model-00001-of-00004.safetensors
+web 'status=500,0:2@/web/*'
+expect 0 "500 twice, then the file" ckpt-inspect "$W/$X"
+t "each wait is told" bash -c "[ \$(grep -c 'status 500: as the rule says; try' $T/.err) = 2 ]"
+web 'status=429,1:1@/web/*'
+expect 0 "429 with a second to wait" ckpt-inspect "$W/$X"
+t "that is told" says "status 429: as the rule says; try 2 of 6 in 1.0 s"
+web 'status=503,0@/web/*'
+expect 75 "503 for ever" ckpt-inspect -q "$W/$X"
+t "is told with its tries" says "status 503: as the rule says, at the last of 6 tries"
+t "there were six" requests 6 .
+web 'status=429,99999@/web/*'
+expect 75 "a wait of a day" ckpt-inspect -q "$W/$X"
+t "is not waited" requests 1 .
+web 'status=403@/web/*'
+expect 77 "403" ckpt-inspect "$W/$X"
+t "is asked once for each question" requests 1 .
+web 'status=400@/web/*'
+expect 76 "400" ckpt-inspect "$W/$X"
+web 'reset:1@/web/*'
+expect 0 "a connection that closes" ckpt-inspect -q "$W/$X"
+web 'short:1@/web/*'
+expect 0 "half a body" ckpt-inspect -q "$W/$X"
+web 'short@/web/*'
+expect 75 "half a body, each time" env CKPT_HTTP_RETRIES=1 ckpt-inspect -q "$W/$X"
+web 'cut@/web/*'
+expect 76 "half a body told as all" ckpt-inspect -q "$W/$X"
+web 'slow:1@/web/*'
+expect 0 "a server that stalls once" ckpt-inspect -q "$W/$X"
+web 'slow@/web/*'
+expect 75 "a server that stalls" env CKPT_HTTP_RETRIES=1 ckpt-inspect -q "$W/$X"
+web 'plain@/web/*'
+expect 0 "no ranges" ckpt-inspect "$W/$X"
+rm -rf "$T/far"
+expect 0 "no ranges, a folder is merged" ckpt-merge -q -o "$T/far" "$W/llama/"
+t "to the same bytes" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+web 'chunk@/web/*'
+expect 0 "neither ranges nor a length" ckpt-inspect "$W/$X"
+web 'etag@/web/*'; rm -rf "$T/far"
+expect 65 "a file that changes while it is read" ckpt-merge -q -o "$T/far" "$W/big.safetensors"
+t "is told" says "changed while it was read"
+t "nothing is made of it" bash -c "! ls $T/far* 2>/dev/null"
+web 'total@/web/*'
+expect 76 "a length that is wrong by one" ckpt-inspect "$W/llama/config.json"
+web 'html@/web/llama/model.safetensors.index.json'
+expect 76 "a page for an index" ckpt-inspect "$W/llama/"
+web 'loop@/web/*'
+expect 76 "a redirect to itself" ckpt-inspect "$W/$X"
+t "ends" says "more than 5 redirects"
+web 'head@/web/*'
+expect 76 "a header without end" ckpt-inspect "$W/$X"
+web 'gzip@/web/*'
+expect 76 "an encoding nobody asked for" ckpt-inspect "$W/$X"
+web 'away=file:///etc/passwd@/web/*'
+expect 77 "a redirect to a file" ckpt-inspect "$W/$X"
+web 'html@/api/*'
+expect 76 "a page for JSON of the Hub" ckpt-inspect hf://acme/llama
+web 'cut@/api/*tree*'
+expect 76 "half a list as if it were all" ckpt-inspect hf://acme/llama
+web 'flip@/cdn/*00002*'; rm -rf "$T/far"
+expect 65 "a wrong byte in a shard" ckpt-merge -q -o "$T/far" hf://acme/llama
+t "is told by its digest" says "was listed"
+t "nothing is made of it, nor kept" bash -c "! ls $T/far* 2>/dev/null && ! cmp -s $M/model-00002-of-00004.safetensors $T/cache/objects/sha256-* "
+expect 65 "it is found by --verify too" ckpt-inspect --verify hf://acme/llama
+web 'flip@*config.json'
+expect 65 "a wrong byte in config.json" ckpt-inspect hf://acme/llama/config.json
+ckpt-merge -q --provenance none -o "$T/near_big.safetensors" "$R/web/big.safetensors" >/dev/null
+web 'status=403:1+1@/cdn/*big*'; rm -f "$T/big"*
+expect 0 "storage that refuses later where it was led to" ckpt-merge -q --provenance none -o "$T/big.safetensors" hf://acme/big/big.safetensors
+t "is asked for the way again" cmp "$T/big.safetensors" "$T/near_big.safetensors"
+t "and a large file comes in its pieces" requests 3 '^cdn .* 206 (8388608|3222822|3222[0-9]*)$'
+web 'status=500,0:2+3@/cdn/*big*'
+expect 0 "a large file over a server that fails at times" ckpt-inspect -q --verify hf://acme/big
+web 'flip:2+1@/cdn/*big*'; rm -f "$T/big"*
+expect 65 "a wrong byte in a piece" ckpt-merge -q -o "$T/big.safetensors" hf://acme/big
+t "nothing is made of it" bash -c "! ls $T/big* 2>/dev/null"
+web 'plain@/cdn/*big*'
+expect 0 "a large file without ranges" ckpt-merge -q --provenance none -o "$T/big.safetensors" hf://acme/big/big.safetensors
+t "is the same" cmp "$T/big.safetensors" "$T/near_big.safetensors"
+web; rm -f "$T/big"*
+expect 0 "a large file is listed" ckpt-inspect hf://acme/big/big.safetensors
+t "by its head" requests 1 '^cdn .* 206 131072$'
+expect 0 "a plan of a merge" ckpt-merge --dry-run -o "$T/big.safetensors" hf://acme/big/big.safetensors
+t "needs no more" requests 2 '^cdn'
+expect 0 "what is read in parts without a copy" ckpt-merge -q --no-checksums --provenance none -o "$T/big.safetensors" hf://acme/big/big.safetensors
+t "is the same too" cmp "$T/big.safetensors" "$T/near_big.safetensors"
+t "and is not kept" bash -c "! ls $T/cache/objects/* 2>/dev/null"
+web 'slow@/web/*'
+( timeout -s TERM 0.4 ckpt-inspect "$W/$X" >/dev/null 2>"$T/.err"; echo $? >"$T/status" )
+t "a signal ends a wait" bash -c "grep -qx 124 $T/status && one=\$(wc -l <$T/.err) && [ \$one -le 2 ]"
+
+# -- several at once, and data ----------------------------------------------------------------
+web
+for i in 1 2 3 4; do ckpt-merge -q -o "$T/at$i" hf://acme/llama >/dev/null & done; wait $(jobs -p | grep -v "^$server$")
+t "four merges at once" bash -c "for i in 1 2 3 4; do cmp $T/at\$i/model.safetensors $T/near/model.safetensors || exit 1; done"
+t "fetch each shard once" requests 4 '^cdn GET .* bytes=0-[0-9]* - 206'
+cp -r "$G/hf-imdb" "$R/hub/datasets/acme/imdb"; cp "$G/rows.jsonl" "$R/hub/datasets/acme/imdb/"; fresh
+expect 0 "rows of a data set" ckpt-inspect hf://datasets/acme/imdb/rows.jsonl
+t "are shown" diff <(tail -n +2 "$T/.out") <(ckpt-inspect "$G/rows.jsonl" | tail -n +2)

@@ -1,0 +1,43 @@
+/* fuzz_field: the header of an answer, line by line; what is kept obeys the rules of field.h. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/remote/field.h"
+
+static void check(const char *text, size_t size)
+{
+    size_t n = strnlen(text, size);
+
+    if (n == size)
+        abort();
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < 32 || text[i] == 127)
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *at = (const char *)data, *end = at + size;
+    struct http_answer a;
+
+    http_answer_clear(&a);
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t n = stop ? (size_t)(stop - at) + 1 : (size_t)(end - at);
+
+        http_answer_line(&a, at, n);
+        at += n;
+    }
+    check(a.etag, sizeof a.etag);
+    check(a.linked_etag, sizeof a.linked_etag);
+    check(a.next, sizeof a.next);
+    check(a.problem, sizeof a.problem);
+    check(a.commit, sizeof a.commit);
+    if (a.range_at != FIELD_NONE && (a.range_end <= a.range_at ||
+                                     (a.total != FIELD_NONE && a.range_end > a.total)))
+        abort();
+    if (a.status < 0 || a.status > 999)
+        abort();
+    return 0;
+}

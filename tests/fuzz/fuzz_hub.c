@@ -1,0 +1,57 @@
+/*
+ * fuzz_hub: what the Hub answers, and addresses of it.  Bytes that begin "hf://" are an address; others are
+ * a page of a tree, an answer about a revision, and the index of a folder on the web.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/json.h"
+#include "libckpt/remote/hub.h"
+#include "libckpt/remote/web.h"
+
+static void use(struct tree *t, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *e;
+    struct ckpt_dir *dir;
+    size_t n;
+
+    if (tree_ready(t, err) == 0 && tree_open_dir(&dir, t, "", "x", 0, err) == 0) {
+        if (ckpt_dir_list(dir, &a, &e, &n, err) == 0)
+            for (size_t i = 0; i < n; i++)
+                if (!ckpt_name_is_clean(e[i].name) || (i && strcmp(e[i - 1].name, e[i].name) == 0))
+                    abort();
+        ckpt_dir_close(dir);
+        ckpt_arena_release(&a);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    struct hub_place p;
+    struct tree *t;
+    char commit[41], url[6000];
+    json_t *json;
+
+    if (size > 5 && memcmp(data, "hf://", 5) == 0 && size < sizeof url) {
+        memcpy(url, data, size);
+        url[size] = '\0';
+        if (hub_parse(&p, url, &err) == 0 && (!p.id[0] || !p.revision[0] || strstr(p.id, "..")))
+            abort();
+        return 0;
+    }
+    if (ckpt_json_parse(&json, (const char *)data, size, CKPT_JSON_STRICT, &err))
+        return 0;
+    (void)hub_read_commit(commit, json, &err);
+    for (int i = 0; i < 2; i++)
+        if (tree_new(&t, "hf://o/n", &err) == 0) {
+            if ((i ? web_read_index(t, json, &err) : hub_read_page(t, json, &err)) == 0)
+                use(t, &err);
+            tree_free(t);
+        }
+    json_decref(json);
+    return 0;
+}
