@@ -344,7 +344,8 @@ json_t *cache_list(const char *key)
     json_t *list = NULL;
     char path[4096];
 
-    if (!*key || !path_of(path, sizeof path, "lists", key) || ckpt_file_open(&file, path, 0, &ignored))
+    if (!*key || !path_of(path, sizeof path, "lists", key) ||
+        ckpt_file_open(&file, path, 0, &ignored))
         return NULL;
     if (ckpt_json_read(&list, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &ignored))
         list = NULL;

@@ -6,7 +6,7 @@
  *   objects/<key>   a file's bytes; the key names them ("sha256-...", "sha1-..."), or an address
  *                   with what the server says tells its versions apart ("url-...")
  *   lists/<key>     what a place held when it was last asked, for when nothing may be asked
- *   lock            locked byte by byte: one byte a key, so that two who want the same fetch it once
+ *   lock            locked byte by byte, one a key: two who want the same fetch it once
  *
  * An object gets its name when it is whole and proved; who has it open keeps it whatever happens to
  * the name.  Beyond $CKPT_CACHE_LIMIT bytes (200G) those that were not used for longest go.
@@ -28,7 +28,8 @@ int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, stru
 /* Put all bytes, and prove them. */
 typedef int cache_fill_fn(void *ctx, struct cache_sink *s, struct ckpt_err *err);
 
-/* The object when it is there with that size (FIELD_NONE: any); *out is NULL when not.  name is for messages. */
+/* The object when it is there with that size (FIELD_NONE: any); *out is NULL when not.  name is
+ * for messages. */
 int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
                struct ckpt_err *err);
 /* The same, fetched by fill when it is not there.  key "": it is not kept. */

@@ -301,7 +301,10 @@ static int get_head(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     if (in_tree(whole, sizeof whole, h->folder, h->rel[i], err))
         return err->code;
     f = find(h->folder->tree, whole);
-    return !f ? 0 : range_of(&r, h->folder->tree, f, err) ? err->code : range_head(r, h->folder->flags, err);
+    if (!f)
+        return 0;
+    return range_of(&r, h->folder->tree, f, err) ? err->code
+                                                 : range_head(r, h->folder->flags, err);
 }
 
 static int expect(void *self, const char *const *rel, size_t n, struct ckpt_err *err)

@@ -147,8 +147,8 @@ int web_open(struct tree **out, const char *url, struct ckpt_err *err)
         if (p.there[i] && !is_listed(t, names[i]))
             rc = tree_add(t, names[i], p.size[i], "", err);
     if (rc == 0 && t->n == 0) {
-        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no file of a checkpoint is there by the names they "
-                       "have", url);
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no file of a checkpoint is there by the names "
+                       "they have", url);
         ckpt_err_hint(err, "the address of one file has no / at its end");
     }
     if (rc == 0)

@@ -12,7 +12,7 @@
 
 /* The folder at url, which ends in "/".  CKPT_ENOTFOUND when none of those files is there. */
 int web_open(struct tree **out, const char *url, struct ckpt_err *err);
-/* The names of the files that an index maps tensors to, put into t; CKPT_EFORMAT when it is none. */
+/* The files that an index maps tensors to, put into t; CKPT_EFORMAT when it is none. */
 int web_read_index(struct tree *t, const json_t *index, struct ckpt_err *err);
 
 #endif

@@ -288,7 +288,7 @@ static void send_tree(struct request *r, const char *top)
         size_t n;
         char *body;
 
-        snprintf(path, sizeof path, "%s/%s", top, l.item[i]);
+        snprintf(path, sizeof path, "%.4000s/%.4000s", top, l.item[i]);
         body = map_file(path, &n);
         k += (size_t)sprintf(out + k, "%s", i > from ? "," : "");
         if (!body) {

@@ -171,7 +171,7 @@ static int list_refused(struct out *o, const struct inspect_want *w, const struc
 {
     struct ckpt_source *src = NULL;
     struct ckpt_file *file;
-    int rc = ckpt_file_open(&file, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    int rc = ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err);
 
     if (rc == 0)
         rc = torch_look(&src, file, err);       /* takes it */
