@@ -142,7 +142,7 @@ lint:                                               ## floors, banned functions,
 bench: all                                          ## figures of speed and memory against peers, where they are installed
 	@tests/perf/bench.sh $B
 
-check-peers: all                                    ## let torch, DeepSpeed and transformers load what we write (a venv of their own)
+check-peers: all $B/serve                                    ## let torch, DeepSpeed and transformers load what we write (a venv of their own)
 	@tests/peers/check.sh $B
 
 FUZZ_SECONDS ?= 60

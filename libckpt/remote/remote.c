@@ -9,6 +9,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/remote/hub.h"
+#include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
 
 /* What an address, or what is above it, was found to be: one of tree, range, local, or err. */
@@ -90,6 +91,10 @@ static void look(struct found *f, const char *address)
                      f->local);
         return;
     }
+    if (begins(address, "s3://")) {
+        s3_open(&f->tree, &f->range, address, &f->err);
+        return;
+    }
     if (begins(address, "http://") && check_plain(address, &f->err))
         return;
     if (address[strlen(address) - 1] == '/' && !strchr(address, '?'))
@@ -117,14 +122,15 @@ static int split(char *key, size_t size, char rel[4096], const char *address,
         ckpt_free(place);
         return rc;
     }
-    if (!begins(address, "https://") && !begins(address, "http://")) {
+    if (!begins(address, "https://") && !begins(address, "http://") &&
+        !begins(address, "s3://")) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "%.*s: such addresses are not read",
                   (int)strcspn(address, ":") + 3, address);
-        return ckpt_err_hint(err, "hf://, https:// and file:// are");
+        return ckpt_err_hint(err, "hf://, s3://, https:// and file:// are");
     }
     if ((size_t)snprintf(key, size, "%s", address) >= size)
         return ckpt_fail(err, CKPT_ELIMIT, "an address of %zu bytes", strlen(address));
-    return http_origin(origin, address, err);
+    return begins(address, "s3://") ? 0 : http_origin(origin, address, err);
 }
 
 static int find(struct found **out, char rel[4096], const char *address, struct ckpt_err *err)

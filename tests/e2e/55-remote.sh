@@ -144,6 +144,23 @@ rm -rf "$T/far"
 expect 0 "is merged" ckpt-merge -q -o "$T/far" "$W/llama/"
 t "to the same bytes" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
 
+# -- a bucket ---------------------------------------------------------------------------------
+mkdir -p "$R/s3/models" "$R/s3/private-models"; cp -r "$M" "$R/s3/models/llama"; cp -r "$M" "$R/s3/private-models/llama"
+export AWS_ENDPOINT_URL=http://127.0.0.1:$P/s3 AWS_SHARED_CREDENTIALS_FILE=$T/keys AWS_CONFIG_FILE=$T/none
+unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_PROFILE AWS_ENDPOINT_URL_S3
+expect 0 "a folder of a bucket" ckpt-inspect s3://models/llama
+t "is the same" diff <(tail -n +2 "$T/.out") <(ckpt-inspect "$M" | tail -n +2)
+expect 0 "an object of a bucket" ckpt-inspect s3://models/llama/model-00001-of-00004.safetensors
+expect 66 "no such object" ckpt-inspect s3://models/nothing
+expect 64 "no bucket" ckpt-inspect s3://Models/x
+rm -rf "$T/far"
+expect 0 "a bucket is merged" ckpt-merge -q -o "$T/far" s3://models/llama/
+t "to the same bytes" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
+expect 77 "a bucket that wants to know who asks" ckpt-inspect s3://private-models/llama
+printf '[default]\naws_access_key_id = AKIDTEST\naws_secret_access_key=canary\n' >"$T/keys"
+expect 0 "is told" ckpt-inspect -vv s3://private-models/llama
+t "without a word of the secret" bash -c "! grep -q canary $T/.err $L"
+
 # -- a server that fails ----------------------------------------------------------------------
 web() { fresh; serve "$@"; }
 X=llama/model-00001-of-00004.safetensors

@@ -1,6 +1,7 @@
 /*
- * fuzz_hub: what the Hub answers, and addresses of it.  Bytes that begin "hf://" are an address; others are
- * a page of a tree, an answer about a revision, and the index of a folder on the web.
+ * fuzz_hub: what places answer, and addresses of the Hub.  Bytes that begin "hf://" are an address, those
+ * that begin "<" the list of a bucket; others are a page of a tree, an answer about a revision, and the
+ * index of a folder on the web.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "libckpt/json.h"
 #include "libckpt/remote/hub.h"
+#include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
 
 static void use(struct tree *t, struct ckpt_err *err)
@@ -41,6 +43,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         url[size] = '\0';
         if (hub_parse(&p, url, &err) == 0 && (!p.id[0] || !p.revision[0] || strstr(p.id, "..")))
             abort();
+        return 0;
+    }
+    if (size > 0 && data[0] == '<' && size < 65536) {
+        char *text = malloc(size + 1), next[1100];
+
+        memcpy(text, data, size);
+        text[size] = '\0';
+        if (tree_new(&t, "s3://b/m", &err) == 0) {
+            if (s3_read_page(t, text, "m/", next, &err) == 0)
+                use(t, &err);
+            tree_free(t);
+        }
+        free(text);
         return 0;
     }
     if (ckpt_json_parse(&json, (const char *)data, size, CKPT_JSON_STRICT, &err))

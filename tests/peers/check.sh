@@ -16,7 +16,7 @@ if [ ! -x "$PEERS" ]; then
     python3 -m venv build/peers
     "$PEERS" -m pip install -q torch --index-url https://download.pytorch.org/whl/cpu ||
         "$PEERS" -m pip install -q torch
-    "$PEERS" -m pip install -q deepspeed transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken
+    "$PEERS" -m pip install -q deepspeed huggingface_hub transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken
 fi
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
@@ -40,5 +40,6 @@ tests/peers/adapters.sh "$PEERS"
 tests/peers/trainer.sh "$PEERS"
 mkdir "$T/tokens"
 "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
+tests/peers/hub.sh "$PEERS" "$B"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"

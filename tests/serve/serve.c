@@ -7,6 +7,7 @@
  *   /api/{models,datasets}/ID/revision/REV, .../tree/COMMIT   ROOT/hub/{models,datasets}/ID
  *   /[datasets/]ID/resolve/COMMIT/PATH      large kinds of files answer 302 to STORAGE
  *   /web/PATH                               ROOT/web/PATH
+ *   /s3/BUCKET?list-type=2..., /s3/BUCKET/KEY   ROOT/s3/BUCKET; signed where it begins "private"
  *   STORAGE/cdn/...                         what those redirects lead to; needs its sig=, and
  *                                           takes a token for a leak
  *
@@ -317,7 +318,7 @@ static void send_tree(struct request *r, const char *top)
     free(out);
 }
 
-static void send_file(struct request *r, const char *path, const char *etag)
+static void send_file(struct request *r, const char *path, const char *commit)
 {
     char headers[1024], sha[41];
     size_t n;
@@ -328,8 +329,9 @@ static void send_file(struct request *r, const char *path, const char *etag)
         return;
     }
     git_sha(sha, body, n);
-    snprintf(headers, sizeof headers, "%s%s%s", is(r, "etag") ? "" : "ETag: \"",
-             is(r, "etag") ? "" : etag ? etag : sha, is(r, "etag") ? "" : "\"\r\n");
+    snprintf(headers, sizeof headers, "%s%s%s%s%s%s", is(r, "etag") ? "" : "ETag: \"",
+             is(r, "etag") ? "" : sha, is(r, "etag") ? "" : "\"\r\n",
+             commit ? "X-Repo-Commit: " : "", commit ? commit : "", commit ? "\r\n" : "");
     answer(r, 200, headers, body, n);
     unmap(body, n);
 }
@@ -353,6 +355,30 @@ static void send_away(struct request *r, const char *path, const char *commit)
     answer(r, 302, headers, "", 0);
 }
 
+static void send_info(struct request *r, const char *top, const char *owner, const char *name,
+                      const char *commit)
+{
+    char *out = malloc(1 << 20), path[8192];
+    struct list l = {0};
+    size_t k, n = 0;
+    struct stat st;
+
+    walk(&l, top, "");
+    if (l.n)
+        qsort(l.item, l.n, sizeof *l.item, by_text);
+    k = (size_t)sprintf(out, "{\"id\":\"%s/%s\",\"sha\":\"%s\",\"siblings\":[", owner, name, commit);
+    for (size_t i = 0; i < l.n; i++) {
+        snprintf(path, sizeof path, "%.4000s/%.4000s", top, l.item[i]);
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            k += (size_t)sprintf(out + k, "%s{\"rfilename\":\"%s\"}", n++ ? "," : "", l.item[i]);
+        free(l.item[i]);
+    }
+    k += (size_t)sprintf(out + k, "]}");
+    answer(r, 200, "Content-Type: application/json\r\n", out, k);
+    free(l.item);
+    free(out);
+}
+
 static void commit_of(char hex[41], const char *top)
 {
     hex_digest(hex, EVP_sha1(), "", 0, top + strlen(root), strlen(top) - strlen(root));
@@ -369,9 +395,8 @@ static bool may(struct request *r, const char *id)
 /* /api/KIND/OWNER/NAME/VERB/REST */
 static void serve_api(struct request *r)
 {
-    char kind[32], owner[200], name[200], verb[32], rest[300] = "", top[8192], commit[41], body[200];
+    char kind[32], owner[200], name[200], verb[32], rest[300] = "", top[8192], commit[41];
     struct stat st;
-    int n;
 
     if (sscanf(r->path, "/api/%31[^/]/%199[^/]/%199[^/]/%31[^/]/%299[^\n]", kind, owner, name, verb,
                rest) < 5) {
@@ -390,8 +415,7 @@ static void serve_api(struct request *r)
     else if (strcmp(verb, "tree") == 0)
         send_tree(r, top);
     else {
-        n = snprintf(body, sizeof body, "{\"id\":\"x\",\"sha\":\"%s\",\"siblings\":[]}", commit);
-        answer(r, 200, "Content-Type: application/json\r\n", body, (size_t)n);
+        send_info(r, top, owner, name, commit);
     }
 }
 
@@ -417,10 +441,8 @@ static void serve_resolve(struct request *r)
     if (is_large(path))
         send_away(r, path, commit);
     else
-        send_file(r, path, NULL);
+        send_file(r, path, commit);
 }
-
-/* -- one request ------------------------------------------------------------------------------ */
 
 static void unescape(char *s)
 {
@@ -437,6 +459,74 @@ static void unescape(char *s)
         }
     *to = '\0';
 }
+
+/* -- a bucket --------------------------------------------------------------------------------- */
+
+static void query_value(char *dst, size_t size, const char *query, const char *name)
+{
+    const char *at = strstr(query, name);
+
+    *dst = '\0';
+    if (at)
+        snprintf(dst, size, "%.*s", (int)strcspn(at + strlen(name), "&"), at + strlen(name));
+    unescape(dst);
+}
+
+static void send_list(struct request *r, const char *top)
+{
+    char prefix[512], token[64], *out = malloc(1 << 20), path[8192];
+    size_t k = 0, i, sent = 0;
+    struct list l = {0};
+    struct stat st;
+
+    query_value(prefix, sizeof prefix, r->query, "prefix=");
+    query_value(token, sizeof token, r->query, "continuation-token=");
+    walk(&l, top, "");
+    if (l.n)
+        qsort(l.item, l.n, sizeof *l.item, by_text);
+    k += (size_t)sprintf(out + k, "<?xml version=\"1.0\"?><ListBucketResult>");
+    for (i = *token ? (size_t)atol(token + 1) : 0; i < l.n && sent < 3; i++) {
+        snprintf(path, sizeof path, "%.4000s/%.4000s", top, l.item[i]);
+        if (strncmp(l.item[i], prefix, strlen(prefix)) != 0 || stat(path, &st) ||
+            !S_ISREG(st.st_mode))
+            continue;
+        sent++;
+        k += (size_t)sprintf(out + k, "<Contents><Key>%s</Key><Size>%lld</Size></Contents>",
+                             l.item[i], (long long)st.st_size);
+    }
+    if (i < l.n)
+        k += (size_t)sprintf(out + k, "<IsTruncated>true</IsTruncated><NextContinuationToken>+%zu"
+                             "</NextContinuationToken>", i);
+    k += (size_t)sprintf(out + k, "</ListBucketResult>");
+    answer(r, 200, "Content-Type: application/xml\r\n", out, k);
+    for (i = 0; i < l.n; i++)
+        free(l.item[i]);
+    free(l.item);
+    free(out);
+}
+
+static void serve_bucket(struct request *r)
+{
+    const char *at = r->path + 4;
+    size_t n = strcspn(at, "/");
+    char path[8192];
+
+    if (strncmp(at, "private", 7) == 0 &&
+        (strncmp(r->token, "AWS4-HMAC-SHA256_Credential=AKIDTEST/", 37) != 0 ||
+         (*r->range && !strstr(r->token, "host;range;")))) {
+        answer(r, 403, "", "<Error><Code>AccessDenied</Code></Error>", 40);
+        return;
+    }
+    snprintf(path, sizeof path, "%s/s3/%s", root, at);
+    if (strstr(r->query, "list-type=2")) {
+        snprintf(path, sizeof path, "%s/s3/%.*s", root, (int)n, at);
+        send_list(r, path);
+    } else {
+        send_file(r, path, NULL);
+    }
+}
+
+/* -- one request ------------------------------------------------------------------------------ */
 
 static void apply_rules(struct request *r)
 {
@@ -515,6 +605,8 @@ static void serve_one(struct request *r)
         }
     } else if (strncmp(r->path, "/api/", 5) == 0) {
         serve_api(r);
+    } else if (strncmp(r->path, "/s3/", 4) == 0) {
+        serve_bucket(r);
     } else if (strncmp(r->path, "/web/", 5) == 0) {
         snprintf(path, sizeof path, "%s%s", root, r->path);
         send_file(r, path, NULL);

@@ -1,0 +1,29 @@
+/*
+ * s3 - a bucket of S3, or of a store that speaks as it does.
+ *
+ *   s3://bucket/key     what lies below key/ as a directory, else the object
+ *
+ *   GET {E}/{bucket}?list-type=2&prefix={key}/      <ListBucketResult><Contents><Key><Size>..., more
+ *                                                   by <NextContinuationToken>
+ *   GET {E}/{bucket}/{key}                          the bytes
+ *
+ * {E} is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; without one a bucket of AWS has a host of its own.
+ * Who asks is AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile
+ * (AWS_PROFILE, "default") in ~/.aws/credentials; without either requests are not signed.  The
+ * region is AWS_REGION, AWS_DEFAULT_REGION, or the profile's in ~/.aws/config.
+ */
+#ifndef CKPT_S3_H
+#define CKPT_S3_H
+
+#include "libckpt/remote/tree.h"
+
+/* One of the two is what the address is: a tree, or an object. */
+int s3_open(struct tree **tree, struct range **object, const char *url, struct ckpt_err *err);
+/*
+ * Put the objects of one answer into t, their keys without prefix; next (1100 bytes) gets what the
+ * next answer is asked for with, "" at the last.  CKPT_EPROTOCOL when text is no such answer.
+ */
+int s3_read_page(struct tree *t, const char *text, const char *prefix, char next[1100],
+                 struct ckpt_err *err);
+
+#endif

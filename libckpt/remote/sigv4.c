@@ -1,0 +1,153 @@
+/* sigv4 - see sigv4.h. */
+#include "libckpt/remote/sigv4.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/buf.h"
+#include "libckpt/digest_of.h"
+
+#define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define MAX_PARAMS 32
+
+static bool sha256_hex(char hex[CKPT_SHA256_HEX], const void *bytes, size_t n)
+{
+    unsigned char d[CKPT_SHA256_BYTES];
+
+    if (EVP_Digest(bytes, n, d, NULL, EVP_sha256(), NULL) != 1)
+        return false;
+    ckpt_hex(hex, d, sizeof d);
+    return true;
+}
+
+/* out = HMAC(key, text); both 32 bytes but the first key. */
+static bool mac(unsigned char out[CKPT_SHA256_BYTES], const void *key, size_t n, const char *text)
+{
+    unsigned len = CKPT_SHA256_BYTES;
+
+    return HMAC(EVP_sha256(), key, (int)n, (const unsigned char *)text, strlen(text), out,
+                &len) != NULL;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The query sorted, "=" behind every name. */
+static bool put_query(struct ckpt_buf *b, const char *query)
+{
+    char copy[6144], *param[MAX_PARAMS];
+    size_t n = 0;
+
+    if ((size_t)snprintf(copy, sizeof copy, "%s", query) >= sizeof copy)
+        return false;
+    for (char *p = copy, *next; p && *p; p = next) {
+        if (n == MAX_PARAMS)
+            return false;
+        next = strchr(p, '&');
+        if (next)
+            *next++ = '\0';
+        param[n++] = p;
+    }
+    if (n > 0)
+        qsort(param, n, sizeof *param, by_text);
+    for (size_t i = 0; i < n; i++)
+        ckpt_buf_printf(b, "%s%s%s", i ? "&" : "", param[i], strchr(param[i], '=') ? "" : "=");
+    return true;
+}
+
+/* The host as libcurl sends it: without the port that the scheme has. */
+static bool host_of(char *out, size_t size, const char *url, const char **path)
+{
+    const char *at = strstr(url, "://"), *port;
+    bool https = strncmp(url, "https", 5) == 0;
+    size_t n;
+
+    if (!at)
+        return false;
+    at += 3;
+    n = strcspn(at, "/?#");
+    *path = at + n;
+    port = https ? ":443" : ":80";
+    if (n > strlen(port) && memcmp(at + n - strlen(port), port, strlen(port)) == 0)
+        n -= strlen(port);
+    return (size_t)snprintf(out, size, "%.*s", (int)n, at) < size;
+}
+
+/* What is digested, and the names of the header's fields in it. */
+static bool put_request(struct ckpt_buf *b, char *names, size_t size, const struct sigv4_key *key,
+                        const char *method, const char *url, const char *range, const char *date)
+{
+    const char *path, *query;
+    char host[512];
+
+    if (!host_of(host, sizeof host, url, &path))
+        return false;
+    query = strchr(path, '?');
+    ckpt_buf_printf(b, "%s\n%s%.*s\n", method, *path == '/' ? "" : "/",
+                    (int)(query ? query - path : (ptrdiff_t)strcspn(path, "#")), path);
+    if (!put_query(b, query ? query + 1 : ""))
+        return false;
+    ckpt_buf_printf(b, "\nhost:%s\n", host);
+    if (range)
+        ckpt_buf_printf(b, "range:%s\n", range);
+    ckpt_buf_printf(b, "x-amz-content-sha256:%s\nx-amz-date:%s\n", EMPTY, date);
+    if (key->session[0])
+        ckpt_buf_printf(b, "x-amz-security-token:%s\n", key->session);
+    snprintf(names, size, "host;%sx-amz-content-sha256;x-amz-date%s", range ? "range;" : "",
+             key->session[0] ? ";x-amz-security-token" : "");
+    ckpt_buf_printf(b, "\n%s\n%s", names, EMPTY);
+    return ckpt_buf_ok(b);
+}
+
+static bool signature(char hex[CKPT_SHA256_HEX], const struct sigv4_key *key, const char *day,
+                      const char *text)
+{
+    unsigned char k[CKPT_SHA256_BYTES], first[300];
+    int n = snprintf((char *)first, sizeof first, "AWS4%s", key->secret);
+    bool done = mac(k, first, (size_t)n, day) && mac(k, k, sizeof k, key->region) &&
+                mac(k, k, sizeof k, "s3") && mac(k, k, sizeof k, "aws4_request") &&
+                mac(k, k, sizeof k, text);
+
+    explicit_bzero(first, sizeof first);
+    ckpt_hex(hex, k, sizeof k);
+    explicit_bzero(k, sizeof k);
+    return done;
+}
+
+int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key, const char *method,
+               const char *url, const char *range, time_t now, struct ckpt_err *err)
+{
+    char date[32], day[16], scope[160], names[128], digest[CKPT_SHA256_HEX], text[400];
+    char hex[CKPT_SHA256_HEX];
+    struct ckpt_buf b;
+    struct tm tm;
+    size_t n = size;
+    bool done;
+
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
+    snprintf(day, sizeof day, "%.8s", date);
+    snprintf(scope, sizeof scope, "%s/%s/s3/aws4_request", day, key->region);
+    ckpt_buf_init(&b, 32768);
+    done = put_request(&b, names, sizeof names, key, method, url, range, date) &&
+           sha256_hex(digest, b.data, b.len);
+    ckpt_buf_release(&b);
+    if (done) {
+        snprintf(text, sizeof text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", date, scope, digest);
+        done = signature(hex, key, day, text);
+    }
+    if (done)
+        n = (size_t)snprintf(lines, size, "x-amz-content-sha256: %s\nx-amz-date: %s\n%s%s%s"
+                             "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, "
+                             "Signature=%s\n", EMPTY, date,
+                             key->session[0] ? "x-amz-security-token: " : "", key->session,
+                             key->session[0] ? "\n" : "", key->id, scope, names, hex);
+    return n < size ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%.*s: a request too long to be signed",
+                                    (int)strcspn(url, "?"), url);
+}

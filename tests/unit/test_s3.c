@@ -1,0 +1,122 @@
+/* s3, sigv4: the published signatures; lists of buckets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "libckpt/remote/s3.h"
+#include "libckpt/remote/sigv4.h"
+
+/* "Signature Calculations: Examples", Amazon S3 API Reference. */
+static void check(const char *url, const char *range, const char *names, const char *signature)
+{
+    struct sigv4_key key = {.id = "AKIAIOSFODNN7EXAMPLE", .region = "us-east-1",
+                            .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    struct ckpt_err err = {0};
+    char lines[4096], want[512];
+
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, "GET", url, range, 1369353600, &err), 0);
+    snprintf(want, sizeof want, "Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/"
+             "20130524/us-east-1/s3/aws4_request, SignedHeaders=%s, Signature=%s\n", names,
+             signature);
+    assert_non_null(strstr(lines, "x-amz-date: 20130524T000000Z\n"));
+    assert_string_equal(strstr(lines, "Authorization"), want);
+}
+
+static void test_published_signatures(void **state)
+{
+    (void)state;
+    check("https://examplebucket.s3.amazonaws.com/test.txt", "bytes=0-9",
+          "host;range;x-amz-content-sha256;x-amz-date",
+          "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+    check("https://examplebucket.s3.amazonaws.com/?lifecycle", NULL,
+          "host;x-amz-content-sha256;x-amz-date",
+          "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");
+    check("https://examplebucket.s3.amazonaws.com:443/?prefix=J&max-keys=2", NULL,
+          "host;x-amz-content-sha256;x-amz-date",
+          "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+}
+
+static void test_what_is_too_long_is_not_signed(void **state)
+{
+    struct sigv4_key key = {.id = "a", .secret = "b", .region = "c"};
+    struct ckpt_err err = {0};
+    char lines[64];
+
+    (void)state;
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, "GET", "https://h/k", NULL, 0, &err),
+                     CKPT_ELIMIT);
+}
+
+static int page(struct tree **t, char next[1100], const char *text)
+{
+    struct ckpt_err err = {0};
+    int rc;
+
+    assert_int_equal(tree_new(t, "s3://b/m", &err), 0);
+    rc = s3_read_page(*t, text, "m/", next, &err);
+    return rc ? rc : tree_ready(*t, &err);
+}
+
+#define LIST(x) "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name>" x "</ListBucketResult>"
+#define OBJECT(key, size) "<Contents><Key>" key "</Key><Size>" size "</Size></Contents>"
+
+static void test_lists_are_read(void **state)
+{
+    char next[1100];
+    struct tree *t;
+
+    (void)state;
+    assert_int_equal(page(&t, next, LIST("<IsTruncated>true</IsTruncated>" OBJECT("m/", "0")
+                                         OBJECT("m/b&amp;c", "7") "<NextContinuationToken>x&amp;y="
+                                         "</NextContinuationToken>" OBJECT("m/sub/a", "3")
+                                         OBJECT("m/../out", "1") OBJECT("other", "1"))), 0);
+    assert_string_equal(next, "x&y=");
+    assert_int_equal(t->n, 2);
+    assert_string_equal(t->file[0].path, "b&c");
+    assert_int_equal(t->file[0].size, 7);
+    assert_string_equal(t->file[1].path, "sub/a");
+    tree_free(t);
+    assert_int_equal(page(&t, next, LIST("<EncodingType>url</EncodingType>"
+                                         OBJECT("m/a+b%2Bc", "1"))), 0);
+    assert_string_equal(t->file[0].path, "a b+c");
+    assert_string_equal(next, "");
+    tree_free(t);
+    assert_int_equal(page(&t, next, LIST("")), 0);
+    assert_int_equal(t->n, 0);
+    tree_free(t);
+}
+
+static void test_lists_that_are_none(void **state)
+{
+    static const char *const bad[] = {
+        "", "<Error><Code>x</Code></Error>", "<ListBucketResult>", LIST(OBJECT("m/a", "")),
+        LIST(OBJECT("m/a", "1x")), LIST(OBJECT("m/a&x;", "1")), LIST("<Contents><Key>a</Key>"),
+        LIST("<IsTruncated>true</IsTruncated>"), LIST(OBJECT("m/a", "9999999999999999999")),
+        LIST("<Contents><Size>1</Size></Contents>"),
+    };
+    char next[1100];
+    struct tree *t;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(page(&t, next, bad[i]), CKPT_EPROTOCOL);
+        tree_free(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_signatures),
+        cmocka_unit_test(test_what_is_too_long_is_not_signed),
+        cmocka_unit_test(test_lists_are_read),
+        cmocka_unit_test(test_lists_that_are_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
