@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "libckpt/path.h"
 #include "trainer/model/config.h"
 #include "trainer/model/families.h"
 #include "trainer/model/lora.h"
@@ -206,23 +206,22 @@ int adapter_same(const json_t *saved, const json_t *wanted, const char *path,
 bool adapter_lies_at(const char *path)
 {
     char file[4200];
-    struct stat st;
 
     snprintf(file, sizeof file, "%s/adapter_config.json", path);
-    return stat(file, &st) == 0 && S_ISREG(st.st_mode);
+    return ckpt_path_is_file(file);
 }
 
 int adapter_base(char path[4096], const json_t *config, const char *dir, struct ckpt_err *err)
 {
     const char *base = json_string_value(json_object_get(config, "base_model_name_or_path"));
-    struct stat st;
 
     if (!base || !*base)
         return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: --model DIR is "
                          "wanted", dir);
     snprintf(path, 4096, "%s", base);
-    if (stat(path, &st) != 0 && base[0] != '/')
-        snprintf(path, 4096, "%s/%s", dir, base);
+    /* Beside the adapter; for one that is on the Hub, there. */
+    if (base[0] != '/' && !ckpt_path_is_dir(path) && !ckpt_path_is_file(path))
+        snprintf(path, 4096, "%s%s%s", strncmp(dir, "hf://", 5) == 0 ? "hf:/" : dir, "/", base);
     return 0;
 }
 
@@ -230,7 +229,7 @@ int adapter_config_read(json_t **out, const char *dir, struct ckpt_err *err)
 {
     struct ckpt_dir *d = NULL;
     struct ckpt_file *f = NULL;
-    int rc = ckpt_dir_open(&d, dir, CKPT_FOLLOW, err);
+    int rc = ckpt_path_dir(&d, dir, CKPT_FOLLOW | CKPT_PROVE, err);
 
     *out = NULL;
     if (rc == 0)

@@ -21,6 +21,7 @@
 #include "formats/records/record.h"
 #include "formats/records/record_rows.h"
 #include "libckpt/buf.h"
+#include "libckpt/path.h"
 
 #define IDX_HEAD    34          /* bytes in front of the lengths */
 #define NPY_HEADER  65536       /* bytes of a header that are looked at */
@@ -100,7 +101,7 @@ static int open_idx(struct ids *d, struct ckpt_err *err)
     if (!path)
         return ckpt_nomem(err, n_name);
     memcpy(path + n_name - 4, ".bin", 4);
-    ckpt_file_open(&d->file, path, CKPT_FOLLOW, err);
+    ckpt_path_file(&d->file, path, CKPT_FOLLOW | CKPT_PROVE, err);
     ckpt_free(path);
     return err->code;
 }

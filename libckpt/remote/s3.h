@@ -3,11 +3,11 @@
  *
  *   s3://bucket/key     what lies below key/ as a directory, else the object
  *
- *   GET {E}/{bucket}?list-type=2&prefix={key}/      <ListBucketResult><Contents><Key><Size>..., more
- *                                                   by <NextContinuationToken>
- *   GET {E}/{bucket}/{key}                          the bytes
+ *   GET {E}/{bucket}?list-type=2&prefix={key}/   <ListBucketResult> with a <Key> and <Size> in each
+ *                                                <Contents>, more by <NextContinuationToken>
+ *   GET {E}/{bucket}/{key}                       the bytes
  *
- * {E} is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; without one a bucket of AWS has a host of its own.
+ * {E} is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; without one a bucket has its own host at AWS.
  * Who asks is AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile
  * (AWS_PROFILE, "default") in ~/.aws/credentials; without either requests are not signed.  The
  * region is AWS_REGION, AWS_DEFAULT_REGION, or the profile's in ~/.aws/config.

@@ -262,3 +262,16 @@ t "fetch each shard once" requests 4 '^cdn GET .* bytes=0-[0-9]* - 206'
 cp -r "$G/hf-imdb" "$R/hub/datasets/acme/imdb"; cp "$G/rows.jsonl" "$R/hub/datasets/acme/imdb/"; fresh
 expect 0 "rows of a data set" ckpt-inspect hf://datasets/acme/imdb/rows.jsonl
 t "are shown" diff <(tail -n +2 "$T/.out") <(ckpt-inspect "$G/rows.jsonl" | tail -n +2)
+
+# -- the other tools --------------------------------------------------------------------------
+web
+ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/base" >/dev/null 2>&1
+cp -r "$T/base" "$R/hub/models/acme/base"
+head -n 12 "$G/rows.jsonl" >"$R/hub/datasets/acme/imdb/train.jsonl"
+for i in 1 2 3 4 5 6 7 8; do printf '{"prompt":"a %d ","completion":"b %d"}\n' $i $i; done >"$T/rows.jsonl"
+mkdir "$R/hub/datasets/acme/rows"; cp "$T/rows.jsonl" "$R/hub/datasets/acme/rows/train.jsonl"
+run() { ckpt-train -q --max-steps 2 --max-seq-length 32 --save-steps 2 --per-device-train-batch-size 2 "$@"; }
+expect 0 "a model of the Hub is trained on rows of the Hub" run --model hf://acme/base --train-file hf://datasets/acme/rows -o "$T/run1"
+expect 0 "and a local one on local rows" run --model "$T/base" --train-file "$T/rows.jsonl" -o "$T/run2"
+t "to the same weights" ckpt-inspect -q --diff "$T/run1/checkpoint-2" "$T/run2/checkpoint-2"
+expect 0 "it is evaluated on rows of the Hub" ckpt-eval -q --json --base hf://acme/base --eval-file hf://datasets/acme/rows/train.jsonl "$T/run1/checkpoint-2"

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/tokens/tokenizer.h"
 #include "libckpt/buf.h"
+#include "libckpt/path.h"
 #include "libckpt/pool.h"
 
 #define BLOCK       ((size_t)1 << 20)       /* bytes of input read at once */
@@ -336,16 +336,15 @@ static int open_tokenizer(struct tokenizer **tok, const char *path, unsigned fla
 {
     struct ckpt_file *file = NULL;
     struct ckpt_dir *dir = NULL;
-    struct stat st;
     int rc;
 
     *tok = NULL;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        rc = ckpt_dir_open(&dir, path, flags, err);
+    if (ckpt_path_is_dir(path)) {
+        rc = ckpt_path_dir(&dir, path, flags, err);
         if (rc == 0)
             rc = tokenizer_open_dir(tok, dir, err);
     } else {
-        rc = ckpt_file_open(&file, path, flags, err);
+        rc = ckpt_path_file(&file, path, flags, err);
         if (rc == 0)
             rc = tokenizer_open(tok, file, err);
     }
@@ -369,7 +368,7 @@ int inspect_encode(const struct encode_want *w, const struct cli *cli, const cha
     if (rc == 0 && strcmp(name, "-") == 0)
         j.name = "stdin";
     else if (rc == 0)
-        rc = ckpt_file_open(&in.file, name, flags, err);
+        rc = ckpt_path_file(&in.file, name, flags, err);
     if (rc == 0)
         rc = run(&j, &in, cli->jobs ? (size_t)cli->jobs : ckpt_pool_default(MAX_JOBS), err);
     ckpt_file_close(in.file);
