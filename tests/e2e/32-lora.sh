@@ -109,8 +109,8 @@ t "by name" says "target_parameters"
 # -- dropout ------------------------------------------------------------------------------------
 dropped() {
     mkdir -p "$T/drop"; cp -rL "$M/gpt2-a/." "$T/drop"; chmod -R u+w "$T/drop"
-    sed -i 's/"\(embd\|resid\)_pdrop": [0-9.]*/"\1_pdrop": 0.1/' "$T/drop/config.json"
-    grep -q '"resid_pdrop": 0.1' "$T/drop/config.json"
+    sed -i 's/"\(embd\|resid\|attn\)_pdrop": [0-9.]*/"\1_pdrop": 0.1/' "$T/drop/config.json"
+    [ "$(grep -c '_pdrop": 0.1' "$T/drop/config.json")" = 3 ]
 }
 whole() {
     local out=$1 stage=$2; shift 2

@@ -113,8 +113,10 @@ static inline void golden_untie(struct golden *g, const char *dir)
     ckpt_source_close(src);
 }
 
-static inline void golden_open(struct golden *g, const char *name,
-                               const struct model_opts *opts, int threads)
+/* change, when not NULL, alters the description before the model is planned. */
+static inline void golden_open_as(struct golden *g, const char *name,
+                                  const struct model_opts *opts, int threads,
+                                  void (*change)(struct arch *arch))
 {
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
@@ -126,6 +128,8 @@ static inline void golden_open(struct golden *g, const char *name,
     OK(ckpt_dir_open(&dir, path, 0, &err), err);
     OK(arch_read(&g->arch, dir, &err), err);
     golden_untie(g, path);
+    if (change)
+        change(g->arch);
     OK(device_open_cpu(&g->dev, threads, &err), err);
     g->dev->grain = 0;                  /* all threads, however little there is to do */
     OK(model_new(&g->model, g->arch, opts, g->dev, &err), err);
@@ -137,6 +141,12 @@ static inline void golden_open(struct golden *g, const char *name,
     OK(ckpt_json_read(&g->json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &err), err);
     ckpt_file_close(file);
     ckpt_dir_close(dir);
+}
+
+static inline void golden_open(struct golden *g, const char *name,
+                               const struct model_opts *opts, int threads)
+{
+    golden_open_as(g, name, opts, threads, NULL);
 }
 
 static inline void golden_close(struct golden *g)
@@ -204,15 +214,16 @@ static inline void golden_rows(struct golden *g, const char *side, struct batch 
 static inline void golden_pairs(struct golden *g, const char *side, struct batch *b,
                                 int32_t **place)
 {
+    const char *dot = *side ? "." : "";
     char name[64];
     int64_t R, C, L, *ids, *mask, *labels;
     int32_t *enc, *enc_start, *out_ids, *pos, *start, *rows, *targets;
 
-    snprintf(name, sizeof name, "%s.input_ids", side);
+    snprintf(name, sizeof name, "%s%sinput_ids", side, dot);
     ids = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.attention_mask", side);
+    snprintf(name, sizeof name, "%s%sattention_mask", side, dot);
     mask = golden_ints(g, name, &R, &C);
-    snprintf(name, sizeof name, "%s.labels", side);
+    snprintf(name, sizeof name, "%s%slabels", side, dot);
     labels = golden_ints(g, name, &R, &L);
     enc = ckpt_arena_alloc(&g->arena, (size_t)(R * C), sizeof *enc);
     enc_start = ckpt_arena_alloc(&g->arena, (size_t)R + 1, sizeof *enc_start);

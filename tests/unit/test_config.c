@@ -5,8 +5,6 @@
 #include "tests/unit/model_help.h"
 
 #include "libckpt/log.h"
-#include "trainer/model/model.h"
-#include "trainer/ops/ops.h"
 
 /* The sentence with which text is refused. */
 static const char *refusal(struct ckpt_err *err, const char *text, int code)
@@ -116,30 +114,6 @@ static void test_config_refuses_by_name(void **state)
     refusal(&err, "{\"model_type\":\"bloom\",\"tie_word_embeddings\":1}", CKPT_EFORMAT);
 }
 
-/* Dropout is no obstacle to evaluation, and is refused by name for training. */
-static void test_config_refuses_dropout_only_when_training(void **state)
-{
-    struct arch *a =
-        arch_of("{\"model_type\":\"bloom\",\"vocab_size\":7,\"attention_dropout\":0.1}");
-    struct model_opts opts = {.max_tokens = 4, .max_docs = 1, .max_rows = 4};
-    struct ckpt_err err = {0};
-    struct device *dev;
-    struct model *m;
-
-    (void)state;
-    assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
-    assert_int_equal(model_new(&m, a, &opts, dev, &err), 0);
-    model_free(m);
-    opts.train = true;
-    assert_int_equal(model_new(&m, a, &opts, dev, &err), CKPT_EUNSUPPORTED);
-    assert_non_null(strstr(err.text, "attention_dropout"));
-    assert_null(m);
-    opts.max_rows = 0;
-    assert_int_equal(model_new(&m, a, &opts, dev, &err), CKPT_ELIMIT);
-    device_close(dev);
-    arch_free(a);
-}
-
 static void test_config_reads_a_directory(void **state)
 {
     struct ckpt_err err = {0};
@@ -164,7 +138,6 @@ int main(void)
         cmocka_unit_test(test_config_reads_older_spellings_and_kept_keys),
         cmocka_unit_test(test_config_tells_an_unknown_key_once),
         cmocka_unit_test(test_config_refuses_by_name),
-        cmocka_unit_test(test_config_refuses_dropout_only_when_training),
         cmocka_unit_test(test_config_reads_a_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 static const char *const goldens[] = {
     "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-dora", "llama-embed",
-    "llama-patterns", "llama-tokens", "mixtral-attn",
+    "llama-patterns", "llama-tokens", "mixtral-attn", "t5-qv",
 };
 
 struct adapted {
@@ -76,7 +76,7 @@ static void load_base(struct adapted *a, const char *path)
 
 static void open_adapted(struct adapted *a, const char *name, bool recompute, int threads)
 {
-    struct model_opts opts = {.max_tokens = 40, .max_docs = 3, .max_rows = 40, .train = true,
+    struct model_opts opts = {.max_tokens = 40, .max_docs = 3, .max_rows = 40, .max_enc = 40, .train = true,
                               .recompute = recompute};
     struct ckpt_err err = {0};
     struct ckpt_source *src;

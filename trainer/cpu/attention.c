@@ -18,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/cpu/drop.h"
 #include "trainer/cpu/vmath.h"
 
 #define BLOCK 64
@@ -216,6 +217,16 @@ static int64_t kv_stride(const struct op_heads *heads)
     return heads->kv_stride ? heads->kv_stride : heads->row_stride;
 }
 
+/* P of a tile, or its gradient, dropped out: s has a row of n for each query. */
+static void tile_drop(const struct op_attention *a, float *s, const struct tile *t, int64_t h)
+{
+    int64_t n = t->k1 - t->k0;
+
+    for (int64_t i = t->i0; a->drop.p > 0 && i < t->i1; i++)
+        cpu_drop_span(s + (i - t->i0) * n, &a->drop, h * a->n + t->first + i, a->max_doc, t->k0,
+                      n);
+}
+
 /* One block of queries of head h. */
 static void block_fwd(const struct op_attention *a, const struct tile *t, int64_t h, float *s,
                       const float *line)
@@ -231,6 +242,7 @@ static void block_fwd(const struct op_attention *a, const struct tile *t, int64_
     times_t(s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
     tile_soften(s, t, a->window, a->whole, a->slopes ? a->slopes[h] : 0.0f, line, sum,
                 a->lse ? a->lse + h * a->n : NULL);
+    tile_drop(a, s, t, h);
     times(out, out_ld, s, n, v, kv_ld, rows, d, n, 1.0f);
     for (int64_t i = 0; i < rows; i++)
         scale_row(out + i * out_ld, d, 1.0f / sum[i]);
@@ -325,7 +337,9 @@ static void block_bwd(const struct op_attention *a, const struct tile *t, int64_
 
     times_t(room->s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
     times_t(room->dp, n, dout, out_ld, v, kv_ld, rows, n, d, 1.0f);
+    tile_drop(a, room->dp, t, h);
     tile_back(a, t, h, room, line);
+    tile_drop(a, room->s, t, h);
     times(dq, ld, room->dp, n, k, kv_ld, rows, d, n, a->scale);
     t_times((float *)a->grad.k + dk_at, kv_ld, room->dp, n, q, ld, n, d, rows, a->scale);
     t_times((float *)a->grad.v + dk_at, kv_ld, room->s, n, dout, out_ld, n, d, rows, 1.0f);

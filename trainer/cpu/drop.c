@@ -22,19 +22,54 @@ CPU_HOT static void apply(float *out, const float *in, const uint32_t *restrict 
         out[j] = w[j] >= least ? in[j] * scale : 0.0f;
 }
 
+/* Words below it mean: dropped out. */
+static uint32_t least_of(const struct op_drop *d)
+{
+    return d->p >= 1.0f ? UINT32_MAX : (uint32_t)((double)d->p * 0x1p32);
+}
+
+static float scale_of(const struct op_drop *d) { return d->p >= 1.0f ? 0 : 1.0f / (1.0f - d->p); }
+
+/* Columns [c0, c0 + n) of one row. */
+static void span(float *out, const float *in, const struct op_drop *d, int64_t row, int64_t width,
+                 int64_t c0, int64_t n)
+{
+    uint32_t w[4 * BLOCK], least = least_of(d);
+    int64_t each = (width + 3) / 4, lead = c0 % 4, end = (c0 + n + 3) / 4;
+
+    for (int64_t b = c0 / 4; b < end; b += BLOCK) {
+        int64_t some = end - b < BLOCK ? end - b : BLOCK;
+        int64_t cols = n < 4 * some - lead ? n : 4 * some - lead;
+
+        words(w, d->seed, d->stream, (uint64_t)(row * each + b), some);
+        apply(out, in, w + lead, least, scale_of(d), cols);
+        out += cols;
+        in += cols;
+        n -= cols;
+        lead = 0;
+    }
+}
+
 void cpu_drop_rows(float *out, int64_t out_ld, const float *in, int64_t in_ld,
                    const struct op_drop *d, int64_t r0, int64_t r1, int64_t width)
 {
-    uint32_t w[4 * BLOCK], least = d->p >= 1.0f ? UINT32_MAX : (uint32_t)((double)d->p * 0x1p32);
-    float scale = d->p >= 1.0f ? 0.0f : 1.0f / (1.0f - d->p);
-    int64_t each = (width + 3) / 4;
-
     for (int64_t i = r0; i < r1; i++)
-        for (int64_t b = 0; b < each; b += BLOCK) {
-            int64_t n = each - b < BLOCK ? each - b : BLOCK, c = 4 * b;
-            int64_t cols = width - c < 4 * n ? width - c : 4 * n;
+        span(out + (i - r0) * out_ld, in + (i - r0) * in_ld, d, i, width, 0, width);
+}
 
-            words(w, d->seed, d->stream, (uint64_t)(i * each + b), n);
-            apply(out + (i - r0) * out_ld + c, in + (i - r0) * in_ld + c, w, least, scale, cols);
-        }
+void cpu_drop_span(float *x, const struct op_drop *d, int64_t row, int64_t width, int64_t c0,
+                   int64_t n)
+{
+    span(x, x, d, row, width, c0, n);
+}
+
+void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d)
+{
+    float *at = x;
+
+    if (dev->err.code || !(d->p > 0))
+        return;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n * width))
+    for (int64_t i = 0; i < n; i++)
+        cpu_drop_rows(at + i * width, width, at + i * width, width, d, i, i + 1, width);
 }

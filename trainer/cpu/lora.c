@@ -51,7 +51,7 @@ static uint64_t lay_out(struct space *s, float *base, int64_t n, int64_t n_in, i
     return at;
 }
 
-static bool open_space(struct space *s, struct device *dev, const struct op_linear *a,
+static bool open_space(struct space *s, struct device *dev, const struct op_linear *a, bool back,
                        const char *op)
 {
     uint64_t floats;
@@ -59,7 +59,7 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     *s = (struct space){0};
     if (dev->err.code || a->n == 0)
         return false;
-    floats = lay_out(s, dev->work, a->n, a->n_in, a->n_out, a->lora.rank, a->drop.p > 0,
+    floats = lay_out(s, dev->work, a->n, a->n_in, a->n_out, a->lora.rank, back && a->drop.p > 0,
                      a->lora.drop.p > 0, a->lora.magnitude != NULL);
     return !cpu_work_short(dev, op, floats * sizeof(float));
 }
@@ -207,7 +207,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     struct space s;
 
-    if (!open_space(&s, dev, a, "linear_fwd"))
+    if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {
@@ -377,7 +377,7 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
 {
     struct space s;
 
-    if (!open_space(&s, dev, a, "linear_bwd"))
+    if (!open_space(&s, dev, a, true, "linear_bwd"))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {

@@ -100,6 +100,8 @@ struct arch {
     double hidden_dropout, attention_dropout;    /* before each sum with the residual; of what
                                                    attention looks at */
     double embed_dropout;                       /* of what enters the first block */
+    double ff_dropout;                          /* of g, within the feed-forward */
+    double final_dropout;                       /* behind a stack's last norm */
     struct rope rope;
     bool       *dense;                          /* [L] which blocks have no experts, though
                                                    others do; NULL: none */

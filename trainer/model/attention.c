@@ -66,6 +66,7 @@ static struct op_attention packed(const struct pass *p, const struct unit *u,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
         .distance = distances(p, u), .whole = arch_encodes(a, u->index - 1),
+        .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
     };
 }
 

@@ -17,7 +17,8 @@ static struct op_heads heads(const struct arch *a, const struct device *dev, voi
     };
 }
 
-static struct op_attention attention(const struct pass *p, const struct block_bufs *b)
+static struct op_attention attention(const struct pass *p, const struct unit *u,
+                                     const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
     const struct cache_view *c = p->cache;
@@ -32,6 +33,7 @@ static struct op_attention attention(const struct pass *p, const struct block_bu
         .max_doc = p->max_doc > p->max_enc ? p->max_doc : p->max_enc,
         .n_head = a->num_attention_heads, .n_kv = a->num_attention_heads, .dim = a->head_dim,
         .scale = (float)a->attn_scale, .whole = true,
+        .drop = pass_drop(p, u, DROP_CROSS_ATTENTION, a->attention_dropout),
     };
 }
 
@@ -93,7 +95,7 @@ void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bu
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm_in(p, u, b);
     struct op_linear q = query(p, u, b), out = out_linear(p, u, b);
-    struct op_attention attend = attention(p, b);
+    struct op_attention attend = attention(p, u, b);
 
     ops->norm_fwd(p->dev, &norm);
     ops->linear_fwd(p->dev, &q);
@@ -126,7 +128,7 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm_in(p, u, b);
     struct op_linear q = query(p, u, b), out = out_linear(p, u, b);
-    struct op_attention attend = attention(p, b);
+    struct op_attention attend = attention(p, u, b);
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTXX];

@@ -34,6 +34,15 @@ static struct op_rownorm last_norm(const struct pass *e, const struct unit *u)
     };
 }
 
+/* What leaves the encoder, or its gradient, dropped out. */
+static void drop_last(const struct pass *e, const struct unit *u, void *x)
+{
+    struct op_drop drop = pass_drop(e, u, DROP_FINAL, e->m->arch->final_dropout);
+
+    if (drop.p > 0)
+        e->dev->ops->drop(e->dev, x, e->n, e->m->arch->hidden_size, &drop);
+}
+
 void encoder_fwd(const struct pass *p)
 {
     const struct model *m = p->m;
@@ -51,6 +60,7 @@ void encoder_fwd(const struct pass *p)
     u = unit_acquire(&e, layers);
     norm = last_norm(&e, &u);
     e.dev->ops->norm_fwd(e.dev, &norm);
+    drop_last(&e, &u, m->enc_out);
     unit_release(&e, &u);
 }
 
@@ -66,6 +76,7 @@ void encoder_bwd(const struct pass *p)
     u = unit_acquire(&e, layers);
     u.grads = e.w->grad(e.w->ctx, layers);
     norm = last_norm(&e, &u);
+    drop_last(&e, &u, m->denc);
     e.dev->ops->norm_bwd(e.dev, &norm);
     unit_release(&e, &u);
     for (int l = layers - 1; l >= 0; l--)

@@ -80,6 +80,7 @@ static int t5_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
                          "buckets", (long long)a->max_distance, (long long)a->num_buckets);
     a->num_hidden_layers = a->num_encoder_layers + decoder;
     a->attention_dropout = a->embed_dropout = a->hidden_dropout;
+    a->ff_dropout = a->final_dropout = a->hidden_dropout;
     if (scaled)
         a->head_mul = 1.0 / sqrt((double)a->hidden_size);
     return 0;

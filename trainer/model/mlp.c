@@ -77,11 +77,13 @@ static void *half_of(const struct pass *p, void *buf, int i)
            (size_t)(i * p->m->arch->intermediate_size) * ckpt_dtype_size(p->dev->act);
 }
 
-static struct op_gate gate(const struct pass *p, const struct block_bufs *b)
+static struct op_gate gate(const struct pass *p, const struct unit *u,
+                           const struct block_bufs *b)
 {
     return (struct op_gate){
         .out = b->at[BUF_G], .u = b->at[BUF_U], .dout = b->at[BUF_DG], .du = b->at[BUF_DU],
         .act = act_of(p->m->arch), .n = p->n, .ff = p->m->arch->intermediate_size,
+        .drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout),
     };
 }
 
@@ -105,7 +107,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
 
     if (p->m->arch->mlp == ARCH_MLP_GATED) {
         struct op_linear op[2];
-        struct op_gate gated = gate(p, b);
+        struct op_gate gated = gate(p, u, b);
         int n = gate_linears(op, p, u, b);
 
         for (int i = 0; i < n; i++) {
@@ -120,6 +122,8 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         up.out = b->at[g ? BUF_G : BUF_U];
         up.pre = g && p->keep ? b->at[BUF_U] : NULL;
         up.act = g ? act_of(p->m->arch) : OP_ACT_NONE;
+        if (g)
+            up.drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
         ops->linear_fwd(p->dev, &up);
     }
 }
@@ -236,7 +240,7 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
 {
     const struct ops *ops = p->dev->ops;
     struct op_linear down = down_linear(p, u, b);
-    struct op_gate gated = gate(p, b);
+    struct op_gate gated = gate(p, u, b);
     bool is_gated = p->m->arch->mlp == ARCH_MLP_GATED;
 
     down.dout = dh;
@@ -247,6 +251,7 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         down.dx = b->at[BUF_DU];
         down.x_act = act_of(p->m->arch);
         down.x_pre = b->at[BUF_U];
+        down.x_drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
     }
     ops->linear_bwd(p->dev, &down);
     if (is_gated)

@@ -13,7 +13,7 @@
 #include "trainer/model/rope.h"
 #include "trainer/rng.h"
 
-static int check_opts(const struct arch *arch, const struct model_opts *o, struct ckpt_err *err)
+static int check_opts(const struct model_opts *o, struct ckpt_err *err)
 {
     const int64_t most = (int64_t)1 << 30;
 
@@ -23,16 +23,6 @@ static int check_opts(const struct arch *arch, const struct model_opts *o, struc
             err, CKPT_ELIMIT,
             "a batch of %lld tokens, %lld documents, %lld rows: wanted 1 to 2^30 each",
             (long long)o->max_tokens, (long long)o->max_docs, (long long)o->max_rows);
-    if (o->train && arch->attention_dropout > 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "config.json: attention_dropout is %g: training "
-                         "with dropout of attention is not built; set it to 0",
-                         arch->attention_dropout);
-    if (arch->stack == ARCH_ENCODER && o->train)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder without a head: it has hidden "
-                         "states and no loss to train on", arch->family->model_type);
-    if (arch->stack == ARCH_ENCODER_DECODER && (o->max_enc < 1 || o->max_enc > most))
-        return ckpt_fail(err, CKPT_ELIMIT, "a batch of %lld rows of the encoder: wanted 1 to 2^30",
-                         (long long)o->max_enc);
     return 0;
 }
 
@@ -96,7 +86,7 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     struct model *m;
 
     *out = NULL;
-    if (check_opts(arch, opts, err))
+    if (check_opts(opts, err))
         return err->code;
     m = ckpt_alloc(1, sizeof *m);
     if (!m)
@@ -352,6 +342,15 @@ static struct op_linear project_out(const struct pass *p, const struct unit *u, 
     };
 }
 
+/* The final norm's output at n rows, or its gradient, dropped out. */
+static void drop_final(const struct pass *p, const struct unit *after, void *x, int64_t n)
+{
+    struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
+
+    if (drop.p > 0)
+        p->dev->ops->drop(p->dev, x, n, p->m->arch->hidden_size, &drop);
+}
+
 /* What the head's matrix multiplies, from n rows of h that m->rows names. */
 static void *head_in(const struct pass *p, const struct unit *after, const void *h, int64_t n)
 {
@@ -361,6 +360,7 @@ static void *head_in(const struct pass *p, const struct unit *after, const void 
         struct op_rownorm norm = final_norm(p, after, h, n);
 
         p->dev->ops->norm_fwd(p->dev, &norm);
+        drop_final(p, after, m->y_rows, n);
     } else {
         struct op_embed pick = pick_rows(p, h, n);
 
@@ -387,6 +387,7 @@ static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t 
     if (m->arch->final_norm) {
         struct op_rownorm norm = final_norm(p, after, m->h_last, n);
 
+        drop_final(p, after, m->dy_rows, n);
         p->dev->ops->norm_bwd(p->dev, &norm);
     } else {
         struct op_embed pick = pick_rows(p, m->h_last, n);

@@ -63,7 +63,7 @@ struct change_at {
 /* What is dropped out in a block or before it: each has its own masks. */
 enum drop_place {
     DROP_EMBED, DROP_ATTENTION, DROP_OUT, DROP_MLP, DROP_ACT, DROP_FINAL, DROP_ROUTER,
-    DROP_EMBED_ENCODER, DROP_CROSS,
+    DROP_EMBED_ENCODER, DROP_CROSS, DROP_CROSS_ATTENTION,
     DROP_LORA                           /* plus the role */
 };
 

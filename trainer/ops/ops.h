@@ -275,6 +275,8 @@ struct op_experts {
  *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
  *   dv = P^T dout;  dtable[bucket, h] += sum of dS there.
  * With K < H gradients of k, v are summed over the heads that share them.
+ * drop is of P: its row for head h and query i is row h * N + i of an activation [H * N, max_doc],
+ * columns count from the document's first key.
  * Source: Dao 2023 (FlashAttention-2), Press et al. 2022 (ALiBi).
  */
 struct op_attention {
@@ -292,6 +294,7 @@ struct op_attention {
     int64_t         window;         /* 0: none */
     float           scale;
     bool            whole;
+    struct op_drop  drop;
 };
 
 /*
@@ -371,6 +374,8 @@ struct ops {
     /* -- model: embedding, norms, projections, attention, head and loss ------------------- */
     void (*embed_fwd)(struct device *dev, const struct op_embed *a);
     void (*embed_bwd)(struct device *dev, const struct op_embed *a);
+    /* x[n, width] <- drop(x); also of gradients. */
+    void (*drop)(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
     void (*norm_fwd)(struct device *dev, const struct op_rownorm *a);
     void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
     void (*linear_fwd)(struct device *dev, const struct op_linear *a);

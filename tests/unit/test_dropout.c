@@ -1,0 +1,179 @@
+/*
+ * Dropout of whole models: gradients against differences of the loss under the same masks, the
+ * same masks on any number of threads and when blocks are recomputed, others for other keys, none
+ * without gradients; the mean over masks.
+ */
+#include "tests/unit/golden_model.h"
+
+#include "trainer/rng.h"
+
+static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
+                                        .max_enc = 320, .train = true};
+
+static void everywhere(struct arch *a)
+{
+    a->hidden_dropout = a->attention_dropout = a->embed_dropout = 0.15;
+    a->ff_dropout = a->final_dropout = 0.15;
+}
+
+static void lightly(struct arch *a)
+{
+    a->hidden_dropout = a->attention_dropout = a->embed_dropout = 0.02;
+    a->ff_dropout = a->final_dropout = 0.02;
+}
+
+static double loss_grad(struct golden *g, const struct batch *b)
+{
+    struct ckpt_err err = {0};
+    double sum;
+
+    g->dev->ops->zero(g->dev, resident_grads(g->weights),
+                      (size_t)model_params(g->model)->grad_numel * sizeof(float));
+    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f, &sum, &err), err);
+    return sum;
+}
+
+/* Along a random direction, a parameter at a time: the loss falls as the gradient says. */
+static void check_slopes(struct golden *g, const struct batch *b)
+{
+    const struct params *p = model_params(g->model);
+    float *grads, *kept;
+    double norm = 0;
+
+    loss_grad(g, b);
+    grads = ckpt_arena_alloc(&g->arena, (size_t)p->grad_numel, sizeof *grads);
+    memcpy(grads, resident_grads(g->weights), (size_t)p->grad_numel * sizeof *grads);
+    for (int64_t i = 0; i < p->grad_numel; i++)
+        norm += (double)grads[i] * (double)grads[i];
+    for (size_t i = 0; i < p->n; i++) {
+        float *w = resident_weight(g->weights, i);
+        int64_t at = resident_grad(g->weights, i) - resident_grads(g->weights);
+        int64_t n = p->item[i].numel;
+        double along = 0, length = 0, side[2];
+        float *way = ckpt_arena_alloc(&g->arena, (size_t)n, sizeof *way);
+
+        kept = ckpt_arena_alloc(&g->arena, (size_t)n, sizeof *kept);
+        memcpy(kept, w, (size_t)n * sizeof *w);
+        rng_normal(way, 0, n, 1, 3, rng_stream(p->item[i].name));
+        for (int64_t j = 0; j < n; j++)
+            length += (double)way[j] * (double)way[j];
+        for (int64_t j = 0; j < n; j++)
+            along += (double)(way[j] * grads[at + j]) / sqrt(length);
+        for (int s = 0; s < 2; s++) {
+            for (int64_t j = 0; j < n; j++)
+                w[j] = kept[j] + (float)((s ? 4e-3 : -4e-3) / sqrt(length)) * way[j];
+            side[s] = loss_grad(g, b);
+        }
+        memcpy(w, kept, (size_t)n * sizeof *w);
+        along -= (side[1] - side[0]) / 8e-3;
+        if (!(fabs(along) <= 1e-3 * sqrt(norm) + 1e-2))
+            fail_msg("%s: off by %g along a direction, the gradient's length is %g",
+                     p->item[i].name, along, sqrt(norm));
+    }
+}
+
+static void test_gradients_are_those_of_the_loss_under_the_same_masks(void **state)
+{
+    static const char *const models[] = {"bloom-a", "opt-350m", "gpt2-a", "llama-a", "phi3-a",
+                                         "mixtral-a", "t5-v10", "t5-v11"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct golden g;
+        struct batch b;
+        int32_t *place;
+
+        golden_open_as(&g, models[i], &train, 2, everywhere);
+        golden_batch(&g, "right", &b, &place);
+        model_drop_key(g.model, 11, 0, 5);
+        check_slopes(&g, &b);
+        golden_close(&g);
+    }
+}
+
+/* Gradients of one pass, in the arena. */
+static float *grads_of(struct golden *g, int rank, uint64_t number, double *loss)
+{
+    size_t n = (size_t)model_params(g->model)->grad_numel;
+    float *out = ckpt_arena_alloc(&g->arena, n, sizeof *out);
+    struct batch b;
+    int32_t *place;
+
+    golden_batch(g, "right", &b, &place);
+    model_drop_key(g->model, 11, rank, number);
+    *loss = loss_grad(g, &b);
+    memcpy(out, resident_grads(g->weights), n * sizeof *out);
+    return out;
+}
+
+static void test_masks_are_those_of_their_key(void **state)
+{
+    static const char *const models[] = {"gpt2-a", "opt-350m", "t5-v11"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct model_opts again = train;
+        struct golden g[3];
+        double loss[5], plain;
+        float *grad[3];
+        size_t bytes;
+        struct ckpt_err err = {0};
+        struct batch b;
+        int32_t *place;
+
+        again.recompute = true;
+        golden_open_as(&g[0], models[i], &train, 1, everywhere);
+        golden_open_as(&g[1], models[i], &again, 1, everywhere);
+        golden_open_as(&g[2], models[i], &train, 5, everywhere);
+        bytes = (size_t)model_params(g[0].model)->grad_numel * sizeof(float);
+        for (int k = 0; k < 3; k++)
+            grad[k] = grads_of(&g[k], 0, 7, &loss[k]);
+        assert_true(loss[0] == loss[1]);
+        assert_memory_equal(grad[0], grad[1], bytes);
+        assert_true(fabs(loss[0] - loss[2]) <= 1e-5 * fabs(loss[0]));
+        grads_of(&g[0], 1, 7, &loss[3]);
+        grads_of(&g[0], 0, 8, &loss[4]);
+        assert_true(fabs(loss[3] - loss[0]) > 1e-4 && fabs(loss[4] - loss[0]) > 1e-4);
+        assert_memory_equal(grads_of(&g[0], 0, 7, &loss[3]), grad[0], bytes);
+        golden_batch(&g[0], "right", &b, &place);
+        OK(model_loss(g[0].model, resident_door(g[0].weights), &b, &plain, NULL, &err), err);
+        assert_true(fabs(plain / (double)b.n_rows -
+                         json_number_value(json_object_get(g[0].json, "right.loss"))) < 1e-4);
+        for (int k = 0; k < 3; k++)
+            golden_close(&g[k]);
+    }
+}
+
+/* Lightly dropped out, the mean loss over many masks is near the loss without. */
+static void test_the_mean_over_masks_is_near_the_loss_without(void **state)
+{
+    struct golden g;
+    double sum = 0, loss, wanted;
+
+    (void)state;
+    golden_open_as(&g, "gpt2-a", &train, 1, lightly);
+    wanted = json_number_value(json_object_get(g.json, "right.loss"));
+    for (uint64_t k = 0; k < 200; k++) {
+        struct batch b;
+        int32_t *place;
+
+        golden_batch(&g, "right", &b, &place);
+        model_drop_key(g.model, 11, 0, k);
+        loss = loss_grad(&g, &b) / (double)b.n_rows;
+        assert_true(fabs(loss - wanted) < 0.25 * wanted);
+        sum += loss;
+    }
+    assert_true(fabs(sum / 200 - wanted) < 0.02 * wanted);
+    golden_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_are_those_of_the_loss_under_the_same_masks),
+        cmocka_unit_test(test_masks_are_those_of_their_key),
+        cmocka_unit_test(test_the_mean_over_masks_is_near_the_loss_without),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
