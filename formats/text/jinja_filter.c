@@ -116,7 +116,8 @@ static struct jv map(struct run *r, const struct jv_list *items, const struct ar
 {
     struct jv none = {0}, attribute = jinja_arg(args, 9, "attribute", none),
                  fallback = jinja_arg(args, 9, "default", none), out = jv_list_new(r, items->n);
-    struct args rest = {.item = args->item + 1, .n = args->n ? args->n - 1 : 0};
+    struct args rest = args->n > 1 ? (struct args){.item = args->item + 1, .n = args->n - 1}
+                                   : (struct args){0};
     const char *name = attribute.kind == V_UNDEFINED && args->n ? name_arg(r, &args->item[0]) : "";
 
     if (attribute.kind == V_UNDEFINED && !r->err->code && !jinja_knows_filter(name))
