@@ -107,6 +107,18 @@ char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
     return dst;
 }
 
+/* Whether a sentence begins with name, or with a path in which name is a part. */
+static bool begins_with(const char *text, const char *name, size_t n)
+{
+    size_t end = strcspn(text, ":");
+
+    for (const char *at = strstr(text, name); n > 0 && at && at < text + end;
+         at = strstr(at + 1, name))
+        if ((at == text || at[-1] == '/') && (at[n] == ':' || at[n] == '/'))
+            return true;
+    return false;
+}
+
 /* Format, escape, and put behind (or, with front, before) what is there. */
 static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
 {
@@ -121,8 +133,7 @@ static void say(struct ckpt_err *err, bool front, const char *sep, const char *f
     memcpy(old, err->text, sizeof old);
     ckpt_escape(err->text, sizeof err->text, raw, len);
     len = strlen(err->text);
-    /* A sentence that begins so already, or with something inside it, is told once. */
-    if (strncmp(old, err->text, len) == 0 && (old[len] == ':' || old[len] == '/')) {
+    if (begins_with(old, err->text, len)) {     /* told once */
         memcpy(err->text, old, sizeof old);
         return;
     }

@@ -59,8 +59,8 @@ int ckpt_fail_as(struct ckpt_err *err, int code, const char *reason, const char 
 int ckpt_fail_errno(struct ckpt_err *err, int code, int errnum, const char *fmt, ...)
     CKPT_PRINTF(4, 5);
 
-/* Put "context: " in front of the sentence, unless that begins with "context:" or "context/".
- * Returns err->code, for use in a return. */
+/* Put "context: " in front of the sentence, unless that begins with "context:" or "context/", or
+ * with a path of which context is a part.  Returns err->code, for use in a return. */
 int ckpt_err_in(struct ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
 /* Set the hint.  Returns err->code. */

@@ -150,6 +150,7 @@ static int merges_by_score(json_t *out, struct vocab *v, struct ckpt_err *err)
 {
     struct merge *list;
     size_t n = 0, at = 0;
+    int rc = 0;
 
     for (size_t i = 0; i < v->n; i++)
         n += cut(v, i, NULL);
@@ -159,14 +160,14 @@ static int merges_by_score(json_t *out, struct vocab *v, struct ckpt_err *err)
     for (size_t i = 0; i < v->n; i++)
         at += cut(v, i, list + at);
     qsort(list, n, sizeof *list, by_score);
-    for (size_t i = 0; i < n && !err->code; i++) {
+    for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct value_text *l = &v->token[list[i].left], *r = &v->token[list[i].right];
 
         if (json_array_append_new(out, json_pack("[s%,s%]", l->p, l->n, r->p, r->n)))
-            ckpt_nomem(err, 64);
+            rc = ckpt_nomem(err, 64);
     }
     ckpt_free(list);
-    return err->code;
+    return rc;
 }
 
 /* -- the parts of tokenizer.json ------------------------------------------------------------- */
@@ -198,9 +199,10 @@ static int put_tokens(json_t *vocab, json_t *added, struct vocab *v, bool bytes,
         if (json_object_getn(vocab, t->p, t->n))
             return ckpt_fail(err, CKPT_EFORMAT, "tokenizer.ggml.tokens: %.*s stands twice",
                              (int)(t->n < 200 ? t->n : 200), t->p);
-        if (json_object_setn_new(vocab, t->p, t->n, json_integer((json_int_t)i)) ||
-            ckpt_map_add(v->ids, t->p, t->n, i, err))
-            return err->code ? err->code : ckpt_nomem(err, 64);
+        if (json_object_setn_new(vocab, t->p, t->n, json_integer((json_int_t)i)))
+            return ckpt_nomem(err, 64);
+        if (ckpt_map_add(v->ids, t->p, t->n, i, err))
+            return err->code;
     }
     return 0;
 }

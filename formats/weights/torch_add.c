@@ -86,14 +86,15 @@ static int add_array(struct torch_adder *to, const char *name, size_t len, const
 {
     struct torch_inner in = {.index = to->list->n};
     struct ckpt_tensor *added;
+    int rc = torch_array_read(&in.array, v, err);
 
-    if (torch_array_read(&in.array, v, err) == CKPT_EUNSUPPORTED) {
+    if (rc == CKPT_EUNSUPPORTED) {
         ckpt_err_clear(err);
         to->left_out++;
         return 0;
     }
-    if (err->code || ckpt_tensors_add(to->list, &added, name, len, in.array.dtype,
-                                      &in.array.shape, NULL, 0, false, err))
+    if (rc || ckpt_tensors_add(to->list, &added, name, len, in.array.dtype,
+                               &in.array.shape, NULL, 0, false, err))
         return err->code;
     added->kind = to->kind;
     if (to->n_inner == to->cap_inner) {

@@ -31,6 +31,14 @@ static void test_context_goes_in_front(void **state)
     assert_string_equal(err.text, "dir/a: bad");
     ckpt_err_in(&err, "%s", "di");
     assert_string_equal(err.text, "di: dir/a: bad");
+    ckpt_fail(&err, CKPT_EFORMAT, "/x/run/step 4/a.pt: bad: see b");
+    ckpt_err_in(&err, "%s", "step 4");
+    ckpt_err_in(&err, "%s", "/x/run");
+    ckpt_err_in(&err, "%s", "a.pt");
+    assert_string_equal(err.text, "/x/run/step 4/a.pt: bad: see b");
+    ckpt_err_in(&err, "%s", "bad");     /* said, but not of where */
+    ckpt_err_in(&err, "%s", "step");
+    assert_string_equal(err.text, "step: bad: /x/run/step 4/a.pt: bad: see b");
     ckpt_fail_as(&err, CKPT_EFORMAT, "overlap", "y");
     assert_string_equal(err.reason, "overlap");
     assert_string_equal(err.text, "y");
