@@ -74,7 +74,7 @@ static const char *string_of(const struct decoder_list *list, size_t i, size_t *
     size_t from = i ? list->end[i - 1] : 0;
 
     *n = list->end[i] - from;
-    return (const char *)list->text.data + from;
+    return list->text.data ? (const char *)list->text.data + from : "";
 }
 
 /* s with every what as by. */
