@@ -124,10 +124,9 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
         rc = weights_match(index, flat->params, src, "",
                            s->head_lent ? "lm_head.weight" : arch_tied_name(s->arch), true, err);
     if (rc == 0)
-        rc = weights_read(zero_state(s->zero)->master, flat, src, index, WEIGHTS_MASTER, err);
+        rc = weights_load(s->zero, src, index, err);
     if (rc)
         ckpt_err_in(err, "%s", path);
-    zero_changed(s->zero);
     ckpt_source_close(src);
     ckpt_free(index);
     return comm_agree(s->comm, err);
@@ -154,7 +153,7 @@ void session_describe(const struct session *s, int64_t max_steps)
     const struct flat *f = zero_flat(s->zero);
     double mib = 1.0 / (1 << 20), shard = (double)f->numel * sizeof(float) * mib;
     double trained = (double)f->grad_numel * sizeof(float) * mib;
-    double held = (double)zero_bytes(p, f->stage, true, f->world_size) * mib;
+    double held = (double)zero_bytes(p, f->stage, true, f->world_size, s->dev->weight) * mib;
     double act = (double)model_planned_bytes(s->model) * mib;
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,

@@ -143,6 +143,13 @@ static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start
     return 0;
 }
 
+/* What weights_load reads through. */
+struct reading {
+    struct ckpt_source *src;
+    const size_t       *index;
+    void               *stage;
+};
+
 /* Index of prefix + name, or of name alone. */
 static size_t find_either(const struct ckpt_source *src, const char *prefix, const char *name)
 {
@@ -184,6 +191,24 @@ int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
     }
     ckpt_free(a);
     ckpt_free(stage);
+    return rc;
+}
+
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
+{
+    const struct reading *r = ctx;
+
+    return read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
+}
+
+int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
+                 struct ckpt_err *err)
+{
+    struct reading r = {src, index, ckpt_alloc_buffer(STAGE_BYTES)};
+    int rc = r.stage ? zero_fill(z, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+
+    ckpt_free(r.stage);
     return rc;
 }
 
@@ -263,24 +288,37 @@ int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(z);
+<<<<<<< HEAD
     const struct params *p = flat->params;
     const struct model_weights *door = zero_weights(z);
+=======
+>>>>>>> 17eebe8 (cpu: weights of 16 bits)
     void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
     size_t k = 0;
     int rc = 0;
 
     if (sink && !stage)
         rc = ckpt_nomem(err, STAGE_BYTES);
+<<<<<<< HEAD
     for (int unit = 0; unit < p->n_unit; unit++) {
         const float *whole = door->acquire(door->ctx, unit);
+=======
+    for (int unit = 0; unit < flat->params->n_unit; unit++) {
+        const float *whole = zero_master(z, unit);
+>>>>>>> 17eebe8 (cpu: weights of 16 bits)
         size_t first, end;
 
         flat_unit(flat, unit, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
+<<<<<<< HEAD
             if (is_saved(p, i))
                 rc = write_param(sink, k++, whole + p->item[i].offset, p->item[i].numel, stage,
                                  err);
         door->release(door->ctx, unit);
+=======
+            rc = write_param(sink, i, whole + flat->params->item[i].offset,
+                             flat->params->item[i].numel, stage, err);
+>>>>>>> 17eebe8 (cpu: weights of 16 bits)
     }
     ckpt_free(stage);
     if (rc == 0)

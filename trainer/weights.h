@@ -26,6 +26,10 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
 int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
                        const char *prefix, const char *tokens, struct ckpt_err *err);
 
+/* Fill this rank's weights from the matched tensors, as weights_read does. */
+int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
+                 struct ckpt_err *err);
+
 /*
  * The same for what an adapter's checkpoint holds: everything trained, under the names PEFT saves
  * (live: those of the wrapped model) and suffix; the others get SIZE_MAX.  Without a suffix,

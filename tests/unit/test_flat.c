@@ -105,7 +105,7 @@ static void test_spread_then_assemble_gives_the_same_unit(void **state)
             for (size_t i = 0; i < parts_n; i++)
                 padding += (double)parts[i];
             assert_true(padding == (double)n * (double)(n + 1) / 2);    /* the rest is zero */
-            flat_assemble(&f, unit, again, parts);
+            flat_assemble(&f, unit, again, parts, sizeof *again);
             assert_memory_equal(whole, again, n * sizeof *whole);
             flat_release(&f);
             free(whole);

@@ -10,8 +10,10 @@
 #include <cblas.h>
 #include <string.h>
 
+#include "libckpt/convert.h"
 #include "libckpt/fault.h"
 #include "libckpt/mem.h"
+#include "trainer/cpu/typed.h"
 
 #define ALIGNMENT 256u
 #define GRAIN     ((int64_t)1 << 18)    /* some 6 us of one core, a few times a team's start */
@@ -57,6 +59,22 @@ static void cpu_move(struct device *dev, void *dst, const void *src, size_t byte
         memmove(dst, src, bytes);
 }
 
+static void cpu_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
+                     enum ckpt_dtype from, int64_t n)
+{
+    if (dev->err.code)
+        return;
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * n))
+    {
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, n, 64, omp_get_thread_num(), omp_get_num_threads());
+        ckpt_convert((unsigned char *)dst + (size_t)begin * ckpt_dtype_size(to), to,
+                     (const unsigned char *)src + (size_t)begin * ckpt_dtype_size(from), from,
+                     (size_t)(end - begin));
+    }
+}
+
 static void cpu_sync(struct device *dev) { (void)dev; }
 
 static void cpu_close(struct device *dev) { ckpt_free(dev); }
@@ -71,11 +89,12 @@ static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         most = need[i] > most ? need[i] : most;
-    return most;
+    return most + typed_reserve(dev);
 }
 
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes)
 {
+    bytes += typed_reserve(dev);
     if (bytes <= dev->work_bytes)
         return false;
     ckpt_fail(&dev->err, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
@@ -86,7 +105,7 @@ bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes)
 static const struct ops cpu_row = {
     .name = "cpu",
     .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
-    .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move,
+    .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move, .cast = cpu_cast,
     .sync = cpu_sync, .close = cpu_close, .workspace = cpu_workspace,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,

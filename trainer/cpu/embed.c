@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/typed.h"
 
 /* Rows of id `not` are left out. */
 CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
@@ -46,6 +47,12 @@ struct space {
 
 static bool changed(const struct op_embed *a) { return a->lora.rank || a->tokens; }
 
+/* Rows are gathered before they are normalised. */
+static bool apart(const struct device *dev, const struct op_embed *a)
+{
+    return changed(a) || (a->norm && dev->weight != CKPT_F32);
+}
+
 static uint64_t norm_floats(const struct device *dev, int64_t dim)
 {
     return cpu_norm_work(dev, &(struct op_limits){.dim = dim, .train = true}) / sizeof(float);
@@ -55,9 +62,10 @@ uint64_t cpu_embed_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t dim = l->embed > l->dim ? l->embed : l->dim;
 
-    return l->lora_rank ? (norm_floats(dev, dim) + (uint64_t)(l->n * (2 * l->lora_rank + dim))) *
-                              sizeof(float)
-                        : 0;
+    return l->lora_rank || dev->weight != CKPT_F32
+               ? (norm_floats(dev, dim) + (uint64_t)(l->n * (2 * l->lora_rank + dim))) *
+                     sizeof(float)
+               : 0;
 }
 
 static bool open_space(struct space *s, struct device *dev, const struct op_embed *a,
@@ -81,25 +89,57 @@ static int64_t token_of(const struct op_embed *a, int32_t id)
     return -1;
 }
 
+/* to[D] += a row of weights. */
+static void add_row(const struct device *dev, float *to, const void *row, int64_t dim)
+{
+    float part[256];
+
+    for (int64_t j = 0; j < dim; j += 256) {
+        int64_t n = dim - j < 256 ? dim - j : 256;
+
+        typed_wide(dev, part, typed_at(dev, row, j), n);
+        add_rows(to + j, to + j, part, n);
+    }
+}
+
+/* to[D] += row i's position and kind. */
+static void add_terms(const struct device *dev, const struct op_embed *a, float *to, int64_t i)
+{
+    if (a->pos)
+        add_row(dev, to, typed_at(dev, a->pos, a->positions[i] * a->dim), a->dim);
+    if (a->kind)
+        add_row(dev, to, typed_at(dev, a->kind, (a->kinds ? a->kinds[i] : 0) * a->dim), a->dim);
+}
+
+/* t: A's columns of the ids. */
+static void columns(const struct device *dev, const struct op_embed *a, const struct space *s,
+                    int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t r = 0; r < a->lora.rank; r++)
+            typed_wide(dev, &s->t[i * a->lora.rank + r],
+                       typed_at(dev, a->lora.a, r * a->vocab + a->ids[i]), 1);
+}
+
 /* e's rows [begin, end) with what changes them. */
-static void gather(const struct op_embed *a, const struct space *s, float *e, int64_t begin,
-                   int64_t end)
+static void gather(const struct device *dev, const struct op_embed *a, const struct space *s,
+                   float *e, int64_t begin, int64_t end)
 {
     const struct op_lora *l = &a->lora;
-    const float *table = a->table, *tokens = a->tokens, *la = l->a;
 
     for (int64_t i = begin; i < end; i++) {
         int64_t k = token_of(a, a->ids[i]);
-        const float *row = k < 0 ? table + a->ids[i] * a->dim : tokens + k * a->dim;
+        const void *row = typed_at(dev, k < 0 ? a->table : a->tokens,
+                                   (k < 0 ? a->ids[i] : k) * a->dim);
 
-        memcpy(e + i * a->dim, row, (size_t)a->dim * sizeof(float));
-        for (int64_t r = 0; r < l->rank; r++)
-            s->t[i * l->rank + r] = la[r * a->vocab + a->ids[i]];
+        typed_wide(dev, e + i * a->dim, row, a->dim);
     }
-    if (l->rank && begin < end)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(end - begin), (int)a->dim,
-                    (int)l->rank, l->scale, s->t + begin * l->rank, (int)l->rank, l->b,
-                    (int)l->rank, 1.0f, e + begin * a->dim, (int)a->dim);
+    columns(dev, a, s, begin, end);
+    if (l->rank)
+        typed_nt(dev, end - begin, a->dim, l->rank, l->scale, s->t + begin * l->rank, l->rank,
+                 l->b, l->rank, 1.0f, e + begin * a->dim, a->dim);
+    for (int64_t i = begin; i < end; i++)
+        add_terms(dev, a, e + i * a->dim, i);
 }
 
 static void drop_rows(struct device *dev, const struct op_embed *a, float *x)
@@ -121,20 +161,18 @@ static struct op_rownorm norm_of(const struct op_embed *a, const float *e)
 
 static void changed_fwd(struct device *dev, const struct op_embed *a)
 {
-    float *out = a->out;
-    const float *pos = a->pos;
     struct space s;
+    float *e;
 
     if (a->n == 0 || !open_space(&s, dev, a, "embed_fwd"))
         return;
+    e = a->norm ? s.e : a->out;
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int64_t begin, end;
 
         cpu_range(&begin, &end, a->n, 1, omp_get_thread_num(), omp_get_num_threads());
-        gather(a, &s, a->norm ? s.e : out, begin, end);
-        for (int64_t i = begin; pos && i < end; i++)
-            add_rows(out + i * a->dim, out + i * a->dim, pos + a->positions[i] * a->dim, a->dim);
+        gather(dev, a, &s, e, begin, end);
     }
     if (a->norm) {
         struct op_rownorm norm = norm_of(a, s.e);
@@ -145,53 +183,47 @@ static void changed_fwd(struct device *dev, const struct op_embed *a)
 
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
 {
-    float *out = a->out;
-    const float *table = a->table, *pos = a->pos, *kind = a->kind;
-    int64_t dim = a->dim;
-
     if (dev->err.code)
         return;
-    if (changed(a)) {
+    if (apart(dev, a)) {
         changed_fwd(dev, a);
-    } else if (a->norm && !pos && !kind) {
+    } else if (a->norm && !a->pos && !a->kind) {
         cpu_norm_fwd(dev, &(struct op_rownorm){
             .out = a->out, .stats = a->stats, .x = a->table, .rows = a->ids, .norm = *a->norm,
             .n = a->n, .n_x = a->vocab, .dim = a->dim});
     } else {
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * a->n * a->dim))
         for (int64_t i = 0; i < a->n; i++) {
-            float *row = out + i * dim;
+            float *to = (float *)a->out + i * a->dim;
 
-            if (pos)
-                add_rows(row, table + a->ids[i] * dim, pos + a->positions[i] * dim, dim);
+            if (a->picks)
+                memcpy(to, (const float *)a->table + a->ids[i] * a->dim,
+                       (size_t)a->dim * sizeof *to);
             else
-                memcpy(row, table + a->ids[i] * dim, (size_t)dim * sizeof(float));
-            if (kind)
-                add_rows(row, row, kind + (a->kinds ? a->kinds[i] : 0) * dim, dim);
+                typed_wide(dev, to, typed_at(dev, a->table, a->ids[i] * a->dim), a->dim);
+            add_terms(dev, a, to, i);
         }
         if (a->norm) {
-            struct op_rownorm norm = norm_of(a, out);
+            struct op_rownorm norm = norm_of(a, a->out);
 
             cpu_norm_fwd(dev, &norm);
         }
     }
-    drop_rows(dev, a, out);
+    drop_rows(dev, a, a->out);
 }
 
 /* Back to what is normalised; with changed rows t again. */
 static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
 {
-    if (changed(a)) {
+    if (apart(dev, a)) {
         struct op_rownorm norm;
 
-        gather(a, s, a->norm ? s->e : NULL, 0, a->norm ? a->n : 0);
         if (a->norm) {
+            gather(dev, a, s, s->e, 0, a->n);
             norm = norm_of(a, s->e);
             cpu_norm_bwd(dev, &norm);
         }
-        for (int64_t i = 0; i < a->n; i++)
-            for (int64_t r = 0; r < a->lora.rank; r++)
-                s->t[i * a->lora.rank + r] = ((const float *)a->lora.a)[r * a->vocab + a->ids[i]];
+        columns(dev, a, s, 0, a->n);
     } else if (a->norm) {
         cpu_norm_bwd_gathered(dev, &(struct op_rownorm){
             .stats = a->stats, .dx = a->dout, .x = a->table, .dout = a->dout, .rows = a->ids,
@@ -200,7 +232,7 @@ static void norm_back(struct device *dev, const struct op_embed *a, const struct
 }
 
 /* Gradients of a low-rank change and of the rows of their own. */
-static void changed_bwd(const struct op_embed *a, const struct space *s)
+static void changed_bwd(const struct device *dev, const struct op_embed *a, const struct space *s)
 {
     const struct op_lora *l = &a->lora;
     const float *dout = a->dout;
@@ -210,9 +242,8 @@ static void changed_bwd(const struct op_embed *a, const struct space *s)
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->dim, (int)l->rank, (int)a->n,
                     l->scale, dout, (int)a->dim, s->t, (int)l->rank, 1.0f, l->db, (int)l->rank);
     if (da)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)a->n, (int)l->rank,
-                    (int)a->dim, l->scale, dout, (int)a->dim, l->b, (int)l->rank, 0.0f, s->dt,
-                    (int)l->rank);
+        typed_nn(dev, a->n, l->rank, a->dim, l->scale, dout, a->dim, l->b, l->rank, 0.0f, s->dt,
+                 l->rank);
     for (int64_t i = 0; i < a->n; i++) {
         int64_t k = token_of(a, a->ids[i]);
 
@@ -229,14 +260,14 @@ void cpu_embed_bwd(struct device *dev, const struct op_embed *a)
 {
     struct space s;
 
-    if (dev->err.code || a->n == 0 || (changed(a) && !open_space(&s, dev, a, "embed_bwd")))
+    if (dev->err.code || a->n == 0 || (apart(dev, a) && !open_space(&s, dev, a, "embed_bwd")))
         return;
     drop_rows(dev, a, a->dout);
     norm_back(dev, a, &s);
     if (dev->err.code)
         return;
     if (changed(a))
-        changed_bwd(a, &s);
+        changed_bwd(dev, a, &s);
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int64_t begin, end;

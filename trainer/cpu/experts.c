@@ -13,9 +13,11 @@
 #include <string.h>
 
 #include "trainer/cpu/act.h"
+#include "trainer/cpu/typed.h"
 
 /* The workspace of one call, in order. */
 struct slots {
+    const struct device *dev;
     int64_t *first;             /* [E + 1] of each expert in the order */
     int64_t *row;               /* [n k] of each slot */
     int64_t *place;             /* [n k] the slot of (row, j-th picked) */
@@ -52,6 +54,7 @@ static bool lay_out(struct slots *s, struct device *dev, const struct op_experts
     if (cpu_work_short(dev, op, slot_floats(a->n, a->top_k, a->n_expert, a->dim, a->ff, back) *
                                     sizeof(float)))
         return false;
+    s->dev = dev;
     s->first = (int64_t *)(void *)at;
     s->row = s->first + a->n_expert + 1;
     s->place = s->row + n;
@@ -141,19 +144,25 @@ static void order(struct slots *s, const struct op_experts *a)
     s->first[0] = 0;
 }
 
-/* out[m, n] (row stride ld) = beta out + a op b. */
-static void times_t(float *out, int64_t ld, const float *x, int64_t x_ld, const float *w,
-                    int64_t m, int64_t n, int64_t k)
+/* out[m, n] (row stride ld) = x[m, k] W^T. */
+static void times_t(const struct slots *s, float *out, int64_t ld, const float *x, int64_t x_ld,
+                    const void *w, int64_t m, int64_t n, int64_t k)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, 1.0f, x,
-                (int)x_ld, w, (int)k, 0.0f, out, (int)ld);
+    typed_nt(s->dev, m, n, k, 1.0f, x, x_ld, w, k, 0.0f, out, ld);
 }
 
-static void times(float *out, const float *x, int64_t x_ld, const float *w, int64_t m, int64_t n,
-                  int64_t k, float beta)
+/* out[m, n] = x[m, k] W + beta out. */
+static void times(const struct slots *s, float *out, const float *x, int64_t x_ld, const void *w,
+                  int64_t m, int64_t n, int64_t k, float beta)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, x,
-                (int)x_ld, w, (int)n, beta, out, (int)n);
+    typed_nn(s->dev, m, n, k, 1.0f, x, x_ld, w, n, beta, out, n);
+}
+
+/* A matrix of expert e. */
+static const void *matrix(const struct slots *s, const struct op_experts *a, const void *first,
+                          int64_t e)
+{
+    return typed_at(s->dev, first, e * a->stride);
 }
 
 /* dw[n, k] += x[m, n]^T y[m, k] */
@@ -179,11 +188,11 @@ static void expert_fwd(const struct slots *s, const struct op_experts *a, int64_
     if (m == 0)
         return;
     gather(s, a, first, first + m);
-    times_t(u, 2 * F, x, D, (const float *)a->gate + e * a->stride, m, F, D);
-    times_t(u + F, 2 * F, x, D, (const float *)a->up + e * a->stride, m, F, D);
+    times_t(s, u, 2 * F, x, D, matrix(s, a, a->gate, e), m, F, D);
+    times_t(s, u + F, 2 * F, x, D, matrix(s, a, a->up, e), m, F, D);
     for (int64_t i = 0; i < m; i++)
         cpu_act_gate(a->act, g + i * F, u + 2 * i * F, u + (2 * i + 1) * F, F);
-    times_t(s->y + first * D, D, g, F, (const float *)a->down + e * a->stride, m, D, F);
+    times_t(s, s->y + first * D, D, g, F, matrix(s, a, a->down, e), m, D, F);
 }
 
 CPU_HOT static void add_scaled(float *restrict out, const float *restrict x, float w, int64_t n)
@@ -214,7 +223,7 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
 
     if (dev->err.code || a->n == 0 || !lay_out(&s, dev, a, false, "experts_fwd"))
         return;
-    times_t(a->probs, a->n_expert, a->x, D, a->router, a->n, a->n_expert, D);
+    times_t(&s, a->probs, a->n_expert, a->x, D, a->router, a->n, a->n_expert, D);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < a->n; i++) {
         softmax(a->probs + i * a->n_expert, a->n_expert);
@@ -262,7 +271,7 @@ static void expert_bwd(const struct slots *s, const struct op_experts *a, int64_
         memcpy(y + i * D, (const float *)a->dout + s->row[first + i] * D,
                (size_t)D * sizeof(float));
     gather(s, a, first, first + m);
-    times(dg, y, D, (const float *)a->down + at, m, F, D, 0.0f);
+    times(s, dg, y, D, matrix(s, a, a->down, e), m, F, D, 0.0f);
     for (int64_t i = 0; i < m; i++) {
         float w = s->weight[first + i];
 
@@ -279,8 +288,8 @@ static void expert_bwd(const struct slots *s, const struct op_experts *a, int64_
         add_outer((float *)a->dgate + at, du, 2 * F, x, m, F, D);
     if (a->dup)
         add_outer((float *)a->dup + at, du + F, 2 * F, x, m, F, D);
-    times(y, du, 2 * F, (const float *)a->gate + at, m, D, F, 0.0f);
-    times(y, du + F, 2 * F, (const float *)a->up + at, m, D, F, 1.0f);
+    times(s, y, du, 2 * F, matrix(s, a, a->gate, e), m, D, F, 0.0f);
+    times(s, y, du + F, 2 * F, matrix(s, a, a->up, e), m, D, F, 1.0f);
 }
 
 /* The gradient of a row's logits from those of its weights. */
@@ -322,7 +331,7 @@ void cpu_experts_bwd(struct device *dev, const struct op_experts *a)
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < a->n; i++)
         router_back(&s, a, i);
-    times(dx, s.dlogits, E, a->router, a->n, D, E, 0.0f);
+    times(&s, dx, s.dlogits, E, a->router, a->n, D, E, 0.0f);
     if (a->drouter)
         add_outer(a->drouter, s.dlogits, E, a->x, a->n, E, D);
 #pragma omp parallel for schedule(static) num_threads(threads)

@@ -11,6 +11,7 @@
 #include <cblas.h>
 #include <math.h>
 
+#include "trainer/cpu/typed.h"
 #include "trainer/cpu/vmath.h"
 
 #define CHUNK_BYTES ((int64_t)2 << 20)
@@ -61,8 +62,8 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l)
 }
 
 /* Rows [begin, end) of a chunk that starts at row `first`: losses, and dz in place of z. */
-static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t begin,
-                    int64_t end)
+static void rows_of(const struct device *dev, const struct op_head *a, float *z, int64_t first,
+                    int64_t begin, int64_t end)
 {
     const float *x = (const float *)a->x + (first + begin) * a->dim;
     float *dx = a->dx ? (float *)a->dx + (first + begin) * a->dim : NULL;
@@ -71,8 +72,7 @@ static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t be
     if (begin == end)
         return;
     z += begin * V;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)(end - begin), (int)V,
-                (int)a->dim, 1.0f, x, (int)a->dim, a->w, (int)a->dim, 0.0f, z, (int)V);
+    typed_nt(dev, end - begin, V, a->dim, 1.0f, x, a->dim, a->w, a->dim, 0.0f, z, V);
     for (int64_t i = 0; i < end - begin; i++) {
         int64_t row = first + begin + i, target = a->targets[row];
         float wanted = a->mul * z[i * V + target], max, sum;
@@ -85,8 +85,7 @@ static void rows_of(const struct op_head *a, float *z, int64_t first, int64_t be
         }
     }
     if (a->dx)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(end - begin), (int)a->dim,
-                    (int)V, 1.0f, z, (int)V, a->w, (int)a->dim, 0.0f, dx, (int)a->dim);
+        typed_nn(dev, end - begin, a->dim, V, 1.0f, z, V, a->w, a->dim, 0.0f, dx, a->dim);
 }
 
 void cpu_head_loss(struct device *dev, const struct op_head *a)
@@ -106,7 +105,7 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
             const float *x = (const float *)a->x + first * a->dim;
 
             cpu_range(&begin, &end, n, 8, me, threads);
-            rows_of(a, z, first, begin, end);
+            rows_of(dev, a, z, first, begin, end);
 #pragma omp barrier
             cpu_range(&begin, &end, V, 16, me, threads);
             if (a->dx && dw && begin < end)

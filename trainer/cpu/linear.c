@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "trainer/cpu/act.h"
+#include "trainer/cpu/typed.h"
 
 CPU_HOT static void add_columns(float *restrict sum, const float *restrict x, int64_t rows,
                                 int64_t stride, int64_t begin, int64_t end)
@@ -43,25 +44,20 @@ static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t 
         memmove(to, res ? res + row * a->n_out + c0 : b + c0, bytes);
 }
 
-void linear_product(const struct op_linear *a, float *to, int64_t ld, const float *x, int64_t c0,
-                    int64_t m, int64_t n, float beta)
+void linear_product(const struct device *dev, const struct op_linear *a, float *to, int64_t ld,
+                    const float *x, int64_t c0, int64_t m, int64_t n, float beta)
 {
-    int64_t k = a->n_in, w_ld = a->in_out ? a->n_out : k;
-    const float *w = (const float *)a->w + (a->in_out ? c0 : c0 * k);
+    int64_t k = a->n_in;
 
-    if (m == 1 && n > 0 && a->in_out)
-        cblas_sgemv(CblasRowMajor, CblasTrans, (int)k, (int)n, 1.0f, w, (int)w_ld, x, 1, beta, to,
-                    1);
-    else if (m == 1 && n > 0)
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1.0f, w, (int)w_ld, x, 1, beta,
-                    to, 1);
-    else if (m > 1 && n > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasNoTrans : CblasTrans, (int)m,
-                    (int)n, (int)k, 1.0f, x, (int)k, w, (int)w_ld, beta, to, (int)ld);
+    if (a->in_out)
+        typed_nn(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->w, c0), a->n_out, beta, to, ld);
+    else
+        typed_nt(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->w, c0 * k), k, beta, to, ld);
 }
 
 /* Rows [r0, r1), columns [c0, c1) of the output. */
-static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+static void forward(const struct device *dev, const struct op_linear *a, int64_t r0, int64_t r1,
+                    int64_t c0, int64_t c1)
 {
     const float *x = a->x;
     float *out = a->out, *to = a->pre ? a->pre : a->out;
@@ -69,8 +65,8 @@ static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c
 
     for (int64_t i = r0; i < r1; i++)
         prefill(a, to, i, c0, c1);
-    linear_product(a, to + r0 * linear_out_ld(a) + c0, linear_out_ld(a), x + r0 * a->n_in, c0,
-                   r1 - r0, c1 - c0, beta);
+    linear_product(dev, a, to + r0 * linear_out_ld(a) + c0, linear_out_ld(a), x + r0 * a->n_in,
+                   c0, r1 - r0, c1 - c0, beta);
     for (int64_t i = r0; i < r1 && (a->act != OP_ACT_NONE || a->pre); i++) {
         int64_t at = i * a->n_out + c0;
 
@@ -83,10 +79,13 @@ static void forward(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c
 
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 {
+    struct op_linear w = *a;            /* its bias as f32 */
+
     if (a->lora.rank || a->drop.p > 0) {
         lora_linear_fwd(dev, a);
         return;
     }
+    w.b = typed_vector(dev, 0, a->b, a->n_out);
     if (dev->err.code || a->n == 0)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
@@ -96,25 +95,26 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 
         if (a->n >= (int64_t)threads * LINEAR_MIN_ROWS) {
             cpu_range(&begin, &end, a->n, 8, me, threads);
-            forward(a, begin, end, 0, a->n_out);
+            forward(dev, &w, begin, end, 0, a->n_out);
         } else {
             cpu_range(&begin, &end, a->n_out, 16, me, threads);
-            forward(a, 0, a->n, begin, end);
+            forward(dev, &w, 0, a->n, begin, end);
         }
     }
 }
 
-void linear_product_back(const struct op_linear *a, float *dx, const float *dout, int64_t ld,
-                         int64_t m, float beta)
+void linear_product_back(const struct device *dev, const struct op_linear *a, float *dx,
+                         const float *dout, int64_t ld, int64_t m, float beta)
 {
-    if (m > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, a->in_out ? CblasTrans : CblasNoTrans, (int)m,
-                    (int)a->n_in, (int)a->n_out, 1.0f, dout, (int)ld, a->w,
-                    (int)(a->in_out ? a->n_out : a->n_in), beta, dx, (int)a->n_in);
+    if (a->in_out)
+        typed_nt(dev, m, a->n_in, a->n_out, 1.0f, dout, ld, a->w, a->n_out, beta, dx, a->n_in);
+    else
+        typed_nn(dev, m, a->n_in, a->n_out, 1.0f, dout, ld, a->w, a->n_in, beta, dx, a->n_in);
 }
 
 /* Rows [r0, r1) of dx, and of x when it is rebuilt. */
-static void backward_rows(const struct op_linear *a, int64_t r0, int64_t r1)
+static void backward_rows(const struct device *dev, const struct op_linear *a, int64_t r0,
+                          int64_t r1)
 {
     const float *dout = a->dout, *pre = a->x_pre;
     float *dx = a->dx, *x = a->x;
@@ -122,7 +122,7 @@ static void backward_rows(const struct op_linear *a, int64_t r0, int64_t r1)
 
     if (n == 0 || !dx)
         return;
-    linear_product_back(a, dx + at, dout + r0 * linear_out_ld(a), linear_out_ld(a), r1 - r0,
+    linear_product_back(dev, a, dx + at, dout + r0 * linear_out_ld(a), linear_out_ld(a), r1 - r0,
                         a->dx_add ? 1.0f : 0.0f);
     if (a->x_act != OP_ACT_NONE)
         cpu_act_back(a->x_act, x + at, dx + at, pre + at, n);
@@ -160,7 +160,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
         int64_t begin, end;
 
         cpu_range(&begin, &end, a->n, 8, me, threads);
-        backward_rows(a, begin, end);
+        backward_rows(dev, a, begin, end);
         if (a->x_act != OP_ACT_NONE) {          /* dw reads every row of x */
 #pragma omp barrier
         }

@@ -14,6 +14,7 @@
 
 #include "trainer/cpu/act.h"
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/typed.h"
 
 /* The workspace of one call; NULL: not needed. */
 struct space {
@@ -22,11 +23,13 @@ struct space {
     float *dy;                  /* [n, n_out]: dropped-out dout */
     float *dz, *z;              /* [n, n_out]: with a magnitude, of W' x before it and itself */
     float *gain, *inv;          /* [n_out]: magnitude / length of the row; 1 / length */
+    float *a, *b, *m;           /* 16-bit weights of the change as f32 */
+    const struct device *dev;
 };
 
 /* Floats that a projection of these sizes needs; s gets their places from base on. */
 static uint64_t lay_out(struct space *s, float *base, int64_t n, int64_t n_in, int64_t n_out,
-                        int64_t r, bool drop, bool x_drop, bool magnitude)
+                        int64_t r, bool drop, bool x_drop, bool magnitude, bool narrow)
 {
     uint64_t at = 0, rows = (uint64_t)n;
 
@@ -47,21 +50,39 @@ static uint64_t lay_out(struct space *s, float *base, int64_t n, int64_t n_in, i
     TAKE(z, magnitude, rows * (uint64_t)n_out);
     TAKE(gain, magnitude, (uint64_t)n_out);
     TAKE(inv, magnitude, (uint64_t)n_out);
+    TAKE(a, narrow, (uint64_t)(r * n_in));
+    TAKE(b, narrow, (uint64_t)(r * n_out));
+    TAKE(m, narrow && magnitude, (uint64_t)n_out);
 #undef TAKE
     return at;
 }
 
-static bool open_space(struct space *s, struct device *dev, const struct op_linear *a, bool back,
+/* a's weights but the matrix itself become f32. */
+static bool open_space(struct space *s, struct device *dev, struct op_linear *a, bool back,
                        const char *op)
 {
+    bool narrow = dev->weight != CKPT_F32;
+    struct op_lora *l = &a->lora;
     uint64_t floats;
 
-    *s = (struct space){0};
+    *s = (struct space){.dev = dev};
+    a->b = typed_vector(dev, 0, a->b, a->n_out);
     if (dev->err.code || a->n == 0)
         return false;
-    floats = lay_out(s, dev->work, a->n, a->n_in, a->n_out, a->lora.rank, back && a->drop.p > 0,
-                     a->lora.drop.p > 0, a->lora.magnitude != NULL);
-    return !cpu_work_short(dev, op, floats * sizeof(float));
+    floats = lay_out(s, dev->work, a->n, a->n_in, a->n_out, l->rank, back && a->drop.p > 0,
+                     l->drop.p > 0, l->magnitude != NULL, narrow);
+    if (cpu_work_short(dev, op, floats * sizeof(float)))
+        return false;
+    if (narrow && l->rank) {
+        typed_wide(dev, s->a, l->a, l->rank * a->n_in);
+        typed_wide(dev, s->b, l->b, l->rank * a->n_out);
+        if (l->magnitude)
+            typed_wide(dev, s->m, l->magnitude, a->n_out);
+        l->a = s->a;
+        l->b = s->b;
+        l->magnitude = s->m;
+    }
+    return true;
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -72,10 +93,25 @@ uint64_t cpu_linear_work(const struct device *dev, const struct op_limits *l)
     int64_t out = larger(larger(D, 2 * l->ff), (l->n_head + 2 * l->n_kv) * l->head_dim);
     struct space none;
     uint64_t floats = lay_out(&none, NULL, l->n, larger(D, larger(q, l->ff)), out, l->lora_rank,
-                              false, l->lora_drop, l->lora_magnitude);
+                              false, l->lora_drop, l->lora_magnitude,
+                              dev->weight != CKPT_F32);
 
-    (void)dev;
     return (floats + (l->drop ? (uint64_t)(l->n * l->dim) : 0)) * sizeof(float);
+}
+
+/* to[rows][ld] <- rows from o on, columns from c on of the matrix. */
+static void matrix(const struct op_linear *a, const struct space *s, float *to, int64_t ld,
+                   int64_t o, int64_t rows, int64_t c, int64_t cols)
+{
+    float part[8];
+
+    for (int64_t i = 0; !a->in_out && i < rows; i++)
+        typed_wide(s->dev, to + i * ld, typed_at(s->dev, a->w, (o + i) * a->n_in + c), cols);
+    for (int64_t j = 0; a->in_out && j < cols; j++) {
+        typed_wide(s->dev, part, typed_at(s->dev, a->w, (c + j) * a->n_out + o), rows);
+        for (int64_t i = 0; i < rows; i++)
+            to[i * ld + j] = part[i];
+    }
 }
 
 /* gain and inv for rows [o0, o1) of W' = W + scale B A: a panel of columns at a time. */
@@ -83,7 +119,7 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
 {
     enum { ROWS = 8, COLS = 256 };
     const struct op_lora *l = &a->lora;
-    const float *w = a->w, *m = l->magnitude;
+    const float *m = l->magnitude;
     float panel[ROWS * COLS];
 
     for (int64_t o = o0; o < o1; o += ROWS) {
@@ -93,10 +129,7 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
         for (int64_t c = 0; c < a->n_in; c += COLS) {
             int64_t cols = a->n_in - c < COLS ? a->n_in - c : COLS;
 
-            for (int64_t i = 0; i < rows; i++)
-                for (int64_t j = 0; j < cols; j++)
-                    panel[i * COLS + j] = a->in_out ? w[(c + j) * a->n_out + o + i]
-                                                    : w[(o + i) * a->n_in + c + j];
+            matrix(a, s, panel, COLS, o, rows, c, cols);
             cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)cols,
                         (int)l->rank, l->scale, (const float *)l->b + o * l->rank, (int)l->rank,
                         (const float *)l->a + c, (int)a->n_in, 1.0f, panel, COLS);
@@ -170,12 +203,12 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     float *p = (float *)(a->pre ? a->pre : a->out) + r0 * ld + c0;
     float *out = (float *)a->out + r0 * ld + c0, *to = s->z ? s->z + r0 * a->n_out + c0 : p;
 
-    linear_product(a, to, to_ld, x + r0 * a->n_in, c0, m, n, there ? 1.0f : 0.0f);
+    linear_product(s->dev, a, to, to_ld, x + r0 * a->n_in, c0, m, n, there ? 1.0f : 0.0f);
     widen(a, s, to, to_ld, r0, c0, m, n);
     for (int64_t i = 0; s->gain && i < m; i++)
         times_row(to + i * to_ld, s->gain + c0, n);
     if (apart)
-        linear_product(a, to, to_ld, s->xr + r0 * a->n_in, c0, m, n, 1.0f);
+        linear_product(s->dev, a, to, to_ld, s->xr + r0 * a->n_in, c0, m, n, 1.0f);
     for (int64_t i = 0; i < m; i++) {
         if (b)
             add_row(to + i * to_ld, b + c0, n);
@@ -203,8 +236,9 @@ static void leave(const struct op_linear *a, int64_t r0, int64_t r1)
         add_row(out + i * ld, res + (r0 + i) * a->n_out, a->n_out);
 }
 
-void lora_linear_fwd(struct device *dev, const struct op_linear *a)
+void lora_linear_fwd(struct device *dev, const struct op_linear *op)
 {
+    struct op_linear wide = *op, *a = &wide;
     struct space s;
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
@@ -284,9 +318,9 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
     float *dx = (float *)a->dx + r0 * a->n_in, beta = a->dx_add ? 1.0f : 0.0f, *q, *back;
 
     if (s->gain && !s->xd)
-        linear_product_back(a, dx, s->dz + r0 * a->n_out, a->n_out, m, beta);
+        linear_product_back(s->dev, a, dx, s->dz + r0 * a->n_out, a->n_out, m, beta);
     else if (!s->gain || !s->xd)
-        linear_product_back(a, dx, dy, ld, m, beta);
+        linear_product_back(s->dev, a, dx, dy, ld, m, beta);
     if (!a->lora.rank)
         return;
     if (!s->xd) {
@@ -296,8 +330,8 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
     back = s->xr + 2 * r0 * a->n_in;
     q = back + count;
     if (s->gain) {
-        linear_product_back(a, q, dy, ld, m, 0.0f);
-        linear_product_back(a, back, s->dz + r0 * a->n_out, a->n_out, m, 0.0f);
+        linear_product_back(s->dev, a, q, dy, ld, m, 0.0f);
+        linear_product_back(s->dev, a, back, s->dz + r0 * a->n_out, a->n_out, m, 0.0f);
         for (int64_t i = 0; i < count; i++) {
             back[i] -= q[i];
             dx[i] = q[i] + (a->dx_add ? dx[i] : 0.0f);
@@ -330,7 +364,7 @@ static void backward_rows(const struct op_linear *a, const struct space *s, int6
     }
     narrow(a, s, r0, r1, false);
     if (s->z) {
-        linear_product(a, s->z + r0 * a->n_out, a->n_out, s->xd ? s->xd + at : x + at, 0, m,
+        linear_product(s->dev, a, s->z + r0 * a->n_out, a->n_out, s->xd ? s->xd + at : x + at, 0, m,
                        a->n_out, 0.0f);
         widen(a, s, s->z + r0 * a->n_out, a->n_out, r0, 0, m, a->n_out);
     }
@@ -373,8 +407,9 @@ static void in_grads(const struct op_linear *a, const struct space *s, int64_t c
                     (float *)l->da + c0, (int)a->n_in);
 }
 
-void lora_linear_bwd(struct device *dev, const struct op_linear *a)
+void lora_linear_bwd(struct device *dev, const struct op_linear *op)
 {
+    struct op_linear wide = *op, *a = &wide;
     struct space s;
 
     if (!open_space(&s, dev, a, true, "linear_bwd"))

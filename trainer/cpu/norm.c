@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/cpu/typed.h"
+
 CPU_HOT static void forward(float *out, float *stats, const float *x, const int32_t *rows,
                             const struct op_norm *norm, int64_t begin, int64_t end, int64_t dim)
 {
@@ -120,8 +122,20 @@ uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l)
     return l->train ? (uint64_t)dev->threads * 2 * (uint64_t)l->dim * sizeof(float) : 0;
 }
 
+/* The norm with its weights as f32. */
+static struct op_norm wide(struct device *dev, const struct op_rownorm *a)
+{
+    struct op_norm norm = a->norm;
+
+    norm.w = typed_vector(dev, 0, norm.w, a->dim);
+    norm.b = typed_vector(dev, 1, norm.b, a->dim);
+    return norm;
+}
+
 void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a)
 {
+    struct op_norm norm = wide(dev, a);
+
     if (dev->err.code)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
@@ -129,16 +143,18 @@ void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a)
         int64_t begin, end;
 
         cpu_range(&begin, &end, a->n, 1, omp_get_thread_num(), omp_get_num_threads());
-        forward(a->out, a->stats, a->x, a->rows, &a->norm, begin, end, a->dim);
+        forward(a->out, a->stats, a->x, a->rows, &norm, begin, end, a->dim);
     }
 }
 
-static void norm_bwd(struct device *dev, const struct op_rownorm *a, bool gathered)
+static void norm_bwd(struct device *dev, const struct op_rownorm *op, bool gathered)
 {
-    struct op_limits limits = {.dim = a->dim, .train = true};
+    struct op_limits limits = {.dim = op->dim, .train = true};
+    struct op_rownorm typed = *op, *a = &typed;
     int64_t dim = a->dim;
     float *work = dev->work;
 
+    a->norm = wide(dev, op);
     if (dev->err.code || cpu_work_short(dev, "norm_bwd", cpu_norm_work(dev, &limits)))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/cpu/typed.h"
+
 /* y = x turned; y may be x.  c, s: [half]. */
 CPU_HOT static void turn(float *y, const float *x, const float *restrict c,
                          const float *restrict s, int64_t half)
@@ -103,8 +105,19 @@ static void rows_fwd(const struct op_rope *a, int64_t begin, int64_t end)
     }
 }
 
-void cpu_rope_fwd(struct device *dev, const struct op_rope *a)
+/* The operation with the norms' weights as f32. */
+static struct op_rope wide(struct device *dev, const struct op_rope *op)
 {
+    struct op_rope a = *op;
+
+    a.q_norm = typed_vector(dev, 0, op->q_norm, op->dim);
+    a.k_norm = typed_vector(dev, 1, op->k_norm, op->dim);
+    return a;
+}
+
+void cpu_rope_fwd(struct device *dev, const struct op_rope *op)
+{
+    struct op_rope typed = wide(dev, op), *a = &typed;
     int64_t work = 8 * a->n * (a->n_head + a->n_kv) * a->dim;
 
     if (dev->err.code)
@@ -164,8 +177,9 @@ static void add_to(float *total, const float *part, int64_t stride, int threads,
             total[j] += part[t * stride + j];
 }
 
-void cpu_rope_bwd(struct device *dev, const struct op_rope *a)
+void cpu_rope_bwd(struct device *dev, const struct op_rope *op)
 {
+    struct op_rope typed = wide(dev, op), *a = &typed;
     struct op_limits limits = {.head_dim = a->dim, .train = true};
     int64_t work = 8 * a->n * (a->n_head + a->n_kv) * a->dim, d = a->dim;
     float *sums = dev->work;

@@ -326,7 +326,7 @@ static struct op_embed pick_rows(const struct pass *p, const void *h, int64_t n)
 
     return (struct op_embed){
         .out = m->y_rows, .dout = m->dy_rows, .table = h, .dtable = m->dh, .ids = m->rows,
-        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1,
+        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .picks = true,
     };
 }
 

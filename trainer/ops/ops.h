@@ -11,7 +11,8 @@
  * device, later ones do nothing, and device_sync reports it.
  *
  * Types: `void *` that is called an activation has the device's `act` type, a weight its
- * `weight` type, a parameter's gradient its `grad` type (all f32 on the CPU).  `float *` is f32
+ * `weight` type, a parameter's gradient its `grad` type (on the CPU weights may be bf16 or f16,
+ * the others are f32).  `float *` is f32
  * on every device: statistics, losses, logits that leave the device, optimizer state.  Integer
  * arrays are i32.  All arrays are dense and row-major, the last dim innermost, unless strides
  * are passed.  Every pointer is the device's, sizes are elements; a size of 0 rows is legal and
@@ -117,6 +118,7 @@ struct op_embed {
     void                 *dtokens;  /* bwd: gradient; NULL: frozen */
     const int32_t        *token_ids;/* [n_tokens], each once */
     int64_t               n_tokens;
+    bool                  picks;    /* the table is an activation: rows are only picked */
 };
 
 /*
@@ -362,6 +364,10 @@ struct ops {
     void (*close)(struct device *dev);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
+
+    /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
+    void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
+                 enum ckpt_dtype from, int64_t n);
 
     /* -- optimizer ------------------------------------------------------------------------- */
     /* param[n], exp_avg[n], exp_avg_sq[n] updated in place from grad[n]; all f32.

@@ -101,7 +101,7 @@ int64_t flat_grad_part(const struct flat *f, int unit)
     return f->grad_base[end] - f->grad_base[first];
 }
 
-void flat_assemble(const struct flat *f, int unit, float *whole, float *parts)
+void flat_assemble(const struct flat *f, int unit, void *whole, const void *parts, size_t size)
 {
     size_t first, end;
     int64_t part;
@@ -113,9 +113,10 @@ void flat_assemble(const struct flat *f, int unit, float *whole, float *parts)
             struct flat_piece p = flat_piece(f, i, r);
 
             if (p.count > 0)
-                memcpy(whole + f->params->item[i].offset + p.start,
-                       parts + r * part + (f->base[i] - f->base[first]),
-                       (size_t)p.count * sizeof(float));
+                memcpy((char *)whole + (size_t)(f->params->item[i].offset + p.start) * size,
+                       (const char *)parts +
+                           (size_t)(r * part + (f->base[i] - f->base[first])) * size,
+                       (size_t)p.count * size);
         }
 }
 

@@ -3,6 +3,7 @@
 
 #include "libckpt/mem.h"
 
+#define STAGE   ((int64_t)1 << 18)      /* floats of a piece that is rounded as it comes */
 #define N_SLOTS 3               /* slot 0 is unit 0's: a tied head keeps it while others pass */
 
 /* Room for one gathered unit. */
@@ -19,6 +20,8 @@ struct zero {
     struct comm         *comm;
     struct model_weights door;
     bool                 sharded;       /* stage 3 and more than one rank */
+    enum ckpt_dtype      type;          /* of the weights that a pass sees */
+    void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
     struct slot          weight[N_SLOTS];
     struct slot          grad[N_SLOTS];
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
@@ -41,26 +44,51 @@ static struct slot *slot_for(struct slot *slot, int unit)
     return NULL;
 }
 
+/* This rank's part of a unit, in the type of a pass. */
+static const void *part_of(const struct zero *z, int unit)
+{
+    int64_t base = flat_unit_base(&z->flat, unit);
+
+    return z->rounded ? (const unsigned char *)z->rounded + (size_t)base * ckpt_dtype_size(z->type)
+                      : (const void *)(z->state.master + base);
+}
+
+static void gather(struct zero *z, int unit, float *whole, const void *part, enum ckpt_dtype type)
+{
+    comm_all_gather(z->comm, z->parts, part, flat_unit_part(&z->flat, unit), type);
+    flat_assemble(&z->flat, unit, whole, z->parts, ckpt_dtype_size(type));
+}
+
 static const void *acquire(void *ctx, int unit)
 {
     struct zero *z = ctx;
-    int64_t base = flat_unit_base(&z->flat, unit);
     struct slot *s;
 
     if (!z->sharded)
-        return z->state.master + base;
+        return part_of(z, unit);
     s = slot_for(z->weight, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
         return z->weight[1].whole;
     }
     if (s->unit != unit) {
-        comm_all_gather(z->comm, z->parts, z->state.master + base,
-                        flat_unit_part(&z->flat, unit), CKPT_F32);
-        flat_assemble(&z->flat, unit, s->whole, z->parts);
+        gather(z, unit, s->whole, part_of(z, unit), z->type);
         s->unit = unit;
     }
     s->users++;
+    return s->whole;
+}
+
+const float *zero_master(struct zero *z, int unit)
+{
+    float *base = z->state.master + flat_unit_base(&z->flat, unit);
+    struct slot *s;
+
+    if (!z->sharded)
+        return base;
+    s = &z->weight[unit == 0 ? 0 : 1];
+    s->unit = -1;                       /* not what a pass may find there */
+    gather(z, unit, s->whole, base, CKPT_F32);
     return s->whole;
 }
 
@@ -163,7 +191,12 @@ static bool allocate(struct zero *z, bool train)
     const struct flat *f = &z->flat;
     bool ok = true;
 
-    z->state.master = floats(z, f->numel, &ok);
+    if (train || z->type == CKPT_F32)
+        z->state.master = floats(z, f->numel, &ok);
+    if (ok && z->type != CKPT_F32) {
+        z->rounded = z->dev->ops->alloc(z->dev, (size_t)f->numel * ckpt_dtype_size(z->type));
+        ok = z->rounded != NULL;
+    }
     if (train) {
         z->state.grad = floats(z, f->grad_numel, &ok);
         z->state.exp_avg = floats(z, f->grad_numel, &ok);
@@ -196,13 +229,14 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
         return ckpt_nomem(err, sizeof *z);
     z->dev = dev;
     z->comm = comm;
+    z->type = dev->weight;
     z->sharded = stage == 3 && comm->world_size > 1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done};
     if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
         goto fail;
     if (!allocate(z, train)) {
-        ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size));
+        ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size, z->type));
         goto fail;
     }
     *out = z;
@@ -217,6 +251,7 @@ void zero_free(struct zero *z)
     if (!z)
         return;
     z->dev->ops->free(z->dev, z->state.master);
+    z->dev->ops->free(z->dev, z->rounded);
     z->dev->ops->free(z->dev, z->state.grad);
     z->dev->ops->free(z->dev, z->state.exp_avg);
     z->dev->ops->free(z->dev, z->state.exp_avg_sq);
@@ -234,22 +269,27 @@ const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
 const struct zero_state *zero_state(const struct zero *z) { return &z->state; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
-uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size)
+uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size,
+                    enum ckpt_dtype weight)
 {
     struct ckpt_err err = {0};
+    uint64_t rounded = 0;
     struct flat f;
     int64_t n;
 
     if (flat_init(&f, params, stage, 0, world_size, &err))
         return 0;
-    n = f.numel + (train ? 3 * f.grad_numel : 0);
+    n = (train || weight == CKPT_F32 ? f.numel : 0) + (train ? 3 * f.grad_numel : 0);
+    if (weight != CKPT_F32)
+        rounded = (uint64_t)f.numel * ckpt_dtype_size(weight);
     if (stage == 3 && world_size > 1)
         n += gathered_numel(&f, train);
     flat_release(&f);
-    return (uint64_t)n * sizeof(float);
+    return (uint64_t)n * sizeof(float) + rounded;
 }
 
-void zero_changed(struct zero *z)
+/* What was gathered is stale. */
+static void forget(struct zero *z)
 {
     for (int i = 0; i < N_SLOTS; i++) {
         z->weight[i].unit = z->grad[i].unit = -1;
@@ -257,9 +297,16 @@ void zero_changed(struct zero *z)
     }
 }
 
+void zero_changed(struct zero *z)
+{
+    forget(z);
+    if (z->rounded && z->state.master)
+        z->dev->ops->cast(z->dev, z->rounded, z->type, z->state.master, CKPT_F32, z->flat.numel);
+}
+
 void zero_begin(struct zero *z)
 {
-    zero_changed(z);
+    forget(z);
     z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.grad_numel * sizeof(float));
 }
 
@@ -294,14 +341,36 @@ double zero_grad_sum_squares(struct zero *z)
     return sum;
 }
 
-int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
+/* A piece of a parameter into the rounded copy, where there is no master. */
+static int fill_rounded(struct zero *z, zero_fill_fn *fn, void *ctx, size_t i,
+                        const struct flat_piece *p, float *stage, struct ckpt_err *err)
 {
-    zero_changed(z);
-    for (size_t i = 0; i < z->flat.params->n; i++) {
-        struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
+    unsigned char *to = (unsigned char *)z->rounded + (size_t)p->at * ckpt_dtype_size(z->type);
 
-        if (p.count > 0 && fn(ctx, i, p.start, p.count, z->state.master + p.at, err))
-            return ckpt_err_in(err, "%s", z->flat.params->item[i].name);
+    for (int64_t at = 0; at < p->count; at += STAGE) {
+        int64_t n = p->count - at < STAGE ? p->count - at : STAGE;
+
+        if (fn(ctx, i, p->start + at, n, stage, err))
+            return err->code;
+        z->dev->ops->cast(z->dev, to + (size_t)at * ckpt_dtype_size(z->type), z->type, stage,
+                          CKPT_F32, n);
     }
     return 0;
+}
+
+int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
+{
+    float *stage = z->state.master ? NULL : ckpt_alloc_buffer(STAGE * sizeof *stage);
+    int rc = z->state.master || stage ? 0 : ckpt_nomem(err, STAGE * sizeof *stage);
+
+    for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
+        struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
+
+        if (p.count > 0)
+            rc = stage ? fill_rounded(z, fn, ctx, i, &p, stage, err)
+                       : fn(ctx, i, p.start, p.count, z->state.master + p.at, err);
+    }
+    ckpt_free(stage);
+    zero_changed(z);
+    return rc;
 }

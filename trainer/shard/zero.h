@@ -6,6 +6,9 @@
  * weights are gathered when the pass asks for them and given up when it is done, its gradients
  * are reduced to their owners as soon as the pass has finished them.  Beyond the parts a rank
  * holds unit 0 and two more units, whatever the depth of the model.
+ *
+ * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
+ * type lies beside the part, is what is gathered, and is made again when the weights change.
  */
 #ifndef CKPT_ZERO_H
 #define CKPT_ZERO_H
@@ -19,7 +22,8 @@ struct zero;
 
 /* Arrays of this rank, f32. */
 struct zero_state {
-    float *master;          /* [flat->numel] the true weights */
+    float *master;          /* [flat->numel] the true weights; NULL when nothing is trained and
+                               the device's weights are narrower */
     float *grad;            /* [flat->grad_numel] of the step in work */
     float *exp_avg;         /* likewise: AdamW's moments */
     float *exp_avg_sq;
@@ -31,10 +35,16 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
 const struct zero_state *zero_state(const struct zero *z);
-/* The door through which a pass sees weights. */
+/* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
+/*
+ * A unit's true weights, f32 [unit_numel], until the next call or pass.  Collective at stage 3.
+ * Not where the state has no master.
+ */
+const float *zero_master(struct zero *z, int unit);
 /* Bytes a rank holds for states and for gathered units. */
-uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size);
+uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size,
+                    enum ckpt_dtype weight);
 
 /* Gradients to zero: begin a step. */
 void zero_begin(struct zero *z);

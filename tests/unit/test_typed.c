@@ -1,0 +1,211 @@
+/*
+ * Weights of 16 bits: products with them, and whole models, are those of the same numbers held
+ * as f32.
+ */
+#include "tests/unit/golden_model.h"
+
+#include "trainer/comm/comm.h"
+#include "trainer/cpu/typed.h"
+#include "trainer/shard/zero.h"
+
+static const enum ckpt_dtype halves[] = {CKPT_BF16, CKPT_F16};
+
+static uint32_t seed = 7;
+
+static float some(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (float)(int32_t)seed * 0x1p-31f;
+}
+
+/* y against sums in f64; W's element (i, j) of the product is w[i * di + j * dj], alpha 0.5. */
+static void check_product(const float *y, const float *x, const float *w, const float *before,
+                          int64_t m, int64_t n, int64_t k, int64_t dn, int64_t dk, float beta)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 0;
+
+            for (int64_t r = 0; r < k; r++) {
+                sum += 0.5 * (double)x[i * k + r] * (double)w[j * dn + r * dk];
+                size += fabs((double)x[i * k + r] * (double)w[j * dn + r * dk]);
+            }
+            sum += (double)beta * (double)before[i * n + j];
+            if (!(fabs(sum - (double)y[i * n + j]) <= 1e-6 * (size + 1)))
+                fail_msg("[%d, %d] of %d x %d x %d is %.8g, wanted %.8g", (int)i, (int)j, (int)m,
+                         (int)n, (int)k, (double)y[i * n + j], sum);
+        }
+}
+
+static void products_of(struct device *dev, int64_t m, int64_t n, int64_t k, float beta)
+{
+    float x[40 * 140], w[140 * 140], before[40 * 140], y[40 * 140];
+    uint16_t half[140 * 140];
+
+    for (int64_t i = 0; i < m * k; i++)
+        x[i] = some();
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = some();
+    for (int64_t i = 0; i < m * n; i++)
+        before[i] = some();
+    ckpt_convert(half, dev->weight, w, CKPT_F32, (size_t)(n * k));
+    ckpt_convert(w, CKPT_F32, half, dev->weight, (size_t)(n * k));
+    memcpy(y, before, sizeof y);
+    typed_nt(dev, m, n, k, 0.5f, x, k, half, k, beta, y, n);
+    check_product(y, x, w, before, m, n, k, k, 1, beta);
+    memcpy(y, before, sizeof y);
+    typed_nn(dev, m, n, k, 0.5f, x, k, half, n, beta, y, n);
+    check_product(y, x, w, before, m, n, k, 1, n, beta);
+}
+
+static void test_typed_products_are_those_of_the_wide_numbers(void **state)
+{
+    static const int64_t size[][3] = {{1, 1, 1},   {1, 7, 9},    {1, 33, 64}, {2, 64, 31},
+                                      {4, 17, 41}, {5, 24, 130}, {37, 129, 63}};
+    struct ckpt_err err = {0};
+
+    (void)state;
+    for (size_t t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
+            struct device *dev;
+
+            OK(device_open_cpu(&dev, 1, &err), err);
+            dev->weight = halves[t];
+            dev->work_bytes = typed_reserve(dev);
+            dev->work = dev->ops->alloc(dev, dev->work_bytes);
+            products_of(dev, size[i][0], size[i][1], size[i][2], 0);
+            products_of(dev, size[i][0], size[i][1], size[i][2], 1);
+            products_of(dev, size[i][0], size[i][1], size[i][2], 0.25f);
+            dev->ops->free(dev, dev->work);
+            device_close(dev);
+        }
+}
+
+/* Weights of the golden model, rounded to the type: what both sides start from. */
+struct rounded {
+    struct golden *g;
+    enum ckpt_dtype type;
+};
+
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
+{
+    const struct rounded *r = ctx;
+    const float *from = resident_weight(r->g->weights, i) + start;
+
+    (void)err;
+    for (int64_t j = 0; j < count; j++) {
+        uint16_t half;
+
+        ckpt_convert(&half, r->type, &from[j], CKPT_F32, 1);
+        ckpt_convert(&dst[j], CKPT_F32, &half, r->type, 1);
+    }
+    return 0;
+}
+
+/* A model whose weights have the type, over the same numbers. */
+struct side {
+    struct device *dev;
+    struct model  *model;
+    struct zero   *zero;
+    double         loss;
+};
+
+static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
+                      enum ckpt_dtype rounded, const struct model_opts *opts, struct comm *comm)
+{
+    struct ckpt_err err = {0};
+    struct rounded r = {g, rounded};
+    int32_t *place;
+    struct batch b;
+
+    OK(device_open_cpu(&s->dev, 2, &err), err);
+    s->dev->weight = weight;
+    s->dev->grain = 0;
+    OK(model_new(&s->model, g->arch, opts, s->dev, &err), err);
+    OK(zero_new(&s->zero, model_params(s->model), 0, opts->train, s->dev, comm, &err), err);
+    OK(zero_fill(s->zero, fill, &r, &err), err);
+    golden_batch(g, "right", &b, &place);
+    if (opts->train) {
+        zero_begin(s->zero);
+        OK(model_loss_grad(s->model, zero_weights(s->zero), &b, 1.0f / (float)b.n_rows, &s->loss,
+                           &err), err);
+    } else {
+        OK(model_loss(s->model, zero_weights(s->zero), &b, &s->loss, NULL, &err), err);
+    }
+    s->loss /= (double)b.n_rows;
+}
+
+static void close_side(struct side *s)
+{
+    zero_free(s->zero);
+    model_free(s->model);
+    device_close(s->dev);
+}
+
+/* Gradients within 1e-4 of each parameter's largest: sums are made in another order. */
+static void same_gradients(const struct side *a, const struct side *b)
+{
+    const struct params *p = model_params(a->model);
+
+    for (size_t i = 0; i < p->n; i++) {
+        struct flat_piece at = flat_grad_piece(zero_flat(a->zero), i, 0);
+        const float *x = zero_state(a->zero)->grad + at.at, *y = zero_state(b->zero)->grad + at.at;
+        float max = 0;
+
+        for (int64_t j = 0; j < at.count; j++)
+            max = fmaxf(max, fabsf(x[j]));
+        for (int64_t j = 0; j < at.count; j++)
+            if (!(fabsf(x[j] - y[j]) <= 1e-4f * max + 1e-7f))
+                fail_msg("%s[%d]: %.8g with 16-bit weights, %.8g with f32", p->item[i].name,
+                         (int)j, (double)y[j], (double)x[j]);
+    }
+}
+
+static void same_model(const char *name, enum ckpt_dtype type, bool train, struct comm *comm)
+{
+    struct model_opts opts = {.max_tokens = 160, .max_docs = 8, .max_rows = 160, .train = train};
+    struct side wide, narrow;
+    struct golden g;
+    double wanted;
+
+    golden_open(&g, name, &opts, 1);
+    open_side(&wide, &g, CKPT_F32, type, &opts, comm);
+    open_side(&narrow, &g, type, type, &opts, comm);
+    if (!(fabs(wide.loss - narrow.loss) <= 1e-6 * fabs(wide.loss)))
+        fail_msg("%s: loss %.9g with 16-bit weights, %.9g with f32", name, narrow.loss, wide.loss);
+    wanted = json_real_value(json_object_get(g.json, "right.loss"));
+    if (!(fabs(narrow.loss - wanted) <= 2e-2 * wanted))
+        fail_msg("%s: loss %.9g with 16-bit weights, %.9g as published", name, narrow.loss, wanted);
+    if (train)
+        same_gradients(&wide, &narrow);
+    close_side(&wide);
+    close_side(&narrow);
+    golden_close(&g);
+}
+
+static void test_typed_models_are_those_of_the_wide_numbers(void **state)
+{
+    static const char *const models[] = {"bloom-a", "opt-350m", "gpt2-a", "llama-a", "qwen3-a",
+                                         "phi3-a",  "mixtral-a"};
+    struct ckpt_err err = {0};
+    struct comm *comm;
+
+    (void)state;
+    OK(comm_open(&comm, &err), err);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        for (size_t t = 0; t < 2; t++) {
+            same_model(models[i], halves[t], true, comm);
+            same_model(models[i], halves[t], false, comm);
+        }
+    comm_close(comm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_typed_products_are_those_of_the_wide_numbers),
+        cmocka_unit_test(test_typed_models_are_those_of_the_wide_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* typed - see typed.h. */
+#include "trainer/cpu/typed.h"
+
+#include <cblas.h>
+#include <immintrin.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+
+#define PANEL  ((int64_t)1 << 20)       /* floats of a thread's panel */
+#define VECTOR ((int64_t)1 << 18)       /* floats of a place for a vector */
+#define FEW    4                        /* rows up to which 16-bit numbers are read as they are */
+
+uint64_t typed_reserve(const struct device *dev)
+{
+    if (dev->weight == CKPT_F32)
+        return 0;
+    return (uint64_t)(TYPED_VECTORS * VECTOR + dev->threads * PANEL) * sizeof(float) + 64;
+}
+
+/* The places of vectors, behind them the panels. */
+static float *reserve(const struct device *dev)
+{
+    uint64_t at = (dev->work_bytes - typed_reserve(dev) + 63) & ~(uint64_t)63;
+
+    return (float *)(void *)((unsigned char *)dev->work + at);
+}
+
+static float *panel(const struct device *dev)
+{
+    return reserve(dev) + TYPED_VECTORS * VECTOR + omp_get_thread_num() * PANEL;
+}
+
+void typed_wide(const struct device *dev, float *dst, const void *w, int64_t n)
+{
+    ckpt_convert(dst, CKPT_F32, w, dev->weight, (size_t)n);
+}
+
+const float *typed_vector(struct device *dev, int place, const void *w, int64_t n)
+{
+    float *to;
+
+    if (!w || dev->weight == CKPT_F32 || dev->err.code)
+        return w;
+    if (n > VECTOR) {
+        ckpt_fail(&dev->err, CKPT_ELIMIT, "a vector of %lld 16-bit weights: at most %lld",
+                  (long long)n, (long long)VECTOR);
+        n = VECTOR;
+    }
+    to = reserve(dev) + place * VECTOR;
+    typed_wide(dev, to, w, n);
+    return to;
+}
+
+#define X86_HALF __attribute__((target("avx2,fma,f16c")))
+
+/* Eight weights as f32. */
+X86_HALF static inline __m256 wide8(const uint16_t *w, bool bf16)
+{
+    __m128i h = _mm_loadu_si128((const __m128i *)(const void *)w);
+
+    return bf16 ? _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
+                : _mm256_cvtph_ps(h);
+}
+
+X86_HALF static inline float sum8(__m256 v)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* The last k mod 8 weights of a row, with zeros behind them. */
+X86_HALF static inline __m256 wide_tail(const uint16_t *w, int64_t n, bool bf16)
+{
+    uint16_t part[8] = {0};
+
+    memcpy(part, w, (size_t)n * sizeof *w);
+    return wide8(part, bf16);
+}
+
+X86_HALF static inline __m256 tail(const float *x, int64_t n)
+{
+    float part[8] = {0};
+
+    memcpy(part, x, (size_t)n * sizeof *x);
+    return _mm256_loadu_ps(part);
+}
+
+/* One row of W against m <= FEW rows of x: four sums a row, so that additions do not wait. */
+X86_HALF static inline void dots(float out[FEW], const float *x, int64_t x_ld, const uint16_t *w,
+                                 int64_t m, int64_t k, bool bf16)
+{
+    for (int64_t i = 0; i < m; i++) {
+        const float *r = x + i * x_ld;
+        __m256 s[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                       _mm256_setzero_ps()};
+        int64_t j = 0;
+
+        for (; j + 32 <= k; j += 32)
+            for (int q = 0; q < 4; q++)
+                s[q] = _mm256_fmadd_ps(_mm256_loadu_ps(r + j + 8 * q),
+                                       wide8(w + j + 8 * q, bf16), s[q]);
+        for (; j + 8 <= k; j += 8)
+            s[0] = _mm256_fmadd_ps(_mm256_loadu_ps(r + j), wide8(w + j, bf16), s[0]);
+        if (j < k)
+            s[1] = _mm256_fmadd_ps(tail(r + j, k - j), wide_tail(w + j, k - j, bf16), s[1]);
+        out[i] = sum8(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));
+    }
+}
+
+X86_HALF static void few_nt(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
+                            int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
+                            int64_t y_ld, bool bf16)
+{
+    float out[FEW];
+
+    for (int64_t j = 0; j < n; j++) {
+        dots(out, x, x_ld, w + j * ld, m, k, bf16);
+        for (int64_t i = 0; i < m; i++)
+            y[i * y_ld + j] = alpha * out[i] + (beta == 0 ? 0 : beta * y[i * y_ld + j]);
+    }
+}
+
+X86_HALF static void few_nn(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
+                            int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
+                            int64_t y_ld, bool bf16)
+{
+    for (int64_t i = 0; i < m; i++) {
+        float *to = y + i * y_ld;
+
+        for (int64_t j = 0; j < n; j++)
+            to[j] = beta == 0 ? 0 : beta * to[j];
+        for (int64_t r = 0; r < k; r++) {
+            const uint16_t *row = w + r * ld;
+            float by = alpha * x[i * x_ld + r];
+            __m256 by8 = _mm256_set1_ps(by);
+            int64_t j = 0;
+
+            for (; j + 8 <= n; j += 8)
+                _mm256_storeu_ps(to + j, _mm256_fmadd_ps(by8, wide8(row + j, bf16),
+                                                         _mm256_loadu_ps(to + j)));
+            for (; j < n; j++)
+                to[j] += by * _mm_cvtss_f32(_mm256_castps256_ps128(wide_tail(row + j, 1, bf16)));
+        }
+    }
+}
+
+static bool reads_half(int64_t m)
+{
+    return m <= FEW && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The thread's panel <- rows [r, r + rows), columns [c, c + cols) of W. */
+static const float *widen(const struct device *dev, const void *w, int64_t ld, int64_t r,
+                          int64_t rows, int64_t c, int64_t cols)
+{
+    float *to = panel(dev);
+
+    for (int64_t i = 0; i < rows; i++)
+        typed_wide(dev, to + i * cols, typed_at(dev, w, (r + i) * ld + c), cols);
+    return to;
+}
+
+static void nt(int64_t m, int64_t n, int64_t k, float alpha, const float *x, int64_t x_ld,
+               const float *w, int64_t ld, float beta, float *y, int64_t y_ld)
+{
+    if (m == 1)
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, alpha, w, (int)ld, x, 1, beta, y,
+                    1);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, x,
+                    (int)x_ld, w, (int)ld, beta, y, (int)y_ld);
+}
+
+static void nn(int64_t m, int64_t n, int64_t k, float alpha, const float *x, int64_t x_ld,
+               const float *w, int64_t ld, float beta, float *y, int64_t y_ld)
+{
+    if (m == 1)
+        cblas_sgemv(CblasRowMajor, CblasTrans, (int)k, (int)n, alpha, w, (int)ld, x, 1, beta, y,
+                    1);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, x,
+                    (int)x_ld, w, (int)ld, beta, y, (int)y_ld);
+}
+
+void typed_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float alpha,
+              const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
+              int64_t y_ld)
+{
+    int64_t width = least(k, PANEL), step;
+
+    if (m <= 0 || n <= 0)
+        return;
+    if (dev->weight == CKPT_F32) {
+        nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+        return;
+    }
+    if (reads_half(m)) {
+        few_nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
+        return;
+    }
+    step = PANEL / width;
+    for (int64_t at = 0; at < n; at += step)
+        for (int64_t c = 0; c < k; c += width) {
+            int64_t rows = least(n - at, step), cols = least(k - c, width);
+
+            nt(m, rows, cols, alpha, x + c, x_ld, widen(dev, w, ld, at, rows, c, cols), cols,
+               c ? 1.0f : beta, y + at, y_ld);
+        }
+}
+
+void typed_nn(const struct device *dev, int64_t m, int64_t n, int64_t k, float alpha,
+              const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
+              int64_t y_ld)
+{
+    int64_t width = least(n, PANEL), step;
+
+    if (m <= 0 || n <= 0)
+        return;
+    if (dev->weight == CKPT_F32) {
+        nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+        return;
+    }
+    if (reads_half(m)) {
+        few_nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
+        return;
+    }
+    step = PANEL / width;
+    for (int64_t at = 0; at < k; at += step)
+        for (int64_t c = 0; c < n; c += width) {
+            int64_t rows = least(k - at, step), cols = least(n - c, width);
+
+            nn(m, cols, rows, alpha, x + at, x_ld, widen(dev, w, ld, at, rows, c, cols), cols,
+               at ? 1.0f : beta, y + c, y_ld);
+        }
+}
