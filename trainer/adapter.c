@@ -252,10 +252,9 @@ int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
     if (rc == 0)
         rc = weights_match_saved(index, flat->params, src, "", false, err);
     if (rc == 0)
-        rc = weights_read(zero_state(s->zero)->master, flat, src, index, WEIGHTS_MASTER, err);
+        rc = weights_load(s->zero, src, index, err);
     if (rc)
         ckpt_err_in(err, "%s", dir);
-    zero_changed(s->zero);
     ckpt_source_close(src);
     ckpt_free(index);
     return comm_agree(s->comm, err);
@@ -337,7 +336,6 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
 int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     const struct flat *f = zero_flat(s->zero);
-    const struct model_weights *door = zero_weights(s->zero);
     float *master = zero_state(s->zero)->master;
 
     for (size_t i = 0; i < f->params->n; i++) {
@@ -347,9 +345,8 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
         if (p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B)
             fill_factor(s, p, piece, seed, master + piece.at);
     }
-    zero_changed(s->zero);
     for (int unit = 0; unit < f->params->n_unit; unit++) {
-        const float *whole = door->acquire(door->ctx, unit);
+        const float *whole = zero_master(s->zero, unit);
         size_t first, end;
 
         flat_unit(f, unit, &first, &end);
@@ -361,7 +358,6 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
             else if (f->params->item[i].kind == PARAM_TOKENS)
                 fill_tokens(s, &f->params->item[i], piece, whole, master + piece.at);
         }
-        door->release(door->ctx, unit);
     }
     zero_changed(s->zero);
     return comm_agree(s->comm, err);

@@ -449,7 +449,7 @@ static int open_model(struct run *r, struct ckpt_err *err)
 
     if (rc == 0)
         rc = session_open(&r->session, s->init ? s->init : *r->base ? r->base : r->resume,
-                          s->tokenizer, (int)s->threads, err);
+                          s->tokenizer, (int)s->threads, settings_weights(s), err);
     if (rc == 0 && s->lora_rank > 0)
         rc = adapter_config_of(&wanted, s, r->session.arch, err);
     if (rc == 0 && config && wanted)
@@ -491,7 +491,8 @@ static int init_only(struct run *r, struct ckpt_err *err)
     const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
                                      .max_enc = 1};
 
-    if (session_open(&r->session, r->s->init, r->s->tokenizer, (int)r->s->threads, err) ||
+    if (session_open(&r->session, r->s->init, r->s->tokenizer, (int)r->s->threads, CKPT_F32,
+                     err) ||
         session_plan(&r->session, &small, (int)r->s->zero_stage, err) ||
         session_init_weights(&r->session, r->s->seed, err) ||
         checkpoint_save_bare(r->s->output_dir, &r->session, err))

@@ -86,8 +86,8 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
                                                 : value_none(a)) |
           value_set_str(a, d, "gradient_checkpointing",
                         value_bool(a, s->gradient_checkpointing)) |
-          value_set_str(a, d, "fp16", value_bool(a, false)) |
-          value_set_str(a, d, "bf16", value_bool(a, false));
+          value_set_str(a, d, "fp16", value_bool(a, s->fp16)) |
+          value_set_str(a, d, "bf16", value_bool(a, s->bf16));
     return rc;
 }
 

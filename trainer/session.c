@@ -47,7 +47,7 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
-                 struct ckpt_err *err)
+                 enum ckpt_dtype weights, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
     if (comm_open(&s->comm, err))
@@ -55,7 +55,8 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
     /* Ranks on one host share its CPUs. */
     if (threads == 0 && s->comm->world_size > 1)
         threads = 1;
-    open_parts(s, model_dir, tokenizer_dir, threads, err);
+    if (open_parts(s, model_dir, tokenizer_dir, threads, err) == 0)
+        s->dev->weight = weights;
     return comm_agree(s->comm, err);
 }
 

@@ -36,6 +36,11 @@ void settings_default(struct settings *s)
     };
 }
 
+enum ckpt_dtype settings_weights(const struct settings *s)
+{
+    return s->bf16 ? CKPT_BF16 : s->fp16 ? CKPT_F16 : CKPT_F32;
+}
+
 static int clash(struct ckpt_err *err, const char *what)
 {
     return ckpt_fail(err, CKPT_ECONFIG, "%s", what);
@@ -96,6 +101,8 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
                          s->lr_scheduler_type);
+    if (s->bf16 && s->fp16)
+        return clash(err, "--bf16 and --fp16 exclude each other");
     if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
         return clash(err, "--eval-steps needs --eval-file PATH");
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "formats/records/record.h"
+#include "libckpt/dtype.h"
 
 struct settings {
     /* model */
@@ -75,6 +76,7 @@ struct settings {
     const char  *train_sampling_strategy;
     bool         dataloader_drop_last;
     bool         gradient_checkpointing;
+    bool         bf16, fp16;            /* passes see weights of that type */
     int64_t      logging_steps;
     int64_t      eval_steps;            /* 0: at the end only */
     int64_t      save_steps;            /* 0: at the end only */
@@ -88,6 +90,8 @@ struct settings {
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */
 };
 
+/* The type in which passes see weights. */
+enum ckpt_dtype settings_weights(const struct settings *s);
 void settings_default(struct settings *s);
 /*
  * What no single option can check: CKPT_ECONFIG names the options that clash or are missing.

@@ -199,7 +199,8 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
 {
     const struct reading *r = ctx;
 
-    return read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
+    return r->index[i] == SIZE_MAX
+               ? 0 : read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
 }
 
 int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
@@ -288,37 +289,22 @@ int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(z);
-<<<<<<< HEAD
     const struct params *p = flat->params;
-    const struct model_weights *door = zero_weights(z);
-=======
->>>>>>> 17eebe8 (cpu: weights of 16 bits)
     void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
     size_t k = 0;
     int rc = 0;
 
     if (sink && !stage)
         rc = ckpt_nomem(err, STAGE_BYTES);
-<<<<<<< HEAD
     for (int unit = 0; unit < p->n_unit; unit++) {
-        const float *whole = door->acquire(door->ctx, unit);
-=======
-    for (int unit = 0; unit < flat->params->n_unit; unit++) {
         const float *whole = zero_master(z, unit);
->>>>>>> 17eebe8 (cpu: weights of 16 bits)
         size_t first, end;
 
         flat_unit(flat, unit, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
-<<<<<<< HEAD
             if (is_saved(p, i))
                 rc = write_param(sink, k++, whole + p->item[i].offset, p->item[i].numel, stage,
                                  err);
-        door->release(door->ctx, unit);
-=======
-            rc = write_param(sink, i, whole + flat->params->item[i].offset,
-                             flat->params->item[i].numel, stage, err);
->>>>>>> 17eebe8 (cpu: weights of 16 bits)
     }
     ckpt_free(stage);
     if (rc == 0)

@@ -79,7 +79,8 @@ static int open_session(struct eval *e, char path[4096], const char *model, cons
         rc = adapter_base(path, config, adapter, err);
     model_dir(dir, path);
     if (rc == 0)
-        rc = session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads, err);
+        rc = session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads,
+                          e->w->dtype ? ckpt_dtype_parse(e->w->dtype) : CKPT_F32, err);
     if (rc == 0 && adapter)
         rc = session_adapt(&e->s, config, err);
     json_decref(config);

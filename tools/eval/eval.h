@@ -13,6 +13,7 @@ struct eval_want {
     struct opt_list data;               /* held-out files */
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
+    const char     *dtype;              /* of the weights: torch's name, or NULL: float32 */
     const char     *prompt_template, *completion_template;
     bool            train_on_prompt;
     int64_t         max_seq_length, batch_size;

@@ -7,12 +7,14 @@
 #include "libckpt/mem.h"
 
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
-static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t)
+static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
 {
+    bool moved = t == CKPT_BF16 || t == CKPT_F16;       /* 16-bit floats are never summed */
+
     if (c->err.code)
         return false;
     if (count < 0 || (t != CKPT_F32 && t != CKPT_F64 && t != CKPT_I64 && t != CKPT_I32 &&
-                      t != CKPT_U8)) {
+                      t != CKPT_U8 && !(moved && !sums))) {
         ckpt_fail(&c->err, CKPT_ESTATE, "%s: %lld elements of %s", what, (long long)count,
                   ckpt_dtype_name(t));
         return false;
@@ -22,13 +24,13 @@ static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dt
 
 void comm_all_reduce(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, enum comm_op op)
 {
-    if (wanted(c, "all_reduce", count, t) && c->world_size > 1)
+    if (wanted(c, "all_reduce", count, t, true) && c->world_size > 1)
         c->ops->all_reduce(c, buf, count, t, op);
 }
 
 void comm_all_gather(struct comm *c, void *dst, const void *src, int64_t count, enum ckpt_dtype t)
 {
-    if (!wanted(c, "all_gather", count, t))
+    if (!wanted(c, "all_gather", count, t, false))
         return;
     if (c->world_size > 1)
         c->ops->all_gather(c, dst, src, count, t);
@@ -39,7 +41,7 @@ void comm_all_gather(struct comm *c, void *dst, const void *src, int64_t count, 
 void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t count,
                          enum ckpt_dtype t)
 {
-    if (!wanted(c, "reduce_scatter", count, t))
+    if (!wanted(c, "reduce_scatter", count, t, true))
         return;
     if (c->world_size > 1)
         c->ops->reduce_scatter(c, dst, src, count, t);
@@ -49,7 +51,7 @@ void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t cou
 
 void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root)
 {
-    if (wanted(c, "broadcast", count, t) && c->world_size > 1)
+    if (wanted(c, "broadcast", count, t, false) && c->world_size > 1)
         c->ops->broadcast(c, buf, count, t, root);
 }
 

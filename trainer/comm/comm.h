@@ -25,7 +25,8 @@ struct comm_ops {
     /* buf[count] <- reduction over ranks.  F32, F64, I64. */
     void (*all_reduce)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
                        enum comm_op op);
-    /* dst[world * count] <- src[count] of every rank, by rank; src may be dst's own part. */
+    /* dst[world * count] <- src[count] of every rank, by rank; src may be dst's own part.  Any of
+     * the types above, I32, U8, BF16, F16. */
     void (*all_gather)(struct comm *c, void *dst, const void *src, int64_t count,
                        enum ckpt_dtype t);
     /* dst[count] <- sum over ranks of src[rank * count ...]; F32. */

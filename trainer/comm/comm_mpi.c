@@ -42,6 +42,8 @@ static MPI_Datatype type_of(enum ckpt_dtype t)
     case CKPT_F64: return MPI_DOUBLE;
     case CKPT_I64: return MPI_INT64_T;
     case CKPT_I32: return MPI_INT32_T;
+    case CKPT_BF16:
+    case CKPT_F16: return MPI_UINT16_T; /* moved, never reduced */
     default:       return MPI_BYTE;     /* moved, never reduced */
     }
 }

@@ -350,6 +350,8 @@ static int fill_rounded(struct zero *z, zero_fill_fn *fn, void *ctx, size_t i,
     for (int64_t at = 0; at < p->count; at += STAGE) {
         int64_t n = p->count - at < STAGE ? p->count - at : STAGE;
 
+        z->dev->ops->cast(z->dev, stage, CKPT_F32, to + (size_t)at * ckpt_dtype_size(z->type),
+                          z->type, n);
         if (fn(ctx, i, p->start + at, n, stage, err))
             return err->code;
         z->dev->ops->cast(z->dev, to + (size_t)at * ckpt_dtype_size(z->type), z->type, stage,

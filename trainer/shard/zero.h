@@ -58,8 +58,8 @@ double zero_grad_sum_squares(struct zero *z);
 void zero_changed(struct zero *z);
 
 /*
- * Fill this rank's weights: fn gives elements [start, start + count) of parameter i.  Stops at
- * the first failure.
+ * Fill this rank's weights: fn gives elements [start, start + count) of parameter i, or leaves
+ * dst, which holds what they are, as it is.  Stops at the first failure.
  */
 typedef int zero_fill_fn(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                          struct ckpt_err *err);

@@ -1,0 +1,39 @@
+# Weights of 16 bits on the CPU: training and evaluation close to float32's, resumed bit for bit.
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 300 >/dev/null
+head -n 16 "$T/eval.jsonl" > "$T/few.jsonl"
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {
+    local out=$1 stage=$2 ranks=$3; shift 3
+    ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 1e-3 --max-steps 6 \
+        --logging-steps 1 --save-steps 3 --per-device-train-batch-size $((8 / ranks)) --nproc "$ranks" --zero-stage "$stage" -o "$T/$out" "$@"
+}
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
+within() { paste <(losses "$1") <(losses "$2") | awk -v most="$3" '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most) bad = 1; if (d > 0) some = 1; k++ } END { exit bad || !some || k != 6 }'; }
+for type in bf16 fp16; do
+    t "$type, one rank" train $type 0 1 --$type
+    t "$type, two ranks with shards" train $type-2 3 2 --$type
+done
+t "float32" train f32 0 1
+t "bf16's losses are float32's to 1 %, and not the same" within f32 bf16 1e-2
+t "fp16's to 0.1 %" within f32 fp16 1e-3
+t "two ranks' are one rank's to 1e-5" within bf16 bf16-2 1e-5
+t "the same with fp16" within fp16 fp16-2 1e-5
+state() { (cd "$T/$1/checkpoint-6" && find . -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json | sort | xargs sha256sum); }
+resume() {
+    cp -r "$T/$1" "$T/$1-again" && rm -r "$T/$1-again/checkpoint-6" &&
+        train "$1-again" "$2" "$3" --bf16 --resume-from-checkpoint latest && diff <(state "$1") <(state "$1-again")
+}
+t "3 steps, stop, 3 more = 6 steps, bit for bit" resume bf16 0 1
+t "the same with shards" resume bf16-2 3 2
+t "the true weights are kept as float32" bash -c "ckpt-inspect $T/bf16/checkpoint-6/model.safetensors | grep -q F32"
+t "the arguments say so" bash -c "ckpt-inspect --args $T/bf16/checkpoint-6 | grep -q 'bf16.*[Tt]rue'"
+expect 78 "both types at once" train x 0 1 --bf16 --fp16
+score() { ckpt-eval -q --json --eval-file "$T/few.jsonl" "$@" "$T/f32/checkpoint-6" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
+close() { awk -v a="$(score)" -v b="$(score --dtype "$1")" -v most="$2" 'BEGIN { d = (a - b) / a; if (d < 0) d = -d; exit !(a > 0 && d > 0 && d < most) }'; }
+t "evaluation with bfloat16 is close" close bfloat16 5e-3
+t "closer with float16" close float16 5e-4
+answer() { ckpt-eval -q --prompt "Define the noun: cat" --max-new-tokens 12 "$@" "$T/f32/checkpoint-6"; }
+t "continuations with float16 weights are float32's" bash -c "[ -n '$(answer)' ] && [ '$(answer)' = '$(answer --dtype float16)' ]"
+expect 64 "an unknown type" ckpt-eval -q --dtype int8 --prompt a "$T/f32/checkpoint-6"
