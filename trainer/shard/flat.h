@@ -50,9 +50,10 @@ int64_t flat_grad_base(const struct flat *f, int unit);
 int64_t flat_grad_part(const struct flat *f, int unit);
 
 /*
- * Between gathered parts and whole parameters.  Assembling makes weights, of
- * `size` bytes each: parts is [world_size][unit part], whole [unit_numel] in the unit's layout.  Spreading takes gradients apart: whole is
- * [unit_grad], parts [world_size][gradient part]; padding becomes zeros.
+ * Between gathered parts and whole parameters.  Assembling makes weights of
+ * `size` bytes each: parts is [world_size][unit part], whole [unit_numel] in the unit's layout.
+ * Spreading takes gradients apart: whole is [unit_grad], parts [world_size][gradient part];
+ * padding becomes zeros.
  */
 void flat_assemble(const struct flat *f, int unit, void *whole, const void *parts, size_t size);
 void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
