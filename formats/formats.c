@@ -228,8 +228,10 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     if (rc == 0) {
         if (!format)
             rc = choose_inside(&format, &inside, &p, &arena, err);
-        if (rc == 0)
+        if (rc == 0) {
+            ckpt_err_clear(err);        /* of an earlier call: readers look at err->code */
             rc = format->open(out, &p, opts, err);
+        }
         if (rc == 0 && inside && ckpt_source_info(*out))
             json_object_set_new((json_t *)ckpt_source_info(*out), "checkpoint",
                                 json_string(inside));
