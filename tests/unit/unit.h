@@ -29,7 +29,7 @@ static inline const char *scratch(const char *name)
 
 static inline void scratch_remove(const char *path)
 {
-    char command[700];
+    char command[1024];
 
     snprintf(command, sizeof command, "rm -rf %s", path);
     if (system(command) != 0)
