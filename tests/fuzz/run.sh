@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh SECONDS [NAME...] - each fuzz target for so long, seeded from tests/golden, under address
 # and undefined-behaviour sanitizers (clang with libFuzzer).  A crash is left in build/fuzz/NAME/,
-# and is tried first the next time, until it is none any more.  Backends are left out: no target computes.
+# and is tried first the next time, until it is none any more.  Backends are left
+# out: no target computes.
 set -u
 cd "$(dirname "$0")/../.."
 secs=${1:-60}; shift || true
