@@ -311,11 +311,15 @@ static struct jv escape(struct run *r, struct jv v)
     return jv_of_buf(r, &b);
 }
 
-static struct jv round_to(const struct jv *v, const struct args *args)
+static struct jv round_to(struct run *r, const struct jv *v, const struct args *args)
 {
     struct jv digits = jinja_arg(args, 0, "precision", jv_int(0));
     double scale = pow(10, digits.kind == V_INT ? (double)digits.i : 0);
 
+    if (!jv_is_number(v)) {
+        jinja_fail(r, CKPT_EFORMAT, "round: a number is wanted");
+        return (struct jv){.kind = V_UNDEFINED};
+    }
     return (struct jv){.kind = V_FLOAT, .d = rint(jv_number(v) * scale) / scale};
 }
 
@@ -367,7 +371,7 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     case F_INT:
     case F_FLOAT:   return to_number(&v, args, filter == F_INT);
     case F_SAFE:    return v;
-    case F_ROUND:   return round_to(&v, args);
+    case F_ROUND:   return round_to(r, &v, args);
     case F_ABS:     return v.kind == V_INT && v.i < 0 && v.i > INT64_MIN ? jv_int(-v.i)
                            : v.kind == V_FLOAT ? (struct jv){.kind = V_FLOAT, .d = fabs(v.d)} : v;
     case F_DEFAULT:

@@ -107,6 +107,8 @@ static void test_what_is_not_understood_is_refused_by_name(void **state)
     fails("{{ 1 // 0 }}", CKPT_EFORMAT, "division by zero");
     fails("{{ 'a' + 1 }}", CKPT_EFORMAT, "a string + an integer");
     fails("{{ [].append(1) }}", CKPT_EFORMAT, "cannot be called");
+    fails("{{ nothing|round(2) }}", CKPT_EFORMAT, "round: a number is wanted");
+    fails("{{ 'a'|round }}", CKPT_EFORMAT, "round: a number is wanted");
     fails("{% for i in 5 %}{% endfor %}", CKPT_EFORMAT, "an integer cannot be gone through");
     fails("{{ raise_exception('only user and assistant') }}", CKPT_EFORMAT, "only user and assistant");
 }

@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <immintrin.h>
 #include <string.h>
+#include <sys/platform/x86.h>
 
 #include "libckpt/convert.h"
 
@@ -149,8 +150,8 @@ X86_HALF static void few_nn(int64_t m, int64_t n, int64_t k, float alpha, const 
 
 static bool reads_half(int64_t m)
 {
-    return m <= FEW && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return m <= FEW && CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
+           CPU_FEATURE_ACTIVE(F16C);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
