@@ -31,8 +31,9 @@ if lora:
 def encode(record):
     prompt, end = record["instruction"] + " ", [tokenizer.eos_token_id]
     if seq2seq:
-        return {"input_ids": (tokenizer(prompt).input_ids + end)[:LENGTH],
-                "labels": (tokenizer(record["output"], add_special_tokens=False).input_ids + end)[:LENGTH]}
+        answer = tokenizer(record["output"], add_special_tokens=False).input_ids
+        return {"input_ids": tokenizer(prompt).input_ids[:LENGTH - 1] + end,
+                "labels": answer[:LENGTH - 1] + end}
     text = tokenizer(prompt + record["output"], return_offsets_mapping=True)
     labels = [-100 if stop <= len(prompt) else i
               for i, (start, stop) in zip(text.input_ids, text.offset_mapping)]

@@ -20,7 +20,7 @@ cat > "$T/t5.config/config.json" <<'END'
 {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 96, "d_kv": 16, "d_ff": 192,
  "num_layers": 2, "num_decoder_layers": 2, "num_heads": 6, "relative_attention_num_buckets": 32,
  "relative_attention_max_distance": 128, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.0, "vocab_size": 4096,
- "layer_norm_epsilon": 1e-6, "initializer_factor": 1.0, "tie_word_embeddings": false, "is_encoder_decoder": true,
+ "layer_norm_epsilon": 1e-6, "initializer_factor": 0.1, "tie_word_embeddings": false, "is_encoder_decoder": true,
  "pad_token_id": 3, "eos_token_id": 2, "decoder_start_token_id": 3}
 END
 cat > "$T/qwen3.config/config.json" <<'END'
