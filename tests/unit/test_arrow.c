@@ -1,49 +1,13 @@
 /* arrow: rows of streams and files, folders that datasets saved, damage. */
-#include "tests/unit/unit.h"
+#include "tests/unit/records_help.h"
 
 #include "formats/container/flat.h"
-#include "formats/records/record.h"
 #include "formats/records/record_rows.h"
 #include "libckpt/fault.h"
 #include "libckpt/json.h"
 
 #define G "tests/golden/parquet/"
 #define S "tests/golden/hf-saved"
-
-static struct records *must_open(const char *path)
-{
-    struct ckpt_err err = {0};
-    struct records *r;
-
-    if (records_open(&r, &path, 1, &err))
-        fail_msg("%s", err.text);
-    return r;
-}
-
-/* Rows [0, times * n) of path are those of expect, n of them, over and over. */
-static void assert_same_rows(const char *path, const char *expect, int64_t times)
-{
-    struct records *got = must_open(path), *want = must_open(expect);
-    int64_t n = records_count(want);
-
-    assert_int_equal(records_count(got), n * times);
-    for (int64_t i = 0; i < n * times; i++) {
-        struct ckpt_err err = {0};
-        json_t *a = NULL, *b = NULL;
-
-        if (records_get(got, i, &a, &err) || records_get(want, i % n, &b, &err))
-            fail_msg("%s", err.text);
-        if (!json_equal(a, b)) {
-            char *x = json_dumps(a, 0), *y = json_dumps(b, 0);
-
-            fail_msg("%s: row %lld is\n%s, not\n%s", path, (long long)i, x, y);
-        }
-        json_decref(a);
-        json_decref(b);
-    }
-    records_close(got);
-    records_close(want);
-}
 
 static void test_rows_are_those_the_reference_reads(void **state)
 {

@@ -1,12 +1,11 @@
 /* parquet: every row of the reference writer's files, whatever the encoding; damage; limits. */
-#include "tests/unit/unit.h"
+#include "tests/unit/records_help.h"
 
 #include <pthread.h>
 
 #include "formats/records/parquet_bits.h"
 #include "formats/records/parquet_codec.h"
 #include "formats/records/parquet_rows.h"
-#include "formats/records/record.h"
 #include "formats/records/record_rows.h"
 #include "formats/records/shelf.h"
 #include "libckpt/fault.h"
@@ -14,69 +13,30 @@
 
 #define G "tests/golden/parquet/"
 
-static struct records *must_open(const char *name, const char *ext)
-{
-    struct ckpt_err err = {0};
-    struct records *r;
-    char path[300];
-    const char *list = path;
-
-    snprintf(path, sizeof path, G "%s%s", name, ext);
-    if (records_open(&r, &list, 1, &err))
-        fail_msg("%s", err.text);
-    return r;
-}
-
-static json_t *must_get(struct records *r, int64_t i)
-{
-    struct ckpt_err err = {0};
-    json_t *v;
-
-    if (records_get(r, i, &v, &err))
-        fail_msg("%s", err.text);
-    return v;
-}
-
-static void assert_same_rows(const char *name, const char *expect)
-{
-    struct records *got = must_open(name, ".parquet"), *want = must_open(expect, ".jsonl");
-
-    assert_int_equal(records_count(got), records_count(want));
-    for (int64_t i = 0; i < records_count(want); i++) {
-        json_t *a = must_get(got, i), *b = must_get(want, i);
-
-        if (!json_equal(a, b)) {
-            char *x = json_dumps(a, 0), *y = json_dumps(b, 0);
-
-            fail_msg("%s: row %lld is\n%s, not\n%s", name, (long long)i, x, y);
-        }
-        json_decref(a);
-        json_decref(b);
-    }
-    records_close(got);
-    records_close(want);
-}
-
 static void test_rows_are_those_the_reference_reads(void **state)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     json_t *index, *expect;
     const char *name;
+    char path[300], rows[300];
 
     (void)state;
     assert_int_equal(ckpt_file_open(&f, G "index.json", 0, &err), 0);
     assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
     ckpt_file_close(f);
     assert_true(json_object_size(index) > 25);
-    json_object_foreach (index, name, expect)
-        assert_same_rows(name, json_string_value(expect));
+    json_object_foreach (index, name, expect) {
+        snprintf(path, sizeof path, G "%s.parquet", name);
+        snprintf(rows, sizeof rows, G "%s.jsonl", json_string_value(expect));
+        assert_same_rows(path, rows, 1);
+    }
     json_decref(index);
 }
 
 static void test_a_whole_number_and_a_fraction_stay_what_they_are(void **state)
 {
-    struct records *r = must_open("flat", ".parquet");
+    struct records *r = must_open_records(G "flat.parquet");
     json_t *v = must_get(r, 3), *text = must_get(r, 2);
 
     (void)state;
@@ -90,7 +50,7 @@ static void test_a_whole_number_and_a_fraction_stay_what_they_are(void **state)
 
 static void test_rows_come_in_any_order(void **state)
 {
-    struct records *r = must_open("flat-groups", ".parquet");
+    struct records *r = must_open_records(G "flat-groups.parquet");
 
     (void)state;
     for (int64_t k = 0, i = 7; k < 200; k++, i = (i * 37 + 11) % 60) {
@@ -128,7 +88,7 @@ static void *read_all(void *arg)
 
 static void test_threads_read_row_groups_side_by_side(void **state)
 {
-    struct records *r = must_open("nested-groups", ".parquet");
+    struct records *r = must_open_records(G "nested-groups.parquet");
     struct reader me[6];
     pthread_t t[6];
 

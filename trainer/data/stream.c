@@ -5,25 +5,9 @@
 
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
-#include "libckpt/pool.h"
-#include "trainer/data/template.h"
+#include "trainer/data/source.h"
 
-#define SCAN_BLOCK   256        /* records a worker takes at once */
-#define SCAN_WORKERS 16
 #define FINGERS      64         /* samples a fingerprint looks at */
-
-struct data_source {
-    struct records         *records;
-    const struct tokenizer *tok;
-    struct data_opts        o;
-    enum data_kind          kind;
-    json_t                 *mapping;                /* field -> column, or NULL */
-    struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
-    int64_t                 n;
-    int64_t                *keep;       /* [n] record of each sample; NULL: all records */
-    int32_t                *length;     /* [n] after a scan */
-    struct data_stats       stats;
-};
 
 /* Record i with the names that field_mapping adds. */
 static int get_record(const struct data_source *d, int64_t i, json_t **out, struct ckpt_err *err)
@@ -84,9 +68,8 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
     return template_render(d->completion, text, record, err);
 }
 
-/* Sample of record i. */
-static int make_sample(const struct data_source *d, int64_t i, struct sample *s,
-                       struct ckpt_err *err)
+int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
+                     struct ckpt_err *err)
 {
     struct ckpt_buf text;
     json_t *record = NULL;
@@ -127,7 +110,7 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     if (i < 0 || i >= d->n)
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
-    return make_sample(d, d->keep ? d->keep[i] : i, s, err);
+    return data_source_make(d, d->keep ? d->keep[i] : i, s, err);
 }
 
 int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
@@ -317,160 +300,6 @@ int64_t data_source_max_length(const struct data_source *d) { return d->o.max_se
 bool data_source_pairs(const struct data_source *d) { return d->o.pair.wanted; }
 int64_t data_source_count(const struct data_source *d) { return d->n; }
 const int32_t *data_source_lengths(const struct data_source *d) { return d->length; }
-
-/* One worker's part of a scan. */
-struct surveyor {
-    struct sample     sample;
-    struct data_stats stats;
-    int64_t           first_bad;            /* record, -1: none */
-};
-
-struct survey {
-    struct data_source *d;
-    int32_t            *length;             /* [n] of every record, -1: not usable */
-    struct surveyor     worker[SCAN_WORKERS];
-};
-
-/* What a file says wrongly can be skipped, what the machine fails to do cannot. */
-static bool is_bad_row(int code)
-{
-    return code == CKPT_EFORMAT || code == CKPT_ELIMIT || code == CKPT_EUNSUPPORTED;
-}
-
-static void note_bad(struct surveyor *w, int64_t i, const struct ckpt_err *err)
-{
-    size_t n = strlen(err->text);
-
-    w->stats.n_skipped++;
-    if (w->first_bad >= 0)
-        return;
-    n = n < sizeof w->stats.first_bad ? n : sizeof w->stats.first_bad - 1;
-    memcpy(w->stats.first_bad, err->text, n);
-    w->stats.first_bad[n] = '\0';
-    w->first_bad = i;
-}
-
-static void note_good(struct surveyor *w)
-{
-    int64_t targets = sample_targets(&w->sample);
-
-    w->stats.n_samples++;
-    w->stats.n_truncated += w->sample.cut;
-    w->stats.n_tokens += w->sample.n;
-    w->stats.n_targets += targets;
-    w->stats.n_no_target += targets == 0;
-    if (w->sample.n > w->stats.longest)
-        w->stats.longest = w->sample.n;
-}
-
-static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_err *err)
-{
-    struct survey *s = ctx;
-    struct surveyor *w = &s->worker[i_worker];
-    int64_t end = (int64_t)(i_block + 1) * SCAN_BLOCK;
-
-    if (s->d->o.stop && *s->d->o.stop)
-        return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
-    for (int64_t i = (int64_t)i_block * SCAN_BLOCK; i < end && i < s->d->n; i++) {
-        if (make_sample(s->d, i, &w->sample, err) == 0) {
-            note_good(w);
-            s->length[i] = (int32_t)sample_length(&w->sample);
-        } else if (s->d->o.bad == DATA_BAD_SKIP && is_bad_row(err->code)) {
-            note_bad(w, i, err);
-            s->length[i] = -1;
-            ckpt_err_clear(err);
-        } else {
-            return err->code;
-        }
-    }
-    return 0;
-}
-
-/* The workers' statistics together; the first bad record is that of the lowest number. */
-static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
-{
-    int64_t first = -1;
-
-    memset(out, 0, sizeof *out);
-    for (size_t i = 0; i < n_workers; i++) {
-        const struct data_stats *w = &s->worker[i].stats;
-        int64_t bad = s->worker[i].first_bad;
-
-        out->n_samples += w->n_samples;
-        out->n_skipped += w->n_skipped;
-        out->n_truncated += w->n_truncated;
-        out->n_tokens += w->n_tokens;
-        out->n_targets += w->n_targets;
-        out->n_no_target += w->n_no_target;
-        out->longest = w->longest > out->longest ? w->longest : out->longest;
-        if (bad >= 0 && (first < 0 || bad < first)) {
-            first = bad;
-            memcpy(out->first_bad, w->first_bad, sizeof out->first_bad);
-        }
-    }
-}
-
-/* From here on samples are the usable records only. */
-static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err)
-{
-    int64_t n = 0;
-
-    if (d->stats.n_skipped == 0)
-        return 0;
-    if (d->stats.n_samples == 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
-                         (long long)d->n, d->stats.first_bad);
-    d->keep = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->keep);
-    if (!d->keep)
-        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->keep);
-    for (int64_t i = 0; i < d->n; i++)
-        if (length[i] >= 0) {
-            length[n] = length[i];
-            d->keep[n++] = i;
-        }
-    d->n = n;
-    return 0;
-}
-
-int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
-{
-    size_t n_workers = d->o.workers ? d->o.workers : ckpt_pool_default(SCAN_WORKERS);
-    size_t n_block = ((size_t)d->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
-    struct survey *s = NULL;
-    int rc = 0;
-
-    if (d->length)
-        goto out;
-    n_workers = n_workers > SCAN_WORKERS ? SCAN_WORKERS : n_workers;
-    s = ckpt_alloc(1, sizeof *s);
-    if (s)
-        s->length = ckpt_alloc((size_t)d->n, sizeof *s->length);
-    if (!s || !s->length) {
-        rc = ckpt_nomem(err, (size_t)d->n * sizeof *s->length);
-        goto out;
-    }
-    s->d = d;
-    for (size_t i = 0; i < SCAN_WORKERS; i++)
-        s->worker[i].first_bad = -1;
-    rc = ckpt_pool_run(n_workers, n_block, survey_block, s, err);
-    if (rc == 0) {
-        add_up(s, n_workers, &d->stats);
-        rc = drop_bad(d, s->length, err);
-    }
-    if (rc == 0) {
-        d->length = s->length;
-        s->length = NULL;
-    }
-out:
-    for (size_t i = 0; s && i < SCAN_WORKERS; i++)
-        sample_release(&s->worker[i].sample);
-    if (s)
-        ckpt_free(s->length);
-    ckpt_free(s);
-    if (rc == 0 && stats)
-        *stats = d->stats;
-    return rc;
-}
 
 int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
                             struct ckpt_err *err)

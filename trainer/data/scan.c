@@ -1,0 +1,163 @@
+/* scan - a pass over all records of a source, see stream.h: lengths, bad records, statistics. */
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "libckpt/pool.h"
+#include "trainer/data/source.h"
+
+#define SCAN_BLOCK   256        /* records a worker takes at once */
+#define SCAN_WORKERS 16
+
+/* One worker's part of a scan. */
+struct surveyor {
+    struct sample     sample;
+    struct data_stats stats;
+    int64_t           first_bad;            /* record, -1: none */
+};
+
+struct survey {
+    struct data_source *d;
+    int32_t            *length;             /* [n] of every record, -1: not usable */
+    struct surveyor     worker[SCAN_WORKERS];
+};
+
+/* What a file says wrongly can be skipped, what the machine fails to do cannot. */
+static bool is_bad_row(int code)
+{
+    return code == CKPT_EFORMAT || code == CKPT_ELIMIT || code == CKPT_EUNSUPPORTED;
+}
+
+static void note_bad(struct surveyor *w, int64_t i, const struct ckpt_err *err)
+{
+    size_t n = strlen(err->text);
+
+    w->stats.n_skipped++;
+    if (w->first_bad >= 0)
+        return;
+    n = n < sizeof w->stats.first_bad ? n : sizeof w->stats.first_bad - 1;
+    memcpy(w->stats.first_bad, err->text, n);
+    w->stats.first_bad[n] = '\0';
+    w->first_bad = i;
+}
+
+static void note_good(struct surveyor *w)
+{
+    int64_t targets = sample_targets(&w->sample);
+
+    w->stats.n_samples++;
+    w->stats.n_truncated += w->sample.cut;
+    w->stats.n_tokens += w->sample.n;
+    w->stats.n_targets += targets;
+    w->stats.n_no_target += targets == 0;
+    if (w->sample.n > w->stats.longest)
+        w->stats.longest = w->sample.n;
+}
+
+static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_err *err)
+{
+    struct survey *s = ctx;
+    struct surveyor *w = &s->worker[i_worker];
+    int64_t end = (int64_t)(i_block + 1) * SCAN_BLOCK;
+
+    if (s->d->o.stop && *s->d->o.stop)
+        return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
+    for (int64_t i = (int64_t)i_block * SCAN_BLOCK; i < end && i < s->d->n; i++) {
+        if (data_source_make(s->d, i, &w->sample, err) == 0) {
+            note_good(w);
+            s->length[i] = (int32_t)sample_length(&w->sample);
+        } else if (s->d->o.bad == DATA_BAD_SKIP && is_bad_row(err->code)) {
+            note_bad(w, i, err);
+            s->length[i] = -1;
+            ckpt_err_clear(err);
+        } else {
+            return err->code;
+        }
+    }
+    return 0;
+}
+
+/* The workers' statistics together; the first bad record is that of the lowest number. */
+static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
+{
+    int64_t first = -1;
+
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < n_workers; i++) {
+        const struct data_stats *w = &s->worker[i].stats;
+        int64_t bad = s->worker[i].first_bad;
+
+        out->n_samples += w->n_samples;
+        out->n_skipped += w->n_skipped;
+        out->n_truncated += w->n_truncated;
+        out->n_tokens += w->n_tokens;
+        out->n_targets += w->n_targets;
+        out->n_no_target += w->n_no_target;
+        out->longest = w->longest > out->longest ? w->longest : out->longest;
+        if (bad >= 0 && (first < 0 || bad < first)) {
+            first = bad;
+            memcpy(out->first_bad, w->first_bad, sizeof out->first_bad);
+        }
+    }
+}
+
+/* From here on samples are the usable records only. */
+static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err)
+{
+    int64_t n = 0;
+
+    if (d->stats.n_skipped == 0)
+        return 0;
+    if (d->stats.n_samples == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
+                         (long long)d->n, d->stats.first_bad);
+    d->keep = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->keep);
+    if (!d->keep)
+        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->keep);
+    for (int64_t i = 0; i < d->n; i++)
+        if (length[i] >= 0) {
+            length[n] = length[i];
+            d->keep[n++] = i;
+        }
+    d->n = n;
+    return 0;
+}
+
+int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
+{
+    size_t n_workers = d->o.workers ? d->o.workers : ckpt_pool_default(SCAN_WORKERS);
+    size_t n_block = ((size_t)d->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
+    struct survey *s = NULL;
+    int rc = 0;
+
+    if (d->length)
+        goto out;
+    n_workers = n_workers > SCAN_WORKERS ? SCAN_WORKERS : n_workers;
+    s = ckpt_alloc(1, sizeof *s);
+    if (s)
+        s->length = ckpt_alloc((size_t)d->n, sizeof *s->length);
+    if (!s || !s->length) {
+        rc = ckpt_nomem(err, (size_t)d->n * sizeof *s->length);
+        goto out;
+    }
+    s->d = d;
+    for (size_t i = 0; i < SCAN_WORKERS; i++)
+        s->worker[i].first_bad = -1;
+    rc = ckpt_pool_run(n_workers, n_block, survey_block, s, err);
+    if (rc == 0) {
+        add_up(s, n_workers, &d->stats);
+        rc = drop_bad(d, s->length, err);
+    }
+    if (rc == 0) {
+        d->length = s->length;
+        s->length = NULL;
+    }
+out:
+    for (size_t i = 0; s && i < SCAN_WORKERS; i++)
+        sample_release(&s->worker[i].sample);
+    if (s)
+        ckpt_free(s->length);
+    ckpt_free(s);
+    if (rc == 0 && stats)
+        *stats = d->stats;
+    return rc;
+}
