@@ -14,6 +14,7 @@ static void everywhere(struct arch *a)
 {
     a->hidden_dropout = a->attention_dropout = a->embed_dropout = 0.15;
     a->ff_dropout = a->final_dropout = 0.15;
+    a->router_jitter = a->num_experts ? 0.15 : 0;
 }
 
 static void lightly(struct arch *a)
@@ -108,7 +109,7 @@ static float *grads_of(struct golden *g, int rank, uint64_t number, double *loss
 
 static void test_masks_are_those_of_their_key(void **state)
 {
-    static const char *const models[] = {"gpt2-a", "opt-350m", "t5-v11"};
+    static const char *const models[] = {"gpt2-a", "opt-350m", "t5-v11", "mixtral-a"};
 
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -167,12 +168,46 @@ static void test_the_mean_over_masks_is_near_the_loss_without(void **state)
     golden_close(&g);
 }
 
+/* The factor of element (i, j) by the words themselves, in columns beyond one block of them. */
+static void test_noise_is_uniform_by_the_words(void **state)
+{
+    enum { N = 3, W = 301 };
+    const struct op_drop by = {.p = 0.25f, .seed = 5, .stream = 9};
+    struct device *dev[2];
+    float x[2][N * W], low = 2, high = 0;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        OK(device_open_cpu(&dev[d], d ? 3 : 1, &err), err);
+        dev[d]->grain = 1;
+        for (int i = 0; i < N * W; i++)
+            x[d][i] = i % 2 ? 1.0f : -4.0f;
+        dev[d]->ops->jitter(dev[d], x[d], N, W, &by);
+        device_close(dev[d]);
+    }
+    assert_memory_equal(x[0], x[1], sizeof x[0]);
+    for (int i = 0; i < N * W; i++) {
+        uint32_t w[4];
+        float was = i % 2 ? 1.0f : -4.0f, factor = x[0][i] / was;
+        double u;
+
+        rng_words(w, 5, 9, (uint64_t)(i / W * ((W + 3) / 4) + i % W / 4));
+        u = (double)(w[i % W % 4] >> 8) * 0x1p-24;
+        assert_true(fabs((double)factor - (1 + 0.25 * (2 * u - 1))) < 2e-7);
+        low = factor < low ? factor : low;
+        high = factor > high ? factor : high;
+    }
+    assert_true(low >= 0.75f && low < 0.76f && high < 1.25f && high > 1.24f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_are_those_of_the_loss_under_the_same_masks),
         cmocka_unit_test(test_masks_are_those_of_their_key),
         cmocka_unit_test(test_the_mean_over_masks_is_near_the_loss_without),
+        cmocka_unit_test(test_noise_is_uniform_by_the_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

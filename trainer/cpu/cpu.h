@@ -68,6 +68,7 @@ void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a);
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a);
 void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
+void cpu_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a);
 void cpu_norm_bwd(struct device *dev, const struct op_rownorm *a);
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a);

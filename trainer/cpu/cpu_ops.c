@@ -109,7 +109,7 @@ static const struct ops cpu_row = {
     .sync = cpu_sync, .close = cpu_close, .workspace = cpu_workspace,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
-    .drop = cpu_drop,
+    .drop = cpu_drop, .jitter = cpu_jitter,
     .norm_fwd = cpu_norm_fwd, .norm_bwd = cpu_norm_bwd,
     .linear_fwd = cpu_linear_fwd, .linear_bwd = cpu_linear_bwd,
     .rope_fwd = cpu_rope_fwd, .rope_bwd = cpu_rope_bwd,

@@ -73,3 +73,28 @@ void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struc
     for (int64_t i = 0; i < n; i++)
         cpu_drop_rows(at + i * width, width, at + i * width, width, d, i, i + 1, width);
 }
+
+CPU_HOT static void shake(float *x, const uint32_t *restrict w, float p, int64_t n)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        x[j] *= 1.0f + p * ((float)(int32_t)(w[j] >> 8) * 0x1p-23f - 1.0f);
+}
+
+void cpu_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d)
+{
+    int64_t each = (width + 3) / 4;
+
+    if (dev->err.code || !(d->p > 0))
+        return;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n * width))
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t b = 0; b < each; b += BLOCK) {
+            uint32_t w[4 * BLOCK];
+            int64_t some = each - b < BLOCK ? each - b : BLOCK;
+            int64_t cols = width - 4 * b < 4 * some ? width - 4 * b : 4 * some;
+
+            words(w, d->seed, d->stream, (uint64_t)(i * each + b), some);
+            shake((float *)x + i * width + 4 * b, w, d->p, cols);
+        }
+}

@@ -96,6 +96,7 @@ struct arch {
     double emb_mul, head_mul;
     double router_aux;                          /* weight of the routers' balance in the loss;
                                                    0: none */
+    double router_jitter;                       /* routed rows are shaken by so much in training */
     double initializer_range;
     double hidden_dropout, attention_dropout;    /* before each sum with the residual; of what
                                                    attention looks at */

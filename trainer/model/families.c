@@ -158,7 +158,8 @@ static const struct family_key mixtral_keys[] = {
     {"head_dim", NULL, KEY_INT, AT(head_dim), 0, 0, MAX_HIDDEN},
     {"sliding_window", NULL, KEY_INT, AT(sliding_window), 0, 0, MAX_PLACES},
     {"num_local_experts", NULL, KEY_INT, AT(num_experts), 8, 1, MAX_EXPERTS},
-    {"num_experts_per_tok", NULL, KEY_INT, AT(num_experts_per_tok), 2, 1, MAX_EXPERTS}, END,
+    {"num_experts_per_tok", NULL, KEY_INT, AT(num_experts_per_tok), 2, 1, MAX_EXPERTS},
+    {"router_jitter_noise", NULL, KEY_NUM, AT(router_jitter), 0, 0, 1}, END,
 };
 static const struct family_key qwen3_moe_keys[] = {
     LLAMA_KEYS(151936, 6144, 4, 32768, 1e-6),
@@ -178,7 +179,7 @@ static const char *const experts_read[] = {
     "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
     "use_sliding_window", "sliding_window", "max_window_layers",
     "original_max_position_embeddings", "output_router_logits", "router_aux_loss_coef",
-    "router_jitter_noise", "decoder_sparse_step", "mlp_only_layers", NULL,
+    "decoder_sparse_step", "mlp_only_layers", NULL,
 };
 static const char *const window_read[] = {
     "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
@@ -255,11 +256,10 @@ static int qwen3_finish(struct arch *a, const json_t *config, struct ckpt_err *e
 /* What a router does besides routing. */
 static int check_router(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    double jitter, coef;
+    double coef;
     bool aux;
 
-    if (ckpt_json_num_or(&jitter, config, "router_jitter_noise", 0, err) ||
-        ckpt_json_num_or(&coef, config, "router_aux_loss_coef", 0.001, err) ||
+    if (ckpt_json_num_or(&coef, config, "router_aux_loss_coef", 0.001, err) ||
         ckpt_json_bool_or(&aux, config, "output_router_logits", false, err))
         return err->code;
     if (!(coef >= 0 && coef <= 1e6))
@@ -268,10 +268,7 @@ static int check_router(struct arch *a, const json_t *config, struct ckpt_err *e
     if (a->num_experts_per_tok > a->num_experts && a->num_experts)
         return ckpt_fail(err, CKPT_EFORMAT, "num_experts_per_tok is %lld of %lld experts",
                          (long long)a->num_experts_per_tok, (long long)a->num_experts);
-    if (jitter == 0)
-        return 0;
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key router_jitter_noise changes "
-                        "the mathematics, and %s has no such choice here", a->family->model_type);
+    return 0;
 }
 
 static int mixtral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)

@@ -164,6 +164,15 @@ static struct op_experts experts(const struct pass *p, const struct unit *u,
     };
 }
 
+/* In training what the router and the experts read is shaken, and so is its gradient. */
+static void shake(const struct pass *p, const struct unit *u, void *x)
+{
+    struct op_drop by = pass_drop(p, u, DROP_ROUTER, p->m->arch->router_jitter);
+
+    if (by.p > 0)
+        p->dev->ops->jitter(p->dev, x, p->n, p->m->arch->hidden_size, &by);
+}
+
 /*
  * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, load_balancing_loss_func:
  * E * sum over experts of (share of the picks) * (mean probability), over the rows of all blocks.
@@ -201,6 +210,7 @@ void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs
 
     p->dev->ops->norm_fwd(p->dev, &norm);
     if (routed(p, u)) {
+        shake(p, u, b->at[BUF_Y2]);
         route.out = next;
         route.used = p->cache ? NULL : p->m->used;
         p->dev->ops->experts_fwd(p->dev, &route);
@@ -222,6 +232,7 @@ void mlp_again(const struct pass *p, const struct unit *u, const struct block_bu
 
     p->dev->ops->norm_fwd(p->dev, &norm);
     if (routed(p, u)) {
+        shake(p, u, b->at[BUF_Y2]);
         route.out = b->at[BUF_DY2];     /* for what it keeps */
         p->dev->ops->experts_fwd(p->dev, &route);
         return;
@@ -288,6 +299,7 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
         route.dout = dh;
         route.dx = b->at[BUF_DY2];
         p->dev->ops->experts_bwd(p->dev, &route);
+        shake(p, u, b->at[BUF_DY2]);
     } else {
         down_bwd(p, u, b, dh);
         up_bwd(p, u, b);

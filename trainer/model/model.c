@@ -88,6 +88,9 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     *out = NULL;
     if (check_opts(opts, err))
         return err->code;
+    if (opts->train && arch->router_jitter > 0 && !dev->ops->jitter)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "router_jitter_noise is %g, which the device %s "
+                         "has not", arch->router_jitter, dev->ops->name);
     m = ckpt_alloc(1, sizeof *m);
     if (!m)
         return ckpt_nomem(err, sizeof *m);

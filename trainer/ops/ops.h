@@ -382,6 +382,10 @@ struct ops {
     void (*embed_bwd)(struct device *dev, const struct op_embed *a);
     /* x[n, width] <- drop(x); also of gradients. */
     void (*drop)(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
+    /* x[n, width] <- x * (1 + p (2 u - 1)), u the high 24 bits of the element's word (the word
+     * is op_drop's) * 2^-24: uniform factors in [1 - p, 1 + p); also of gradients.  A router's
+     * noise.  Source: transformers 5.17, models/mixtral/modeling_mixtral.py. */
+    void (*jitter)(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
     void (*norm_fwd)(struct device *dev, const struct op_rownorm *a);
     void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
     void (*linear_fwd)(struct device *dev, const struct op_linear *a);
