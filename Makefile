@@ -10,6 +10,8 @@ DESTDIR ?=
 VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.h)
 
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
+NVCC    ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
+CUDA    ?= 0
 
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
@@ -49,7 +51,10 @@ SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
 UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
-PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/comm_mpi.c),$B/libckpt_mpi.so))
+GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
+CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(wildcard trainer/cuda/*.cu)))
+PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/comm_mpi.c),$B/libckpt_mpi.so)) \
+           $(if $(filter 1,$(CUDA)),$B/libckpt_cuda.so)
 
 # make V=1 shows whole commands.
 Q := $(if $(V),,@)
@@ -96,6 +101,23 @@ $B/libckpt_mpi.so: trainer/comm/comm_mpi.c
 	@echo LD $@
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
 
+# Chips of 8.0 and 9.0 get code of their own, later ones start from the PTX.
+CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90
+NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. -D_GNU_SOURCE $(CUDA_ARCH) -diag-suppress 20013 \
+             -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra$(if $(WERROR),$(comma)-Werror)
+comma := ,
+$B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
+	@mkdir -p $(@D)
+	@echo NVCC $<
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
+$B/libckpt_cuda.so: $(CUDA_O)
+	@echo LD $@
+	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -o $@ $^ -lcublasLt -ldl
+$B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
+
 # The library's objects are seen by default; libckpt.map lets only ckpt_ names out of it.
 VISIBILITY := -fvisibility=hidden
 $B/libckpt/%.o $B/formats/%.o: VISIBILITY := -fvisibility=default -fno-semantic-interposition
@@ -136,6 +158,14 @@ test: deps                                          ## install, build and run ev
 
 units: $(UNITS) $B/serve
 
+gpu-tests: $(GPUTESTS)
+
+check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
+	@tests/gpu/check.sh $B
+
+bundle: all                                         ## build/ckpt-VERSION-x86_64.tar.gz: tools, plug-ins and libraries, runs anywhere
+	@tools/recipes/bundle.sh $B build/ckpt-$(VERSION)-x86_64
+
 lint:                                               ## floors, banned functions, length of rooms
 	@tests/lint.sh
 
@@ -173,4 +203,4 @@ help:                                               ## this list
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check deps demo test units lint bench check-peers fuzz install dist clean help
+.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint bench check-peers fuzz install dist clean help

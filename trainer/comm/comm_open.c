@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libckpt/mem.h"
 #include "trainer/comm/comm.h"
 #include "trainer/comm/comm_plugin.h"
+#include "trainer/plugin.h"
 
 static const char *const announced_by[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS",
                                            "WORLD_SIZE"};
@@ -44,28 +44,6 @@ static long announced(const char **where)
     return 1;
 }
 
-/* The plug-in stands beside the program, above it (tests), or in ../lib/ckpt (installed). */
-static void *open_plugin(const char *name, char *why, size_t why_size)
-{
-    static const char *const below[] = {"", "../", "../lib/ckpt/"};
-    char exe[3072], path[4096];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    void *so = NULL;
-
-    while (n > 0 && exe[n - 1] != '/')
-        n--;
-    snprintf(why, why_size, "%s: not found beside the program or in ../lib/ckpt", name);
-    for (size_t i = 0; n > 0 && i < sizeof below / sizeof below[0] && !so; i++) {
-        snprintf(path, sizeof path, "%.*s%s%s", (int)n, exe, below[i], name);
-        if (access(path, R_OK) != 0)
-            continue;
-        so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);  /* Open MPI's own modules need GLOBAL */
-        if (!so)
-            snprintf(why, why_size, "%s", dlerror());
-    }
-    return so;
-}
-
 int comm_open(struct comm **out, struct ckpt_err *err)
 {
     const struct comm_plugin *plugin;
@@ -85,7 +63,7 @@ int comm_open(struct comm **out, struct ckpt_err *err)
         *out = c;
         return 0;
     }
-    so = open_plugin("libckpt_mpi.so", why, sizeof why);
+    so = plugin_open("libckpt_mpi.so", why, sizeof why);
     if (!so)
         return ckpt_fail(err, CKPT_EDEVICE,
                          "%s says %ld ranks, but the MPI plug-in did not open: %s", where, n,

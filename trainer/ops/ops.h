@@ -412,6 +412,7 @@ struct device {
     int               threads;      /* CPU: threads of this rank */
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
+    bool              apart;        /* its memory is not the host's */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
     uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
@@ -419,6 +420,18 @@ struct device {
 
 /* Open the CPU device with so many threads (0: by CPUs). */
 int device_open_cpu(struct device **out, int threads, struct ckpt_err *err);
+
+struct device_opts {
+    const char     *name;           /* "cpu", "cuda", "cuda:N"; NULL or "auto": a GPU when there is
+                                       one and its plug-in, else the CPU */
+    int             threads;        /* of the CPU, 0: by CPUs */
+    enum ckpt_dtype weights;        /* F32, BF16, F16: the device's weight type, a GPU's act too */
+    uint64_t        memory_limit;   /* bytes of a GPU's memory, 0: all */
+};
+
+/* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
+ * is asked for by name and cannot be used. */
+int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
 void device_close(struct device *dev);
 /* Wait for everything; 0 or the sticky failure. */
 int device_sync(struct device *dev, struct ckpt_err *err);

@@ -1,0 +1,241 @@
+/*
+ * cuda - what the rooms of the CUDA backend share: the device's own fields, launching, types.
+ *
+ * A C++17 header, for .cu rooms alone.  Everything runs in order on one stream; nothing but
+ * sync, to_host and sum_squares waits for it.  Activations and weights have one type T (f32,
+ * bf16, f16), gradients of parameters are f32.  A kernel loads T, computes in f32 and rounds
+ * once when it stores.  No atomics on floats: sums over rows go through the workspace in a fixed
+ * order, so that a rerun gives the same bits.
+ *
+ * Pointers of weights and of their gradients are aligned to their element alone (parameters of a
+ * unit lie without gaps); activations, statistics and the workspace to 256 bytes, their rows to
+ * the element.  A room that moves 16 bytes at once asks cuda_aligned first.
+ *
+ * Indices of elements are int64_t; a launch of zero blocks is left out by the room.
+ */
+#ifndef CKPT_CUDA_H
+#define CKPT_CUDA_H
+
+extern "C" {
+#include "trainer/ops/ops.h"
+}
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+struct matmul;                          /* matmul.cu */
+struct sdpa;                            /* attention_cudnn.cu */
+
+struct cuda_device {
+    struct device  dev;                 /* first: a struct device * is one of these */
+    cudaStream_t   stream;
+    int            index, sms;
+    size_t         shared_most;         /* bytes of shared memory a block may ask for */
+    uint64_t       held, limit;         /* bytes allocated; at most (0: what the chip has) */
+    bool           tf32;                /* f32 products may round their factors to tf32 */
+    double        *host;                /* pinned [CUDA_SMALL]: what comes back */
+    double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
+                                           may have no workspace */
+    struct matmul *matmul;
+    struct sdpa   *sdpa;                /* NULL: no cuDNN, own kernels only */
+};
+
+enum { CUDA_SMALL = 8192 };
+
+static inline struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
+
+/* True when rc is success; else the device is marked with the op's name, once. */
+bool cuda_ok(struct device *dev, const char *op, cudaError_t rc);
+/* After a launch: the same for its own error. */
+bool cuda_launched(struct device *dev, const char *op);
+/*
+ * The workspace, `bytes` from its start, 256-byte aligned; NULL, and the device marked, when it
+ * is too small (our bug).  Two parts of one op are one call: rooms carve it themselves.
+ */
+void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
+
+/* Bytes rounded up to where the next part of a workspace may begin. */
+static inline uint64_t cuda_part(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
+
+static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+/* -- types ------------------------------------------------------------------------------------ */
+
+/* Run the statements with T as the device's type of activations and weights. */
+#define CUDA_ACT(dev_, ...)                                                                    \
+    do {                                                                                       \
+        if ((dev_)->act == CKPT_BF16) {                                                        \
+            using T = __nv_bfloat16;                                                           \
+            __VA_ARGS__;                                                                       \
+        } else if ((dev_)->act == CKPT_F16) {                                                  \
+            using T = __half;                                                                  \
+            __VA_ARGS__;                                                                       \
+        } else {                                                                               \
+            using T = float;                                                                   \
+            __VA_ARGS__;                                                                       \
+        }                                                                                      \
+    } while (0)
+
+__device__ __forceinline__ float to_f32(float x) { return x; }
+__device__ __forceinline__ float to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float to_f32(__half x) { return __half2float(x); }
+
+template <typename T> __device__ __forceinline__ T from_f32(float x);
+template <> __device__ __forceinline__ float from_f32<float>(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16 from_f32(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+template <> __device__ __forceinline__ __half from_f32(float x) { return __float2half_rn(x); }
+
+/* N elements that move as one access where both the pointer and N allow it. */
+template <typename T, int N> struct __align__(sizeof(T) * N) cuda_pack { T at[N]; };
+
+/* -- one warp, one block ---------------------------------------------------------------------- */
+
+__device__ __forceinline__ float warp_sum(float x)
+{
+    for (int i = 16; i > 0; i /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x)
+{
+    for (int i = 16; i > 0; i /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
+    return x;
+}
+
+/* The sum over a block, in every thread; threads a multiple of 32; all threads call it. */
+template <typename F> __device__ __forceinline__ F block_sum(F x)
+{
+    __shared__ F part[32];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, n = (int)blockDim.x / 32;
+    F sum = 0;
+
+    for (int i = 16; i > 0; i /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, i);
+    __syncthreads();                    /* the last call's readers are done */
+    if (lane == 0)
+        part[warp] = x;
+    __syncthreads();
+    for (int i = 0; i < n; i++)
+        sum += part[i];
+    return sum;
+}
+
+/* -- dropout ---------------------------------------------------------------------------------- */
+
+/* Four words, as trainer/philox.h makes them. */
+__device__ __forceinline__ void cuda_philox(uint32_t out[4], uint64_t key, uint64_t high,
+                                            uint64_t low)
+{
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
+    uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
+
+#pragma unroll
+    for (int r = 0; r < 10; r++) {
+        uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
+        uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
+
+        c0 = h1 ^ c1 ^ k0;
+        c1 = l1;
+        c2 = h0 ^ c3 ^ k1;
+        c3 = l0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* What a mask needs inside a kernel: a word below `least` drops its element. */
+struct cuda_drop {
+    uint64_t seed, stream;
+    uint32_t least;
+    float    scale;                     /* 1 / (1 - p) */
+    bool     on, all;                   /* p > 0; p 1 */
+};
+
+static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
+{
+    struct cuda_drop k = {d->seed, d->stream, 0, 1.0f, d->p > 0, d->p >= 1};
+
+    if (k.on && !k.all) {
+        k.least = (uint32_t)((double)d->p * 4294967296.0);
+        k.scale = 1.0f / (1.0f - d->p);
+    }
+    return k;
+}
+
+/* What stands at (row, col) of an activation of that width is multiplied by this.  A thread that
+ * walks four columns from a multiple of 4 takes cuda_philox itself, once. */
+__device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t row, int64_t col,
+                                           int64_t width)
+{
+    uint32_t w[4];
+
+    if (!d.on)
+        return 1.0f;
+    if (d.all)
+        return 0.0f;
+    cuda_philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
+    return w[col % 4] >= d.least ? d.scale : 0.0f;
+}
+
+/* -- the rooms -------------------------------------------------------------------------------- */
+
+/* matmul.h */
+int  matmul_open(struct cuda_device *d);        /* non-zero: the device is marked */
+void matmul_close(struct cuda_device *d);
+
+/* attention_cudnn.cu */
+void sdpa_open(struct cuda_device *d);          /* leaves d->sdpa NULL where there is no cuDNN */
+void sdpa_close(struct cuda_device *d);
+
+/* Workspace of each room, bytes. */
+uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_embed_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_rope_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_experts_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l);
+
+/* Entries of the row, by room. */
+void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
+               enum ckpt_dtype from, int64_t n);
+void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
+                const float *grad, int64_t n, const struct adamw *a);
+void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
+void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
+void cuda_embed_fwd(struct device *dev, const struct op_embed *a);
+void cuda_embed_bwd(struct device *dev, const struct op_embed *a);
+void cuda_norm_fwd(struct device *dev, const struct op_rownorm *a);
+void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a);
+void cuda_linear_fwd(struct device *dev, const struct op_linear *a);
+void cuda_linear_bwd(struct device *dev, const struct op_linear *a);
+void cuda_rope_fwd(struct device *dev, const struct op_rope *a);
+void cuda_rope_bwd(struct device *dev, const struct op_rope *a);
+void cuda_gate_fwd(struct device *dev, const struct op_gate *a);
+void cuda_gate_bwd(struct device *dev, const struct op_gate *a);
+void cuda_experts_fwd(struct device *dev, const struct op_experts *a);
+void cuda_experts_bwd(struct device *dev, const struct op_experts *a);
+void cuda_attention_fwd(struct device *dev, const struct op_attention *a);
+void cuda_attention_bwd(struct device *dev, const struct op_attention *a);
+void cuda_attention_cached(struct device *dev, const struct op_cached *a);
+void cuda_head_loss(struct device *dev, const struct op_head *a);
+void cuda_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
+                      int64_t dim, int64_t vocab, float mul);
+
+#endif

@@ -1,0 +1,278 @@
+/*
+ * cuda_device - opening a GPU, its memory and order, and the row of its operations.
+ *
+ * One stream in order.  Memory comes from plain cudaMalloc, zeroed, and is counted against the
+ * limit.  Copies from the host return when the host's bytes may be reused, copies to the host
+ * when they are there.
+ */
+#include "trainer/cuda/cuda.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+extern "C" {
+#include "trainer/cuda/cuda_plugin.h"
+}
+
+/* As ckpt_fail, which a plug-in does not have. */
+__attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int code,
+                                                       const char *fmt, ...)
+{
+    va_list ap;
+
+    err->code = code;
+    err->reason[0] = err->hint[0] = '\0';
+    va_start(ap, fmt);
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+bool cuda_ok(struct device *dev, const char *op, cudaError_t rc)
+{
+    if (rc == cudaSuccess)
+        return dev->err.code == 0;
+    if (dev->err.code == 0)
+        fail(&dev->err, rc == cudaErrorMemoryAllocation ? CKPT_ENOMEM : CKPT_EDEVICE,
+             "GPU %d, %s: %s", cuda_of(dev)->index, op, cudaGetErrorString(rc));
+    return false;
+}
+
+bool cuda_launched(struct device *dev, const char *op)
+{
+    return cuda_ok(dev, op, cudaGetLastError());
+}
+
+void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
+{
+    if (bytes <= dev->work_bytes)
+        return dev->work;
+    if (dev->err.code == 0)
+        fail(&dev->err, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
+             (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
+    return NULL;
+}
+
+/* What an allocation holds stands in front of it, on the host's side: cudaFree tells no size. */
+struct block {
+    struct block *next;
+    void         *at;
+    uint64_t      bytes;
+};
+
+struct opened {
+    struct cuda_device cuda;            /* first */
+    struct block      *blocks;
+};
+
+static void *cuda_alloc(struct device *dev, size_t bytes)
+{
+    struct cuda_device *d = cuda_of(dev);
+    struct opened *o = (struct opened *)d;
+    size_t whole = bytes ? cuda_part(bytes) : 256;
+    struct block *b;
+
+    dev->n_alloc++;
+    if (dev->err.code)
+        return NULL;
+    if (d->limit && d->held + whole > d->limit) {
+        fail(&dev->err, CKPT_ENOMEM,
+             "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
+             (double)whole / (1 << 30), (double)d->held / (1 << 30), (double)d->limit / (1 << 30));
+        return NULL;
+    }
+    b = (struct block *)calloc(1, sizeof *b);
+    if (!b || cudaMalloc(&b->at, whole) != cudaSuccess) {
+        size_t unused = 0, all = 0;
+
+        cudaGetLastError();
+        cudaMemGetInfo(&unused, &all);
+        fail(&dev->err, CKPT_ENOMEM,
+             "GPU %d: no memory for %.2f GiB: %.2f of %.2f GiB are free, %.2f in use here",
+             d->index, (double)whole / (1 << 30), (double)unused / (1 << 30),
+             (double)all / (1 << 30), (double)d->held / (1 << 30));
+        free(b);
+        return NULL;
+    }
+    b->bytes = whole;
+    b->next = o->blocks;
+    o->blocks = b;
+    d->held += whole;
+    cuda_ok(dev, "zeroing", cudaMemsetAsync(b->at, 0, whole, d->stream));
+    return b->at;
+}
+
+static void cuda_free(struct device *dev, void *p)
+{
+    struct cuda_device *d = cuda_of(dev);
+    struct block **at = &((struct opened *)d)->blocks, *b;
+
+    while (*at && (*at)->at != p)
+        at = &(*at)->next;
+    if (!p || !*at)
+        return;
+    b = *at;
+    *at = b->next;
+    d->held -= b->bytes;
+    cudaFree(p);
+    free(b);
+}
+
+static void cuda_zero(struct device *dev, void *p, size_t bytes)
+{
+    if (!dev->err.code && bytes)
+        cuda_ok(dev, "zero", cudaMemsetAsync(p, 0, bytes, cuda_of(dev)->stream));
+}
+
+static void move(struct device *dev, void *dst, const void *src, size_t bytes,
+                 enum cudaMemcpyKind kind, const char *name)
+{
+    if (!dev->err.code && bytes)
+        cuda_ok(dev, name, cudaMemcpyAsync(dst, src, bytes, kind, cuda_of(dev)->stream));
+}
+
+/* From pageable memory the call returns once the bytes are staged. */
+static void cuda_to_device(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    move(dev, dst, src, bytes, cudaMemcpyHostToDevice, "copy to the GPU");
+}
+
+static void cuda_to_host(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    move(dev, dst, src, bytes, cudaMemcpyDeviceToHost, "copy from the GPU");
+    if (!dev->err.code && bytes)
+        cuda_ok(dev, "copy from the GPU", cudaStreamSynchronize(cuda_of(dev)->stream));
+}
+
+static void cuda_copy(struct device *dev, void *dst, const void *src, size_t bytes)
+{
+    move(dev, dst, src, bytes, cudaMemcpyDeviceToDevice, "copy");
+}
+
+static void cuda_sync(struct device *dev)
+{
+    cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
+}
+
+static void cuda_close(struct device *dev)
+{
+    struct cuda_device *d = cuda_of(dev);
+    struct opened *o = (struct opened *)d;
+
+    if (d->stream)
+        cudaStreamSynchronize(d->stream);
+    sdpa_close(d);
+    matmul_close(d);
+    while (o->blocks)
+        cuda_free(dev, o->blocks->at);
+    cudaFreeHost(d->host);
+    cudaFree(d->small);
+    if (d->stream)
+        cudaStreamDestroy(d->stream);
+    free(o);
+}
+
+static uint64_t cuda_workspace(const struct device *dev, const struct op_limits *l)
+{
+    uint64_t need[] = {cuda_optim_work(dev, l),     cuda_norm_work(dev, l),
+                       cuda_embed_work(dev, l),     cuda_rope_work(dev, l),
+                       cuda_linear_work(dev, l),    cuda_experts_work(dev, l),
+                       cuda_attention_work(dev, l), cuda_cached_work(dev, l),
+                       cuda_head_work(dev, l)};
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+        most = need[i] > most ? need[i] : most;
+    return most;
+}
+
+/* In the order of struct ops, which C++ asks for. */
+static const struct ops cuda_row = {
+    .name = "cuda",
+    .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
+    .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
+    .sync = cuda_sync, .close = cuda_close, .workspace = cuda_workspace,
+    .cast = cuda_cast,
+    .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
+    .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,
+    .drop = cuda_drop_op,
+    .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,
+    .linear_fwd = cuda_linear_fwd, .linear_bwd = cuda_linear_bwd,
+    .rope_fwd = cuda_rope_fwd, .rope_bwd = cuda_rope_bwd,
+    .gate_fwd = cuda_gate_fwd, .gate_bwd = cuda_gate_bwd,
+    .experts_fwd = cuda_experts_fwd, .experts_bwd = cuda_experts_bwd,
+    .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,
+    .attention_cached = cuda_attention_cached,
+    .head_loss = cuda_head_loss, .head_logits = cuda_head_logits,
+};
+
+/* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
+static int check_chip(int index, struct cudaDeviceProp *prop, struct ckpt_err *err)
+{
+    cudaError_t rc = cudaGetDeviceProperties(prop, index);
+
+    if (rc != cudaSuccess)
+        return fail(err, CKPT_EDEVICE, "GPU %d: %s", index, cudaGetErrorString(rc));
+    if (prop->major < 8)
+        return fail(err, CKPT_EDEVICE, "GPU %d is a %s of compute capability %d.%d: 8.0 is wanted",
+                    index, prop->name, prop->major, prop->minor);
+    return 0;
+}
+
+static int open_device(struct device **out, int index, enum ckpt_dtype type, uint64_t limit,
+                       struct ckpt_err *err)
+{
+    struct cudaDeviceProp prop;
+    struct opened *o;
+    struct device *dev;
+    cudaError_t rc;
+    int n = 0;
+
+    *out = NULL;
+    rc = cudaGetDeviceCount(&n);
+    if (rc != cudaSuccess)
+        return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
+    if (index < 0 || index >= n)
+        return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
+    if (check_chip(index, &prop, err))
+        return err->code;
+    o = (struct opened *)calloc(1, sizeof *o);
+    if (!o)
+        return fail(err, CKPT_ENOMEM, "no memory for a device");
+    dev = &o->cuda.dev;
+    dev->ops = &cuda_row;
+    dev->act = dev->weight = type;
+    dev->grad = CKPT_F32;
+    dev->apart = true;
+    o->cuda.index = index;
+    o->cuda.limit = limit;
+    o->cuda.sms = prop.multiProcessorCount;
+    o->cuda.shared_most = prop.sharedMemPerBlockOptin;
+    if (cuda_ok(dev, "opening", cudaSetDevice(index)) &&
+        cuda_ok(dev, "opening", cudaStreamCreateWithFlags(&o->cuda.stream,
+                                                          cudaStreamNonBlocking)) &&
+        cuda_ok(dev, "opening", cudaMallocHost((void **)&o->cuda.host,
+                                               CUDA_SMALL * sizeof(double))) &&
+        cuda_ok(dev, "opening", cudaMalloc((void **)&o->cuda.small,
+                                           CUDA_SMALL * sizeof(double))) &&
+        matmul_open(&o->cuda) == 0)
+        sdpa_open(&o->cuda);
+    if (dev->err.code) {
+        *err = dev->err;
+        cuda_close(dev);
+        return err->code;
+    }
+    *out = dev;
+    return 0;
+}
+
+static int count_devices(void)
+{
+    int n = 0;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+extern "C" __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
+    CUDA_PLUGIN_VERSION, open_device, count_devices};

@@ -1,0 +1,151 @@
+/*
+ * device_open - which device a run computes on; the only room that knows them all.
+ *
+ * The CUDA backend is a plug-in.  Its libraries (cuBLASLt, cuDNN) may lie where the dynamic linker
+ * does not look: they are then loaded by path first, from where NVIDIA's installers, distributions
+ * and pip put them, so that the plug-in finds them by their names.
+ */
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/log.h"
+#include "trainer/cuda/cuda_plugin.h"
+#include "trainer/ops/ops.h"
+#include "trainer/plugin.h"
+
+/* Patterns of folders; the first that has a library is where it is taken from.  ~: $HOME. */
+static const char *const folders[] = {
+    "/usr/local/cuda/lib64", "/usr/local/cuda-1[0-9].[0-9]*/lib64",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/libcudnn/1[0-9]", "/opt/cuda/lib64",
+    "/usr/lib/python3*/*-packages/nvidia/*/lib", "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
+    "~/.local/lib/python3*/site-packages/nvidia/*/lib",
+};
+
+struct library {
+    const char *name;
+    bool        needed;
+};
+
+/* In the order in which they need each other. */
+static const struct library libraries[] = {
+    {"libcublasLt.so.13", true}, {"libcudnn.so.9", false},
+};
+
+static bool load_from(const char *pattern, const char *name)
+{
+    char path[1024];
+    glob_t found;
+    bool ok = false;
+
+    snprintf(path, sizeof path, "%s/%s", pattern, name);
+    if (glob(path, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc && !ok; i++)
+            ok = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_GLOBAL) != NULL;
+        globfree(&found);
+    }
+    return ok;
+}
+
+static bool load(const char *name)
+{
+    const char *home = getenv("HOME"), *venv = getenv("VIRTUAL_ENV");
+    const char *own = getenv("CKPT_CUDA_PATH");
+    char pattern[900];
+
+    if (own && load_from(own, name))
+        return true;
+    if (dlopen(name, RTLD_NOW | RTLD_GLOBAL))
+        return true;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        bool below_home = folders[i][0] == '~';
+
+        snprintf(pattern, sizeof pattern, "%s%s", below_home && home ? home : "",
+                 folders[i] + below_home);
+        if (load_from(pattern, name))
+            return true;
+    }
+    if (!venv)
+        return false;
+    snprintf(pattern, sizeof pattern, "%s/lib/python3*/site-packages/nvidia/*/lib", venv);
+    return load_from(pattern, name);
+}
+
+static int no_cuda(struct ckpt_err *err, const char *why)
+{
+    return ckpt_fail(err, CKPT_EDEVICE, "CUDA cannot be used: %s", why);
+}
+
+/* The plug-in, when there is a driver, its libraries and itself, all of the right version. */
+static int open_cuda(const struct cuda_plugin **out, struct ckpt_err *err)
+{
+    const struct cuda_plugin *p;
+    char why[512];
+    void *so;
+
+    if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) &&
+        !load_from("/usr/local/nvidia/lib64", "libcuda.so.1"))
+        return no_cuda(err, "there is no NVIDIA driver (libcuda.so.1)");
+    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
+        if (!load(libraries[i].name) && libraries[i].needed) {
+            no_cuda(err, libraries[i].name);
+            ckpt_err_in(err, "not found");
+            return ckpt_err_hint(err, "install it, or name its folder in CKPT_CUDA_PATH");
+        }
+    so = plugin_open("libckpt_cuda.so", why, sizeof why);
+    if (!so)
+        return no_cuda(err, why);
+    p = dlsym(so, "cuda_plugin");
+    if (!p || p->version != CUDA_PLUGIN_VERSION)
+        return no_cuda(err, "libckpt_cuda.so is of another version than this program");
+    *out = p;
+    return 0;
+}
+
+/* "cuda" or "cuda:N" to N. */
+static int gpu_index(int *index, const char *name, struct ckpt_err *err)
+{
+    char *end;
+    long n = 0;
+
+    if (name[4] == ':') {
+        n = strtol(name + 5, &end, 10);
+        if (name[5] < '0' || name[5] > '9' || *end || n > 1023)
+            return ckpt_fail(err, CKPT_ECONFIG, "device %s: wanted cuda:N, N a number from 0",
+                             name);
+    }
+    *index = (int)n;
+    return 0;
+}
+
+static int open_cpu(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
+{
+    if (device_open_cpu(out, opts->threads, err))
+        return err->code;
+    (*out)->weight = opts->weights;
+    return 0;
+}
+
+int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
+{
+    const char *name = opts->name ? opts->name : "auto";
+    bool any = strcmp(name, "auto") == 0;
+    const struct cuda_plugin *plugin;
+    int index = 0;
+
+    *out = NULL;
+    if (strcmp(name, "cpu") == 0)
+        return open_cpu(out, opts, err);
+    if (!any && (strncmp(name, "cuda", 4) != 0 || (name[4] && name[4] != ':')))
+        return ckpt_fail(err, CKPT_ECONFIG, "device %s: wanted auto, cpu, cuda or cuda:N", name);
+    if (!any && gpu_index(&index, name, err))
+        return err->code;
+    if (open_cuda(&plugin, err) == 0 && (!any || plugin->count() > 0))
+        return plugin->open(out, index, opts->weights, opts->memory_limit, err);
+    if (!any)
+        return err->code ? err->code : no_cuda(err, "it has no device");
+    ckpt_err_clear(err);
+    return open_cpu(out, opts, err);
+}
