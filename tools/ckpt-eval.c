@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "tools/data_rows.h"
 #include "tools/eval/eval.h"
 #include "tools/out.h"
 
-#define ROWS 32
+#define ROWS (32 + DATA_ROWS)
 
-static size_t rows(struct opt *row, struct eval_want *w)
+static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
 {
     const struct opt all[] = {
         {0, "model-options", NULL, OPT_GROUP, NULL, "Models", NULL, 0, 0, true},
@@ -25,16 +26,14 @@ static size_t rows(struct opt *row, struct eval_want *w)
         {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: by CPUs", NULL, 0, 4096, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
         {'t', "eval-file", "PATH", OPT_LIST, &w->data,
-         "held-out data: JSONL, parquet or text file, or a directory of them; may be repeated",
+         "held-out data: a file, a pattern or a directory of them; may be repeated",
          NULL, 0, 0, false},
-        {0, "prompt-template", "TEXT", OPT_STR, &w->prompt_template,
-         "prompt made of {field}s of a record", NULL, 0, 0, false},
-        {0, "completion-template", "TEXT", OPT_STR, &w->completion_template,
-         "completion made of {field}s of a record", NULL, 0, 0, false},
-        {0, "train-on-prompt", NULL, OPT_FLAG, &w->train_on_prompt,
-         "take the loss on prompts too", NULL, 0, 0, false},
-        {0, "max-seq-length", "N", OPT_INT, &w->max_seq_length,
-         "cut samples to this many tokens", NULL, 1, 1 << 20, false},
+        {0, "eval-split", "SPLIT", OPT_STR, &w->eval_split,
+         "part of --eval-file, as in test[:100]", NULL, 0, 0, false},
+        {0, "max-eval-samples", "N", OPT_INT, &w->max_eval_samples,
+         "at most so many records; 0: all", NULL, 0, 1e15, false},
+    };
+    const struct opt behind[] = {
         {0, "batch-size", "N", OPT_INT, &w->batch_size, "samples at a time", NULL, 1, 1 << 20,
          false},
         {0, "logits", "FILE", OPT_PATH, &w->logits,
@@ -68,8 +67,12 @@ static size_t rows(struct opt *row, struct eval_want *w)
         {0, "seed", "N", OPT_INT, &w->seed, "of the draws", NULL, 0, 4294967295.0, false},
     };
 
+    size_t n = sizeof all / sizeof all[0];
+
     memcpy(row, all, sizeof all);
-    return sizeof all / sizeof all[0];
+    n += data_rows(row + n, data);
+    memcpy(row + n, behind, sizeof behind);
+    return n + sizeof behind / sizeof behind[0];
 }
 
 static void table_of_losses(struct out *o, const struct eval_result *const *r, size_t n)
@@ -164,10 +167,11 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct eval_want w = {.max_seq_length = 512, .batch_size = 8, .max_new_tokens = 64,
+    struct eval_want w = {.batch_size = 8, .max_new_tokens = 64,
                           .temperature = 1.0, .top_p = 1.0, .top_k = 50,
                           .repetition_penalty = 1.0, .num_beams = 1, .length_penalty = 1.0,
                           .early_stopping = "false", .seed = 42};
+    struct data_want data = {0};
     struct opt row[ROWS];
     struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
@@ -179,7 +183,8 @@ int main(int argc, char **argv)
     int n_rest, rc;
 
     cli_begin(&cli, "ckpt-eval");
-    spec.n = rows(row, &w);
+    data_settings_default(&data.s);
+    spec.n = rows(row, &w, &data);
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
@@ -187,6 +192,9 @@ int main(int argc, char **argv)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
     if (rc == 0 && w.generate > 0 && !w.data.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "--generate needs --eval-file");
+    if (rc == 0)
+        rc = data_rows_take(&data, &err);
+    w.rows = data.s;
     if (rc == 0)
         rc = work(&w, &cli, rest, n_rest, &err);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);

@@ -7,6 +7,7 @@
 
 #include "libckpt/mem.h"
 #include "tools/cli.h"
+#include "tools/data_rows.h"
 #include "tools/opt.h"
 #include "trainer/run.h"
 
@@ -16,7 +17,7 @@ struct want {
     struct opt_list target, exclude, save, ranks, alphas, tokens;
     int64_t         seed;
     int64_t         nproc;
-    const char     *delimiter;
+    struct data_want data;
 };
 
 #define ROWS 112
@@ -94,30 +95,8 @@ static size_t rows(struct opt *row, struct want *w)
          "its folder there (default: after --train-file)", NULL, 0, 0, false},
         {0, "dataset-config", "NAME", OPT_STR, &s->dataset_config, "the folder below that", NULL,
          0, 0, false},
-        {0, "data-field", "NAME", OPT_STR, &s->rows.field,
-         "member of a JSON document that holds the records", NULL, 0, 0, false},
-        {0, "csv-delimiter", "CHAR", OPT_STR, &w->delimiter,
-         "what is between CSV values; tab is one too", NULL, 0, 0, false},
-        {0, "csv-columns", "LIST", OPT_STR, &s->rows.columns,
-         "names of CSV columns with commas between: the file has no header", NULL, 0, 0, false},
-        {0, "csv-literal", NULL, OPT_FLAG, &s->rows.literal,
-         "CSV values are text; only an empty one is null", NULL, 0, 0, false},
-        {0, "field-mapping", "JSON", OPT_STR, &s->field_mapping,
-         "{\"field\": \"column\"}: other names for columns", NULL, 0, 0, false},
-        {0, "text-field", "NAME", OPT_STR, &s->text_field,
-         "column that is text to learn as a whole", NULL, 0, 0, false},
-        {0, "prompt-template", "TEXT", OPT_STR, &s->prompt_template,
-         "prompt made of {field}s of a record", NULL, 0, 0, false},
-        {0, "completion-template", "TEXT", OPT_STR, &s->completion_template,
-         "completion made of {field}s of a record", NULL, 0, 0, false},
-        {0, "train-on-prompt", NULL, OPT_FLAG, &s->train_on_prompt,
-         "take the loss on prompts too", NULL, 0, 0, false},
-        {0, "max-seq-length", "N", OPT_INT, &s->max_seq_length,
-         "cut samples to this many tokens", NULL, 1, 1 << 20, false},
-        {0, "truncation-side", "SIDE", OPT_CHOICE, &s->truncation_side,
-         "which end of a longer sample goes", "right left", 0, 0, false},
-        {0, "add-eos-token", NULL, OPT_FLAG, &s->add_eos_token,
-         "end a text with the token that ends texts (default)", NULL, 0, 0, false},
+    };
+    const struct opt behind[] = {
         {0, "train-sampling-strategy", "NAME", OPT_CHOICE, &s->train_sampling_strategy,
          "order: random as HF Trainer's, as torch's DistributedSampler deals it, or as it comes",
          "random distributed sequential", 0, 0, false},
@@ -127,8 +106,6 @@ static size_t rows(struct opt *row, struct want *w)
          4294967295.0, false},
         {0, "packing", NULL, OPT_FLAG, &s->packing,
          "fill micro-batches with whole documents, isolated from each other", NULL, 0, 0, false},
-        {0, "skip-bad-rows", "N", OPT_INT, &s->skip_bad_rows,
-         "skip up to this many rows that cannot be used, and count them", NULL, 0, 1e15, false},
         {0, "loop-options", NULL, OPT_GROUP, NULL, "Training", NULL, 0, 0, true},
         {'o', "output-dir", "DIR", OPT_PATH, &s->output_dir,
          "where checkpoints and metrics.jsonl go", NULL, 0, 0, false},
@@ -197,8 +174,12 @@ static size_t rows(struct opt *row, struct want *w)
          "plan memory and steps, train nothing, write nothing", NULL, 0, 0, false},
     };
 
+    size_t n = sizeof all / sizeof all[0];
+
     memcpy(row, all, sizeof all);
-    return sizeof all / sizeof all[0];
+    n += data_rows(row + n, &w->data);
+    memcpy(row + n, behind, sizeof behind);
+    return n + sizeof behind / sizeof behind[0];
 }
 
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
@@ -237,16 +218,6 @@ static int launch(int64_t n, int argc, char **argv, struct ckpt_err *err)
     ckpt_fail_errno(err, CKPT_EDEVICE, errno, "mpirun");
     ckpt_free(args);
     return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
-}
-
-static int set_delimiter(struct records_opts *rows, const char *text, struct ckpt_err *err)
-{
-    if (!text)
-        return 0;
-    if (strcmp(text, "tab") != 0 && strcmp(text, "\\t") != 0 && strlen(text) != 1)
-        return ckpt_fail(err, CKPT_EUSAGE, "--csv-delimiter: \"%s\" is not one byte", text);
-    rows->delimiter = text[1] ? '\t' : *text;
-    return 0;
 }
 
 /* Lists of the command line in the settings. */
@@ -291,6 +262,7 @@ int main(int argc, char **argv)
 
     cli_begin(&cli, "ckpt-train");
     settings_default(&w.s);
+    w.data.s = w.s.data;
     spec.n = rows(row, &w);
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
     if (rc == 1)
@@ -300,7 +272,8 @@ int main(int argc, char **argv)
     w.s.seed = (uint64_t)w.seed;
     take_lists(&w);
     if (rc == 0)
-        rc = set_delimiter(&w.s.rows, w.delimiter, &err);
+        rc = data_rows_take(&w.data, &err);
+    w.s.data = w.data.s;
     if (rc == 0)
         rc = settings_check(&w.s, &err);
     if (rc == 0 && w.nproc > 1 && !getenv("CKPT_LAUNCHED"))

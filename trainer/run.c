@@ -61,12 +61,12 @@ static void data_close(struct data *d)
 static int open_records(struct data *d, const struct settings *s, const char *const *path,
                         size_t n, bool train, struct ckpt_err *err)
 {
-    struct records_opts opts = s->rows;
+    struct records_opts opts = s->data.rows;
     int64_t most = train ? s->max_train_samples : s->max_eval_samples;
 
     opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
                  : train ? s->train_split : s->eval_split;
-    opts.stream_tokens = s->max_seq_length;
+    opts.stream_tokens = s->data.max_seq_length;
     if (records_open_with(&d->records, path, n, &opts, err))
         return err->code;
     if (train && !d->prepared)
@@ -116,18 +116,11 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
                      struct ckpt_err *err)
 {
     const struct settings *s = r->s;
-    struct data_opts opts = {
-        .prompt_template = s->prompt_template, .completion_template = s->completion_template,
-        .field_mapping = s->field_mapping, .text_field = s->text_field,
-        .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
-        .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
-        .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP, .stop = r->io->stop,
-        .pair = session_pair(&r->session),
-    };
+    struct data_opts opts = data_settings_opts(&s->data);
     struct loader_opts lo = {
         .micro_batch = train ? s->per_device_train_batch_size : s->per_device_eval_batch_size,
         .packing = train && s->packing,
-        .max_tokens = s->per_device_train_batch_size * s->max_seq_length,
+        .max_tokens = s->per_device_train_batch_size * s->data.max_seq_length,
         .grad_accum = train ? s->gradient_accumulation_steps : 1,
         .seed = s->data_seed >= 0 ? (uint64_t)s->data_seed : s->seed,
         .shuffle = train && strcmp(s->train_sampling_strategy, "sequential") != 0,
@@ -135,22 +128,13 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
         .distributed = train && strcmp(s->train_sampling_strategy, "distributed") == 0,
         .rank = r->session.comm->rank, .world_size = r->session.comm->world_size,
     };
-    struct data_stats stats;
 
+    opts.stop = r->io->stop;
+    opts.pair = session_pair(&r->session);
     if (open_records(d, s, path, n, train, err) ||
-        data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err))
+        data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err) ||
+        data_settings_check_bad(&s->data, d->source, err))
         return err->code;
-    if (opts.bad == DATA_BAD_SKIP) {
-        if (data_source_scan(d->source, &stats, err))
-            return err->code;
-        if (stats.n_skipped > s->skip_bad_rows)
-            return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, --skip-bad-rows allows %lld: %s",
-                             (long long)stats.n_skipped, (long long)s->skip_bad_rows,
-                             stats.first_bad);
-        if (stats.n_skipped)
-            ckpt_log(CKPT_LOG_WARNING, "%lld bad rows skipped; the first: %s",
-                     (long long)stats.n_skipped, stats.first_bad);
-    }
     return loader_open(&d->loader, d->source, &lo, err);
 }
 

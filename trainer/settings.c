@@ -11,9 +11,6 @@ void settings_default(struct settings *s)
         .lora_alpha = 8,
         .lora_bias = "none",
         .init_lora_weights = "true",
-        .max_seq_length = 512,
-        .truncation_side = "right",
-        .add_eos_token = true,
         .val_test_split_ratio = 0.5,
         .data_dir = "datasets",
         .dataset_config = "default",
@@ -34,6 +31,7 @@ void settings_default(struct settings *s)
         .logging_steps = 10,
         .save_steps = 500,
     };
+    data_settings_default(&s->data);
 }
 
 enum ckpt_dtype settings_weights(const struct settings *s)

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/records/record.h"
 #include "libckpt/dtype.h"
+#include "trainer/data/options.h"
 
 struct settings {
     /* model */
@@ -42,23 +42,14 @@ struct settings {
     size_t       n_train;
     const char *const *eval;
     size_t       n_eval;
-    struct records_opts rows;           /* how files are read; the split is train_split's */
+    struct data_settings data;          /* how files are read, what a record is */
     const char  *train_split, *eval_split;
     int64_t      start_idx, end_idx;    /* of the training records; end 0: all */
     int64_t      max_train_samples, max_eval_samples;   /* 0: all */
     double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name, *dataset_config;
-    const char  *field_mapping;         /* JSON, or NULL */
-    const char  *text_field;
-    const char  *prompt_template;       /* "{field}" text, or NULL */
-    const char  *completion_template;
-    bool         train_on_prompt;       /* loss on the prompt too */
-    int64_t      max_seq_length;
-    const char  *truncation_side;       /* "right" or "left" */
-    bool         add_eos_token;
     bool         packing;               /* fill micro-batches with whole documents */
-    int64_t      skip_bad_rows;         /* at most so many */
     /* loop */
     const char  *output_dir;
     double       num_train_epochs;

@@ -83,3 +83,18 @@ printf 'a,b\n1,2\n3,4,5\n' > "$T/bad.csv"
 expect 65 "a CSV row of too many fields" train_rows x "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}'
 t "says file and row" says "bad.csv: record 2: at byte 8: 3 fields"
 t "is skipped when asked" train_rows skip "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}' --skip-bad-rows 1
+# Evaluation takes every option of data that training takes.
+data_options() { $1 --help | sed -n '/^ *--data-field/,/^ *--skip-bad-rows/p' | grep .; }
+same_options() { data_options ckpt-train > "$T/a" && data_options ckpt-eval > "$T/b" && diff "$T/a" "$T/b"; }
+t "training and evaluation have the same options of data" same_options
+score() { ckpt-eval -q --json --eval-file "$1" "${@:2}" "$T/flat/checkpoint-2" | grep -oE '"(loss|perplexity)": ?[0-9.e+-]+' | grep .; }
+for f in field-data.json rows.csv rows.tsv rows.jsonl.gz; do t "scores of $f agree" scores "$F/rows.jsonl" "$F/$f"; done
+agree() { score "${@:2}" > "$T/a" && score "$1" > "$T/b" && diff "$T/a" "$T/b"; }
+t "scores of a part" agree "$T/four.jsonl" "$F/rows.jsonl" --eval-split 'train[4:8]'
+head -n 4 "$F/rows.jsonl" > "$T/first.jsonl"
+t "scores of the first records" agree "$T/first.jsonl" "$F/rows.jsonl" --max-eval-samples 4
+t "scores of columns with other names" agree "$T/named.jsonl" "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
+{ sed -n 1,2p "$F/rows.jsonl"; echo '{"instruction": 5}'; sed -n 3,4p "$F/rows.jsonl"; } > "$T/spoilt.jsonl"
+expect 65 "a bad row in evaluation" ckpt-eval -q --eval-file "$T/spoilt.jsonl" "$T/flat/checkpoint-2"
+t "is named" says 'spoilt.jsonl: record 3:'
+t "is skipped when asked" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1

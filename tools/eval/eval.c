@@ -48,16 +48,21 @@ static void model_dir(char dir[4096], const char *path)
 static int open_data(struct eval *e, struct ckpt_err *err)
 {
     const struct eval_want *w = e->w;
-    struct data_opts opts = {
-        .prompt_template = w->prompt_template, .completion_template = w->completion_template,
-        .max_seq_length = w->max_seq_length, .loss_on_prompt = w->train_on_prompt,
-        .stop = &cli_stop, .pair = session_pair(&e->s),
-    };
+    struct records_opts rows = w->rows.rows;
+    struct data_opts opts = data_settings_opts(&w->rows);
     struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
                              .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
 
-    if (records_open(&e->records, w->data.item, w->data.n, err) ||
-        data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err))
+    rows.split = w->eval_split;
+    rows.stream_tokens = w->rows.max_seq_length;
+    if (records_open_with(&e->records, w->data.item, w->data.n, &rows, err))
+        return err->code;
+    if (w->max_eval_samples > 0)
+        records_slice(e->records, 0, w->max_eval_samples);
+    opts.stop = &cli_stop;
+    opts.pair = session_pair(&e->s);
+    if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
+        data_settings_check_bad(&w->rows, e->source, err))
         return err->code;
     return loader_open(&e->loader, e->source, &lo, err);
 }
@@ -89,8 +94,9 @@ static int open_session(struct eval *e, char path[4096], const char *model, cons
 
 static int open_eval(struct eval *e, const char *model, const char *adapter, struct ckpt_err *err)
 {
-    struct model_opts opts = {.max_tokens = e->w->max_seq_length, .max_docs = 1,
-                              .max_rows = e->w->max_seq_length, .max_enc = e->w->max_seq_length};
+    int64_t most = e->w->rows.max_seq_length;
+    struct model_opts opts = {.max_tokens = most, .max_docs = 1, .max_rows = most,
+                              .max_enc = most};
     char path[4096];
 
     if (open_session(e, path, model, adapter, err))

@@ -6,6 +6,7 @@
 
 #include "tools/cli.h"
 #include "tools/opt.h"
+#include "trainer/data/options.h"
 
 struct eval_want {
     const char     *base;               /* model to compare with, or NULL */
@@ -14,9 +15,10 @@ struct eval_want {
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
     const char     *dtype;              /* of the weights: torch's name, or NULL: float32 */
-    const char     *prompt_template, *completion_template;
-    bool            train_on_prompt;
-    int64_t         max_seq_length, batch_size;
+    struct data_settings rows;          /* what records are */
+    const char     *eval_split;         /* part of them, or NULL */
+    int64_t         max_eval_samples;   /* 0: all */
+    int64_t         batch_size;
     int64_t         generate;           /* rows of the data to continue as well */
     int64_t         max_new_tokens, top_k, seed, threads;
     double          temperature, top_p, repetition_penalty;

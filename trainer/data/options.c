@@ -1,0 +1,42 @@
+/* options - see options.h. */
+#include "trainer/data/options.h"
+
+#include <string.h>
+
+#include "libckpt/log.h"
+
+void data_settings_default(struct data_settings *s)
+{
+    *s = (struct data_settings){.max_seq_length = 512, .truncation_side = "right",
+                                .add_eos_token = true};
+}
+
+struct data_opts data_settings_opts(const struct data_settings *s)
+{
+    return (struct data_opts){
+        .prompt_template = s->prompt_template, .completion_template = s->completion_template,
+        .field_mapping = s->field_mapping, .text_field = s->text_field,
+        .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
+        .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
+        .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP,
+    };
+}
+
+int data_settings_check_bad(const struct data_settings *s, struct data_source *source,
+                            struct ckpt_err *err)
+{
+    struct data_stats stats;
+
+    if (s->skip_bad_rows == 0)
+        return 0;
+    if (data_source_scan(source, &stats, err))
+        return err->code;
+    if (stats.n_skipped > s->skip_bad_rows)
+        return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, --skip-bad-rows allows %lld: %s",
+                         (long long)stats.n_skipped, (long long)s->skip_bad_rows,
+                         stats.first_bad);
+    if (stats.n_skipped)
+        ckpt_log(CKPT_LOG_WARNING, "%lld bad rows skipped; the first: %s",
+                 (long long)stats.n_skipped, stats.first_bad);
+    return 0;
+}

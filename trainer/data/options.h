@@ -1,0 +1,31 @@
+/*
+ * options - what a tool is told of data: how files are read, what a record is, what is learnt.
+ * One struct and one table of options (tools/data_rows.h) serve training and evaluation.
+ */
+#ifndef CKPT_DATA_OPTIONS_H
+#define CKPT_DATA_OPTIONS_H
+
+#include "trainer/data/stream.h"
+
+struct data_settings {
+    struct records_opts rows;           /* how files are read; the split is the caller's */
+    const char  *field_mapping;         /* JSON, or NULL */
+    const char  *text_field;
+    const char  *prompt_template;       /* "{field}" text, or NULL */
+    const char  *completion_template;
+    bool         train_on_prompt;       /* loss on the prompt too */
+    int64_t      max_seq_length;
+    const char  *truncation_side;       /* "right" or "left" */
+    bool         add_eos_token;
+    int64_t      skip_bad_rows;         /* at most so many */
+};
+
+void data_settings_default(struct data_settings *s);
+/* What of it a data_source is told; the caller adds what it knows itself. */
+struct data_opts data_settings_opts(const struct data_settings *s);
+/* Once a source is open: CKPT_EFORMAT when more rows are bad than may be, a warning when some
+ * are. */
+int data_settings_check_bad(const struct data_settings *s, struct data_source *source,
+                            struct ckpt_err *err);
+
+#endif
