@@ -12,24 +12,9 @@
 #include "trainer/adapter.h"
 #include "trainer/manifest.h"
 #include "trainer/model/config.h"
+#include "trainer/optim_order.h"
 #include "trainer/run_files.h"
 #include "trainer/weights.h"
-
-#define N_GROUPS 2              /* with weight decay, and without */
-
-/* What is trained in the optimizer's order: group 0's first, then group 1's, then SIZE_MAX. */
-static size_t *optimizer_order(struct ckpt_arena *a, const struct params *p)
-{
-    size_t *order = ckpt_arena_alloc(a, p->n + 1, sizeof *order), n = 0;
-
-    for (int group = 0; order && group < N_GROUPS; group++)
-        for (size_t i = 0; i < p->n; i++)
-            if (p->item[i].trainable && p->item[i].decay == (group == 0))
-                order[n++] = i;
-    if (order)
-        order[n] = SIZE_MAX;
-    return order;
-}
 
 static struct adamw_group group_options(const struct checkpoint *c, int group)
 {
@@ -50,53 +35,69 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
     const struct zero_state *z = zero_state(s->zero);
     const struct params *p = flat->params;
     struct ckpt_arena a = {0};
-    size_t *order = optimizer_order(&a, p);
+    struct optim_order order = {0};
     struct ds_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
     const float **ptr = ckpt_arena_alloc(&a, 3 * p->n, sizeof *ptr);
-    struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
+    struct adamw_group group[OPTIM_GROUPS] = {group_options(c, 0), group_options(c, 1)};
     const char *tied = p->adapted ? NULL : arch_tied_name(s->arch);
     struct ds_alias alias = {.name = tied, .kept = p->item[0].name};
+    struct ds_rank_state state;
     json_t *config = json_pack(
         "{s:I,s:I,s:f,s:{s:i}}", "train_micro_batch_size_per_gpu",
         (json_int_t)c->settings->per_device_train_batch_size, "gradient_accumulation_steps",
         (json_int_t)c->settings->gradient_accumulation_steps, "gradient_clipping",
         c->settings->max_grad_norm, "zero_optimization", "stage", 3);
-    size_t n = 0;
-    int rc;
+    int rc = param && ptr && config ? optim_order(&order, &a, p, s->arch, false, err)
+                                    : ckpt_nomem(err, (size_t)a.used);
 
-    if (!order || !param || !ptr || !config) {
-        rc = ckpt_nomem(err, (size_t)a.used);
-        goto out;
-    }
-    for (; order[n] != SIZE_MAX; n++) {
-        const struct param *q = &p->item[order[n]];
-        int64_t at = flat->grad_base[order[n]];
+    for (size_t n = 0; rc == 0 && n < order.n; n++) {
+        size_t i = order.slot[n].part[0].param;
+        const struct param *q = &p->item[i];
+        int64_t at = flat->grad_base[i];
         char name[CKPT_MAX_NAME + 1];
 
-        params_saved_name(name, sizeof name, p, order[n], true);
+        params_saved_name(name, sizeof name, p, i, true);
         param[n] = (struct ds_param){.name = ckpt_arena_printf(&a, "%s", name), .shape = q->shape,
                                      .group = q->decay ? 0 : 1, .trainable = true};
-        ptr[n] = z->master + flat->base[order[n]];
+        ptr[n] = z->master + flat->base[i];
         ptr[p->n + n] = z->exp_avg + at;
         ptr[2 * p->n + n] = z->exp_avg_sq + at;
-        if (!param[n].name) {
+        if (!param[n].name)
             rc = ckpt_nomem(err, sizeof name);
-            goto out;
-        }
     }
-    rc = ds_write_rank(dir, tag, &(struct ds_rank_state){
+    state = (struct ds_rank_state){
         .rank = flat->rank, .world_size = flat->world_size,
-        .param = param, .n_param = n, .alias = &alias, .n_alias = tied ? 1 : 0,
-        .group = group, .n_group = N_GROUPS, .model_dtype = CKPT_F32,
+        .param = param, .n_param = order.n, .alias = &alias, .n_alias = tied ? 1 : 0,
+        .group = group, .n_group = OPTIM_GROUPS, .model_dtype = CKPT_F32,
         .master = ptr, .exp_avg = ptr + p->n, .exp_avg_sq = ptr + 2 * p->n,
         .optimizer_step = c->state->global_step, .global_steps = c->state->global_step,
         .global_samples = c->state->global_step * c->settings->per_device_train_batch_size *
                           c->settings->gradient_accumulation_steps * flat->world_size,
-        .ds_config = config}, err);
-out:
+        .ds_config = config,
+    };
+    if (rc == 0)
+        rc = ds_write_rank(dir, tag, &state, err);
     json_decref(config);
     ckpt_arena_release(&a);
     return rc;
+}
+
+/* A moment where it lies, or put together in the arena; NULL when memory is refused. */
+static const float *moment_of(struct ckpt_arena *a, const struct flat *flat,
+                              const struct optim_slot *slot, const float *moment)
+{
+    int64_t numel;
+    float *whole;
+
+    if (slot->n_part == 1)
+        return moment + flat->grad_base[slot->part[0].param];
+    if (!ckpt_shape_numel(&numel, &slot->shape) ||
+        !(whole = ckpt_arena_alloc(a, (size_t)numel, sizeof *whole)))
+        return NULL;
+    for (size_t k = 0; k < slot->n_part; k++)
+        memcpy(whole + slot->part[k].at, moment + flat->grad_base[slot->part[k].param],
+               (size_t)flat->params->item[slot->part[k].param].numel * sizeof *whole);
+    return whole;
 }
 
 /* Whole moments of a stage-0 rank, as torch's optimizer keeps them. */
@@ -107,29 +108,28 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     const struct zero_state *z = zero_state(s->zero);
     const struct params *p = flat->params;
     struct ckpt_arena a = {0};
-    size_t *order = optimizer_order(&a, p);
-    struct adamw_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
-    struct adamw_group group[N_GROUPS] = {group_options(c, 0), group_options(c, 1)};
+    struct optim_order order;
+    struct adamw_group group[OPTIM_GROUPS] = {group_options(c, 0), group_options(c, 1)};
+    struct adamw_param *param = NULL;
     struct ckpt_out *out;
-    size_t n = 0;
-    int rc;
+    int rc = optim_order(&order, &a, p, s->arch, true, err);
 
-    if (!order || !param) {
-        rc = ckpt_nomem(err, (size_t)a.used);
-        goto out;
-    }
-    for (; order[n] != SIZE_MAX; n++) {
-        int64_t at = flat->grad_base[order[n]];
+    if (rc == 0 && !(param = ckpt_arena_alloc(&a, order.n + 1, sizeof *param)))
+        rc = ckpt_nomem(err, order.n * sizeof *param);
+    for (size_t n = 0; rc == 0 && n < order.n; n++) {
+        const struct optim_slot *slot = &order.slot[n];
 
-        param[n] = (struct adamw_param){.shape = p->item[order[n]].shape,
-                                        .group = p->item[order[n]].decay ? 0 : 1,
-                                        .exp_avg = z->exp_avg + at,
-                                        .exp_avg_sq = z->exp_avg_sq + at};
+        param[n] = (struct adamw_param){.shape = slot->shape, .group = slot->group,
+                                        .exp_avg = moment_of(&a, flat, slot, z->exp_avg),
+                                        .exp_avg_sq = moment_of(&a, flat, slot, z->exp_avg_sq)};
+        if (!param[n].exp_avg || !param[n].exp_avg_sq)
+            rc = ckpt_nomem(err, (size_t)a.used);
     }
-    rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
-        rc = optimizer_file_write(out, param, n, group, N_GROUPS, c->state->global_step, err);
-out:
+        rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
+    if (rc == 0)
+        rc = optimizer_file_write(out, param, order.n, group, OPTIM_GROUPS, c->state->global_step,
+                                  err);
     ckpt_arena_release(&a);
     return rc;
 }
@@ -201,17 +201,17 @@ static int put_json(struct ckpt_outdir *dir, const char *name, json_t *value, bo
 static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
-    double base[N_GROUPS], last[N_GROUPS];
+    double base[OPTIM_GROUPS], last[OPTIM_GROUPS];
     struct ckpt_out *out;
 
-    for (int g = 0; g < N_GROUPS; g++) {
+    for (int g = 0; g < OPTIM_GROUPS; g++) {
         base[g] = c->settings->learning_rate;
         last[g] = schedule_lr(c->schedule, c->state->global_step);
     }
     if (ckpt_outdir_file(&out, dir, "scheduler.pt", err))
         return err->code;
     return scheduler_file_write(out, &(struct scheduler_state){
-        .base_lr = base, .last_lr = last, .n_group = N_GROUPS,
+        .base_lr = base, .last_lr = last, .n_group = OPTIM_GROUPS,
         .last_epoch = c->state->global_step}, err);
 }
 

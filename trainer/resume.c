@@ -9,7 +9,9 @@
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
+#include "libckpt/mem.h"
 #include "trainer/manifest.h"
+#include "trainer/optim_order.h"
 #include "trainer/weights.h"
 
 static int by_number_down(const void *a, const void *b)
@@ -92,33 +94,6 @@ int resume_prune(const char *output_dir, int64_t keep, const char *best, struct 
     return rc;
 }
 
-/* Which tensor holds each parameter's moment in optimizer.pt: the optimizer's order by group. */
-static int match_optimizer(size_t *index, const struct params *p, const struct ckpt_source *src,
-                           const char *state, struct ckpt_err *err)
-{
-    size_t k = 0;
-    char name[64];
-
-    for (int group = 0; group < 2; group++)
-        for (size_t i = 0; i < p->n; i++) {
-            if (!p->item[i].trainable && group == 0)
-                index[i] = SIZE_MAX;
-            if (!p->item[i].trainable || p->item[i].decay != (group == 0))
-                continue;
-            snprintf(name, sizeof name, "state.%zu.%s", k++, state);
-            index[i] = ckpt_source_find(src, name);
-            if (index[i] == SIZE_MAX)
-                return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
-                                    "optimizer.pt: %s is absent (parameter %s)", name,
-                                    p->item[i].name);
-            if (!ckpt_shape_equal(&ckpt_source_tensor(src, index[i])->shape, &p->item[i].shape))
-                return ckpt_fail_as(err, CKPT_EMISMATCH, "shape",
-                                    "optimizer.pt: %s has another shape than parameter %s", name,
-                                    p->item[i].name);
-        }
-    return 0;
-}
-
 /*
  * One array of the rank from a source: weights, or a moment named by suffix or state.  Of an
  * adapter, live: under the wrapped model's names.
@@ -128,11 +103,16 @@ static int read_array(float *array, struct session *s, struct ckpt_source *src, 
 {
     const struct flat *flat = zero_flat(s->zero);
     enum weights_of of = state || *suffix ? WEIGHTS_TRAINED : WEIGHTS_MASTER;
-    int rc = state     ? match_optimizer(index, flat->params, src, state, err)
+    int64_t *from = state ? ckpt_alloc(flat->params->n, sizeof *from) : NULL;
+    int rc = state && !from ? ckpt_nomem(err, flat->params->n * sizeof *from)
+             : state   ? optim_match(index, from, flat->params, s->arch, src, state, err)
              : s->lora ? weights_match_saved(index, flat->params, src, suffix, live, err)
                        : weights_match(index, flat->params, src, suffix, NULL, false, err);
 
-    return rc ? rc : weights_read(array, flat, src, index, of, err);
+    if (rc == 0)
+        rc = weights_read(array, flat, src, index, from, of, err);
+    ckpt_free(from);
+    return rc;
 }
 
 /* Weights and moments out of DeepSpeed's shards. */

@@ -14,17 +14,25 @@
 #include "trainer/model/lora.h"
 #include "trainer/weights.h"
 
-/* The directory of a model: path itself, or what lies above a config.json. */
-static int open_model_dir(struct ckpt_dir **out, const char *path, struct ckpt_err *err)
+static bool ends_in(const char *path, const char *tail)
 {
-    static const char file[] = "config.json";
-    size_t n = strlen(path), k = sizeof file - 1;
+    size_t n = strlen(path), k = strlen(tail);
+
+    return n >= k && strcmp(path + n - k, tail) == 0;
+}
+
+/* The directory of a model and the description's name in it: path itself, or what lies above a
+ * config.json; on this machine the file may have another name. */
+static int open_model_dir(struct ckpt_dir **out, const char **config, const char *path,
+                          struct ckpt_err *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char dir[4096];
 
-    if (n >= k && strcmp(path + n - k, file) == 0 && (n == k || path[n - k - 1] == '/')) {
-        snprintf(dir, sizeof dir, "%.*s", (int)(n - k), n == k ? "./" : path);
-        if (n == k)
-            snprintf(dir, sizeof dir, ".");
+    *config = "config.json";
+    if (strcmp(name, *config) == 0 || (ends_in(name, ".json") && ckpt_path_is_file(path))) {
+        *config = name;
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
         path = dir;
     }
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
@@ -33,14 +41,17 @@ static int open_model_dir(struct ckpt_dir **out, const char *path, struct ckpt_e
 static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
                       int threads, struct ckpt_err *err)
 {
-    if (device_open_cpu(&s->dev, threads, err) || open_model_dir(&s->model_dir, model_dir, err) ||
-        arch_read(&s->arch, s->model_dir, err))
+    const char *config;
+
+    if (device_open_cpu(&s->dev, threads, err) ||
+        open_model_dir(&s->model_dir, &config, model_dir, err) ||
+        arch_read(&s->arch, s->model_dir, config, err))
         return err->code;
     if (tokenizer_dir) {
         if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
             return err->code;
     } else if (ckpt_dir_has(s->model_dir, "tokenizer.json")) {
-        if (open_model_dir(&s->tokenizer_dir, model_dir, err))
+        if (open_model_dir(&s->tokenizer_dir, &config, model_dir, err))
             return err->code;
     }
     return s->tokenizer_dir ? tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) : 0;

@@ -30,8 +30,8 @@ struct session {
 
 /*
  * Ranks, device and description.  model_dir is a directory with config.json (or config.json
- * itself); tokenizer_dir NULL: beside it, if there.  threads per rank, 0: by CPUs.  weights: the
- * type in which passes see them (F32, BF16, F16).
+ * itself, whatever its name on this machine); tokenizer_dir NULL: beside it, if there.  threads per
+ * rank, 0: by CPUs.  weights: the type in which passes see them (F32, BF16, F16).
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
                  enum ckpt_dtype weights, struct ckpt_err *err);

@@ -214,7 +214,8 @@ int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
 }
 
 int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, enum weights_of of, struct ckpt_err *err)
+                 const size_t *index, const int64_t *from, enum weights_of of,
+                 struct ckpt_err *err)
 {
     void *stage = ckpt_alloc_buffer(STAGE_BYTES);
     int rc = 0;
@@ -226,7 +227,8 @@ int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
                                                    : flat_grad_piece(flat, i, flat->rank);
 
         if (p.count > 0 && index[i] != SIZE_MAX)
-            rc = read_f32(array + p.at, src, index[i], p.start, p.count, stage, err);
+            rc = read_f32(array + p.at, src, index[i], p.start + (from ? from[i] : 0), p.count,
+                          stage, err);
     }
     ckpt_free(stage);
     return rc;

@@ -43,10 +43,12 @@ enum weights_of { WEIGHTS_MASTER, WEIGHTS_TRAINED };
 
 /*
  * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
- * as it is.  Reads only what the rank owns, through at most 1 MiB of staging.
+ * as it is; from (or NULL) tells where in its tensor a parameter begins.  Reads only what the
+ * rank owns, through at most 1 MiB of staging.
  */
 int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, enum weights_of of, struct ckpt_err *err);
+                 const size_t *index, const int64_t *from, enum weights_of of,
+                 struct ckpt_err *err);
 
 /*
  * Gather the model unit by unit and write it on rank 0 as tensors named as torch names them, or an

@@ -3,6 +3,9 @@
 R=tools/recipes/demo
 $R/wordnet.sh "$T" 600 >/dev/null
 t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+cp $R/config.json "$T/tiny.json"
+other_name() { ckpt-train -q --init "$T/tiny.json" --tokenizer $R/tokenizer --init-only -o "$T/tiny" && same_files "$T/tiny" "$T/base"; }
+t "whatever the name of the config" other_name
 train() {
     local out=$1 stage=$2 ranks=$3; shift 3
     ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 2e-3 \

@@ -11,7 +11,14 @@ for d in "$M"/*/rows.jsonl; do m=$(basename "$(dirname "$d")"); t "$m scores as 
 train() {
     cat "$M/$1/rows.jsonl" "$M/$1/rows.jsonl" | head -n 4 > "$T/rows.jsonl"
     ckpt-train -q --model "$M/$1" --train-file "$T/rows.jsonl" --learning-rate 1e-3 --max-steps 4 --logging-steps 1 \
-        --per-device-train-batch-size $((2 / $3)) --nproc "$3" --zero-stage "$2" -o "$T/$1-$3"
+        --per-device-train-batch-size $((2 / $3)) --nproc "$3" --zero-stage "$2" --save-steps 2 -o "$T/${4:-$1-$3}" \
+        ${5:+--resume-from-checkpoint "$5"}
+}
+# From the second step on once more: the same bits of weights and moments.
+again() {
+    train "$1" 0 1 "$1-again" "$T/$1-1/checkpoint-2" &&
+        cmp "$T/$1-1/checkpoint-4/model.safetensors" "$T/$1-again/checkpoint-4/model.safetensors" &&
+        cmp "$T/$1-1/checkpoint-4/optimizer.pt" "$T/$1-again/checkpoint-4/optimizer.pt"
 }
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 agree() { paste <(losses "$1-1") <(losses "$1-2") | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != 4 }'; }
@@ -19,6 +26,7 @@ falls() { losses "$1-1" | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < a)
 saved() { ckpt-merge -q -o "$T/$1-merged" "$T/$1-2/checkpoint-4" && near "$(score "$1" "$T/$1-merged")" "$(score "$1" "$T/$1-1/checkpoint-4")" 1e-6; }
 for m in t5-v10 t5-v11 opt-350m gpt2-b qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a; do
     t "$m trains on one rank" train $m 0 1
+    t "$m goes on from a checkpoint to the same bits" again $m
     t "$m trains on two, sharded" train $m 3 2
     t "$m: the same losses" agree $m
     t "$m: lower at the end" falls $m

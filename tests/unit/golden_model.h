@@ -126,7 +126,7 @@ static inline void golden_open_as(struct golden *g, const char *name,
     memset(g, 0, sizeof *g);
     snprintf(path, sizeof path, "tests/golden/models/%s", name);
     OK(ckpt_dir_open(&dir, path, 0, &err), err);
-    OK(arch_read(&g->arch, dir, &err), err);
+    OK(arch_read(&g->arch, dir, "config.json", &err), err);
     golden_untie(g, path);
     if (change)
         change(g->arch);

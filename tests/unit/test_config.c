@@ -122,12 +122,12 @@ static void test_config_reads_a_directory(void **state)
 
     (void)state;
     assert_int_equal(ckpt_dir_open(&dir, "tests/golden/models/bloom-b", 0, &err), 0);
-    assert_int_equal(arch_read(&a, dir, &err), 0);
+    assert_int_equal(arch_read(&a, dir, "config.json", &err), 0);
     assert_int_equal(a->num_attention_heads, 7);
     arch_free(a);
     ckpt_dir_close(dir);
     assert_int_equal(ckpt_dir_open(&dir, "tests/golden", 0, &err), 0);
-    assert_int_equal(arch_read(&a, dir, &err), CKPT_ENOTFOUND);
+    assert_int_equal(arch_read(&a, dir, "config.json", &err), CKPT_ENOTFOUND);
     ckpt_dir_close(dir);
 }
 

@@ -134,6 +134,109 @@ static void test_init_gives_each_role_its_kind(void **state)
     arch_free(arch);
 }
 
+/* Root mean square of a parameter's elements, and of one of its rows. */
+static double strength(const struct init *init, const char *name, int64_t row)
+{
+    static float x[64 * 96];
+    size_t i = params_find(init->params, name);
+    const struct param *q;
+    struct ckpt_err err = {0};
+    int64_t from, n;
+    double sq = 0;
+
+    assert_true(i != SIZE_MAX);
+    q = &init->params->item[i];
+    from = row < 0 ? 0 : row * q->shape.dim[1];
+    n = row < 0 ? q->numel : q->shape.dim[1];
+    assert_true(n <= 64 * 96);
+    assert_int_equal(init_fill((void *)(uintptr_t)init, i, from, n, x, &err), 0);
+    for (int64_t k = 0; k < n; k++)
+        sq += (double)x[k] * (double)x[k];
+    return sqrt(sq / (double)n);
+}
+
+struct wanted {
+    const char *name;
+    double      value;
+};
+
+static void check_strengths(const char *config, const struct wanted *w)
+{
+    struct arch *arch = arch_of(config);
+    struct ckpt_err err = {0};
+    struct params p;
+    struct init init = {.arch = arch, .params = &p, .seed = 3};
+
+    assert_int_equal(params_build(&p, arch, NULL, &err), 0);
+    for (; w->name; w++) {
+        double got = strength(&init, w->name, -1);
+
+        /* of 1024 elements or more: six standard errors */
+        if (!(fabs(got / w->value - 1) < 6 / sqrt(2.0 * 1024)))
+            fail_msg("%s: %g, %g is wanted", w->name, got, w->value);
+    }
+    params_release(&p);
+    arch_free(arch);
+}
+
+static void test_deviations_are_the_references(void **state)
+{
+    static const struct wanted t5[] = {
+        {"shared.weight", 0.5}, {"lm_head.weight", 0.5},
+        {"encoder.block.0.layer.0.SelfAttention.q.weight", 0.5 / 32},   /* (64 * 16)^-1/2 */
+        {"encoder.block.0.layer.0.SelfAttention.k.weight", 0.5 / 8},
+        {"decoder.block.0.layer.1.EncDecAttention.q.weight", 0.5 / 32},
+        {"decoder.block.0.layer.1.EncDecAttention.v.weight", 0.5 / 8},
+        {"decoder.block.0.layer.1.EncDecAttention.o.weight", 0.5 / 8},  /* (4 * 16)^-1/2 */
+        {"encoder.block.0.layer.1.DenseReluDense.wi.weight", 0.5 / 8},
+        {"encoder.block.0.layer.1.DenseReluDense.wo.weight", 0.5 / 9.797958971132712},
+        {NULL, 0},
+    };
+    static const struct wanted gpt2[] = {
+        {"transformer.wte.weight", 0.1}, {"transformer.h.0.mlp.c_fc.weight", 0.1},
+        {"transformer.h.0.attn.c_proj.weight", 0.1 / 2.449489742783178},
+        {"transformer.h.2.mlp.c_proj.weight", 0.1 / 2.449489742783178}, {NULL, 0},
+    };
+
+    (void)state;
+    check_strengths("{\"model_type\":\"t5\",\"vocab_size\":64,\"d_model\":64,\"d_kv\":16,"
+                    "\"d_ff\":96,\"num_heads\":4,\"num_layers\":1,\"initializer_factor\":0.5,"
+                    "\"tie_word_embeddings\":false}", t5);
+    check_strengths("{\"model_type\":\"gpt2\",\"vocab_size\":64,\"n_embd\":64,\"n_layer\":3,"
+                    "\"n_head\":4,\"n_inner\":96,\"n_positions\":8,\"initializer_range\":0.1}",
+                    gpt2);
+}
+
+static void test_constants_are_exact(void **state)
+{
+    struct arch *t5 = arch_of("{\"model_type\":\"t5\",\"vocab_size\":16,\"d_model\":8,"
+                              "\"d_kv\":4,\"d_ff\":8,\"num_heads\":2,\"num_layers\":1,"
+                              "\"initializer_factor\":0.25}");
+    struct arch *opt = arch_of("{\"model_type\":\"opt\",\"vocab_size\":16,\"hidden_size\":8,"
+                               "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"ffn_dim\":8,"
+                               "\"max_position_embeddings\":6,\"pad_token_id\":5}");
+    struct ckpt_err err = {0};
+    struct params p;
+    struct init init = {.params = &p, .seed = 3};
+
+    (void)state;
+    init.arch = t5;
+    assert_int_equal(params_build(&p, t5, NULL, &err), 0);
+    assert_true(strength(&init, "decoder.final_layer_norm.weight", -1) == 0.25);
+    assert_true(strength(&init, "shared.weight", 0) > 0);       /* its pad id is like any other */
+    params_release(&p);
+    init.arch = opt;
+    assert_int_equal(params_build(&p, opt, NULL, &err), 0);
+    assert_true(strength(&init, "model.decoder.embed_tokens.weight", 5) == 0);
+    assert_true(strength(&init, "model.decoder.embed_tokens.weight", 4) > 0);
+    assert_true(strength(&init, "model.decoder.embed_positions.weight", 1) > 0);
+    assert_true(strength(&init, "model.decoder.final_layer_norm.weight", -1) == 1);
+    assert_true(strength(&init, "model.decoder.layers.0.fc1.bias", -1) == 0);
+    params_release(&p);
+    arch_free(t5);
+    arch_free(opt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +245,8 @@ int main(void)
         cmocka_unit_test(test_rng_uniform_stays_below_one),
         cmocka_unit_test(test_init_is_the_same_however_it_is_cut),
         cmocka_unit_test(test_init_gives_each_role_its_kind),
+        cmocka_unit_test(test_deviations_are_the_references),
+        cmocka_unit_test(test_constants_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void open_adapted(struct adapted *a, const char *name, bool recompute, in
     memset(a, 0, sizeof *a);
     snprintf(path, sizeof path, "tests/golden/lora/%s/base", name);
     OK(ckpt_dir_open(&dir, path, 0, &err), err);
-    OK(arch_read(&a->g.arch, dir, &err), err);
+    OK(arch_read(&a->g.arch, dir, "config.json", &err), err);
     ckpt_dir_close(dir);
     snprintf(adapter, sizeof adapter, "tests/golden/lora/%s/adapter", name);
     config = json_of(adapter, "adapter_config.json");

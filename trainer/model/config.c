@@ -241,16 +241,16 @@ fail:
     return err->code;
 }
 
-int arch_read(struct arch **out, struct ckpt_dir *dir, struct ckpt_err *err)
+int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct ckpt_err *err)
 {
     struct ckpt_file *file = NULL;
     json_t *config = NULL;
 
     *out = NULL;
-    if (ckpt_file_open_at(&file, dir, "config.json", err) == 0 &&
+    if (ckpt_file_open_at(&file, dir, name, err) == 0 &&
         ckpt_json_read(&config, file, MAX_CONFIG_BYTES, CKPT_JSON_PYTHON, err) == 0 &&
         arch_read_json(out, config, err))
-        ckpt_err_in(err, "config.json");
+        ckpt_err_in(err, "%s", name);
     json_decref(config);
     ckpt_file_close(file);
     return *out ? 0 : err->code;

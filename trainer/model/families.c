@@ -344,7 +344,7 @@ static const struct family families[] = {
             .qkv = ARCH_QKV_SEPARATE, .mlp = ARCH_MLP_PLAIN, .weight_order = ARCH_OUT_IN,
             .emb_mul = 1, .head_mul = 1,
         },
-        .keys = opt_keys, .ignored = opt_ignored, .read = opt_read, .finish = opt_finish,
+        .ends_first = true, .keys = opt_keys, .ignored = opt_ignored, .read = opt_read, .finish = opt_finish,
         .before = names_opt_before, .block = names_opt_block, .after = names_opt_after,
         .spare = opt_spare,
     },
@@ -397,7 +397,8 @@ static const struct family families[] = {
     {
         .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .prefix = "model.",
         .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_SEPARATE, .qk_norm = ARCH_QK_NORM_HEAD},
-        .keys = qwen3_moe_keys, .ignored = llama_ignored, .read = experts_read,
+        .experts_first = true, .keys = qwen3_moe_keys, .ignored = llama_ignored,
+        .read = experts_read,
         .finish = qwen3_moe_finish, LLAMA_NAMES,
     },
     {

@@ -27,6 +27,9 @@ struct family {
     const char              *architecture;      /* the causal LM's class name */
     const char              *prefix;            /* of published names */
     struct arch              fixed;             /* choices; sizes come from keys */
+    bool                     ends_first;        /* torch's modules: what follows the blocks, but
+                                                   the head, is made before them; */
+    bool                     experts_first;     /* experts before their router */
     int64_t                  ff_factor;         /* intermediate_size = factor * hidden_size */
     const struct family_key *keys;              /* ended by a NULL name */
     const char *const       *ignored;           /* keys that change no mathematics; NULL ends */
