@@ -11,7 +11,8 @@
 #include "libckpt/file.h"
 #include "trainer/model/arch.h"
 
-/* Read a directory's config.json, or what stands for it.  CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */
+/* Read a directory's config.json, or what stands for it.
+ * CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */
 int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct ckpt_err *err);
 /* The same from a parsed object, of which it takes its own reference. */
 int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err);
