@@ -23,6 +23,8 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
         {0, "dtype", "NAME", OPT_CHOICE, &w->dtype,
          "type in which weights are held: half the memory, rounded",
          "float32 bfloat16 float16", 0, 0, false},
+        {0, "device", "NAME", OPT_STR, &w->device,
+         "auto (a GPU where one can be used), cpu, cuda or cuda:N", NULL, 0, 0, false},
         {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: by CPUs", NULL, 0, 4096, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
         {'t', "eval-file", "PATH", OPT_LIST, &w->data,

@@ -336,8 +336,11 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
 int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     const struct flat *f = zero_flat(s->zero);
-    float *master = zero_state(s->zero)->master;
+    const struct zero_state *arrays = zero_host(s->zero, err);
+    float *master = arrays ? arrays->master : NULL;
 
+    if (!arrays)
+        return comm_agree(s->comm, err);
     for (size_t i = 0; i < f->params->n; i++) {
         struct flat_piece piece = flat_piece(f, i, f->rank);
         const struct param *p = &f->params->item[i];
@@ -359,6 +362,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
                 fill_tokens(s, &f->params->item[i], piece, whole, master + piece.at);
         }
     }
+    zero_host_done(s->zero, true);
     zero_changed(s->zero);
     return comm_agree(s->comm, err);
 }

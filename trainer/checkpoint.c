@@ -28,11 +28,11 @@ static struct adamw_group group_options(const struct checkpoint *c, int group)
 }
 
 /* This rank's shards, in DeepSpeed's files. */
-static int save_deepspeed(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
-                          const char *tag, struct ckpt_err *err)
+static int save_deepspeed(struct session *s, const struct zero_state *z,
+                          const struct checkpoint *c, struct ckpt_outdir *dir, const char *tag,
+                          struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
-    const struct zero_state *z = zero_state(s->zero);
     const struct params *p = flat->params;
     struct ckpt_arena a = {0};
     struct optim_order order = {0};
@@ -101,11 +101,11 @@ static const float *moment_of(struct ckpt_arena *a, const struct flat *flat,
 }
 
 /* Whole moments of a stage-0 rank, as torch's optimizer keeps them. */
-static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+static int save_optimizer(struct session *s, const struct zero_state *z,
+                          const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
-    const struct zero_state *z = zero_state(s->zero);
     const struct params *p = flat->params;
     struct ckpt_arena a = {0};
     struct optim_order order;
@@ -264,12 +264,14 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
 static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                       const char *tag, struct ckpt_err *err)
 {
-    int rc = save_rng(s, c, dir, err);
+    const struct zero_state *z = zero_host(s->zero, err);
+    int rc = z ? save_rng(s, c, dir, err) : err->code;
 
     if (rc == 0 && c->settings->zero_stage == 3)
-        rc = save_deepspeed(s, c, dir, tag, err);
+        rc = save_deepspeed(s, z, c, dir, tag, err);
     if (rc == 0 && s->comm->rank == 0 && c->settings->zero_stage == 0)
-        rc = save_optimizer(s, c, dir, err);
+        rc = save_optimizer(s, z, c, dir, err);
+    zero_host_done(s->zero, false);
     if (rc == 0 && s->comm->rank == 0)
         rc = save_common(s, c, dir, err);
     return rc;

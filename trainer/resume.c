@@ -116,10 +116,9 @@ static int read_array(float *array, struct session *s, struct ckpt_source *src, 
 }
 
 /* Weights and moments out of DeepSpeed's shards. */
-static int load_deepspeed(struct session *s, const char *path, size_t *index,
-                          struct ckpt_err *err)
+static int load_deepspeed(struct session *s, const struct zero_state *z, const char *path,
+                          size_t *index, struct ckpt_err *err)
 {
-    const struct zero_state *z = zero_state(s->zero);
     struct ckpt_open_opts opts = {.optimizer = true, .prove = true};
     struct ckpt_source *src = NULL;
     int rc = ckpt_open_as(&src, "deepspeed", path, &opts, err);
@@ -135,9 +134,9 @@ static int load_deepspeed(struct session *s, const char *path, size_t *index,
 }
 
 /* Weights out of the model's or the adapter's own files, moments out of optimizer.pt. */
-static int load_plain(struct session *s, const char *path, size_t *index, struct ckpt_err *err)
+static int load_plain(struct session *s, const struct zero_state *z, const char *path,
+                      size_t *index, struct ckpt_err *err)
 {
-    const struct zero_state *z = zero_state(s->zero);
     struct ckpt_source *src = NULL;
     char file[4200];
     int rc = ckpt_open_as(&src, s->lora ? "peft" : "hf", path, NULL, err);
@@ -191,6 +190,7 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *f = NULL;
     json_t *json = NULL;
+    const struct zero_state *arrays;
     size_t *index = NULL;
     int rc = check_manifest(path, c, err);
 
@@ -204,9 +204,12 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
         rc = run_state_read(state, json, err);
     if (rc == 0 && !(index = ckpt_alloc(zero_flat(s->zero)->params->n, sizeof *index)))
         rc = ckpt_nomem(err, zero_flat(s->zero)->params->n * sizeof *index);
+    if (rc == 0 && !(arrays = zero_host(s->zero, err)))
+        rc = err->code;
     if (rc == 0)
-        rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, path, index, err)
-                                         : load_plain(s, path, index, err);
+        rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, arrays, path, index, err)
+                                         : load_plain(s, arrays, path, index, err);
+    zero_host_done(s->zero, rc == 0);
     zero_changed(s->zero);
     ckpt_free(index);
     json_decref(json);

@@ -428,12 +428,13 @@ static int find_start(struct run *r, json_t **config, struct ckpt_err *err)
 static int open_model(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
+    struct device_opts device = settings_device(s);
     json_t *config = NULL, *wanted = NULL;
     int rc = find_start(r, &config, err);
 
     if (rc == 0)
         rc = session_open(&r->session, s->init ? s->init : *r->base ? r->base : r->resume,
-                          s->tokenizer, (int)s->threads, settings_weights(s), err);
+                          s->tokenizer, &device, err);
     if (rc == 0 && s->lora_rank > 0)
         rc = adapter_config_of(&wanted, s, r->session.arch, err);
     if (rc == 0 && config && wanted)
@@ -474,9 +475,10 @@ static int init_only(struct run *r, struct ckpt_err *err)
 {
     const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
                                      .max_enc = 1};
+    const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
+                                    .weights = CKPT_F32};
 
-    if (session_open(&r->session, r->s->init, r->s->tokenizer, (int)r->s->threads, CKPT_F32,
-                     err) ||
+    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, err) ||
         session_plan(&r->session, &small, (int)r->s->zero_stage, err) ||
         session_init_weights(&r->session, r->s->seed, err) ||
         checkpoint_save_bare(r->s->output_dir, &r->session, err))

@@ -38,12 +38,30 @@ static int open_model_dir(struct ckpt_dir **out, const char **config, const char
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }
 
+/* A GPU belongs to one rank, and ranks on GPUs need NCCL, which is not there yet. */
+static int open_device(struct session *s, const struct device_opts *wanted, struct ckpt_err *err)
+{
+    struct device_opts opts = *wanted;
+    bool many = s->comm->world_size > 1, any = !opts.name || strcmp(opts.name, "auto") == 0;
+
+    if (many && opts.threads == 0)
+        opts.threads = 1;
+    if (many && any)
+        opts.name = "cpu";
+    if (device_open(&s->dev, &opts, err))
+        return err->code;
+    if (many && s->dev->apart)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "device %s: several ranks train on CPUs only",
+                         opts.name);
+    return 0;
+}
+
 static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
-                      int threads, struct ckpt_err *err)
+                      const struct device_opts *device, struct ckpt_err *err)
 {
     const char *config;
 
-    if (device_open_cpu(&s->dev, threads, err) ||
+    if (open_device(s, device, err) ||
         open_model_dir(&s->model_dir, &config, model_dir, err) ||
         arch_read(&s->arch, s->model_dir, config, err))
         return err->code;
@@ -57,17 +75,13 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     return s->tokenizer_dir ? tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) : 0;
 }
 
-int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
-                 enum ckpt_dtype weights, struct ckpt_err *err)
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                 const struct device_opts *device, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
     if (comm_open(&s->comm, err))
         return err->code;
-    /* Ranks on one host share its CPUs. */
-    if (threads == 0 && s->comm->world_size > 1)
-        threads = 1;
-    if (open_parts(s, model_dir, tokenizer_dir, threads, err) == 0)
-        s->dev->weight = weights;
+    open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, err);
 }
 
@@ -177,8 +191,11 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
                  100.0 * (double)p->grad_numel / (double)p->numel);
-    ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each", f->world_size,
-             s->comm->ops->name, f->stage, s->dev->threads);
+    if (s->dev->apart)
+        ckpt_log(CKPT_LOG_NOTE, "device: %s, %s", s->dev->label, ckpt_dtype_name(s->dev->act));
+    else
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each", f->world_size,
+                 s->comm->ops->name, f->stage, s->dev->threads);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
              "activations %.1f: %.1f MiB", shard, trained, 2 * trained,

@@ -30,11 +30,11 @@ struct session {
 
 /*
  * Ranks, device and description.  model_dir is a directory with config.json (or config.json
- * itself, whatever its name on this machine); tokenizer_dir NULL: beside it, if there.  threads per
- * rank, 0: by CPUs.  weights: the type in which passes see them (F32, BF16, F16).
+ * itself, whatever its name on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on
+ * one host share its CPUs, so that threads 0 means one each there.
  */
-int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir, int threads,
-                 enum ckpt_dtype weights, struct ckpt_err *err);
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                 const struct device_opts *device, struct ckpt_err *err);
 /* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
  * then it is kept apart, with a warning.  Before session_plan. */
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);

@@ -28,6 +28,7 @@ void settings_default(struct settings *s)
         .adam_epsilon = 1e-8,
         .max_grad_norm = 1.0,
         .seed = 42,
+        .device = "auto",
         .logging_steps = 10,
         .save_steps = 500,
     };
@@ -37,6 +38,13 @@ void settings_default(struct settings *s)
 enum ckpt_dtype settings_weights(const struct settings *s)
 {
     return s->bf16 ? CKPT_BF16 : s->fp16 ? CKPT_F16 : CKPT_F32;
+}
+
+struct device_opts settings_device(const struct settings *s)
+{
+    return (struct device_opts){.name = s->device, .threads = (int)s->threads,
+                                .weights = settings_weights(s),
+                                .memory_limit = s->device_memory_limit};
 }
 
 static int clash(struct ckpt_err *err, const char *what)

@@ -11,6 +11,7 @@
 
 #include "libckpt/dtype.h"
 #include "trainer/data/options.h"
+#include "trainer/ops/ops.h"
 
 struct settings {
     /* model */
@@ -76,6 +77,8 @@ struct settings {
     /* ranks */
     int64_t      zero_stage;            /* 0 or 3 */
     bool         stage3_gather_16bit_weights_on_model_save;
+    const char  *device;                /* as in struct device_opts */
+    uint64_t     device_memory_limit;   /* bytes; 0: none */
     int64_t      threads;               /* per rank; 0: by CPUs */
     bool         dry_run;
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */
@@ -83,6 +86,7 @@ struct settings {
 
 /* The type in which passes see weights. */
 enum ckpt_dtype settings_weights(const struct settings *s);
+struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);
 /*
  * What no single option can check: CKPT_ECONFIG names the options that clash or are missing.

@@ -73,6 +73,9 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int open_session(struct eval *e, char path[4096], const char *model, const char *adapter,
                         struct ckpt_err *err)
 {
+    struct device_opts device = {.name = e->w->device, .threads = (int)e->w->threads,
+                                 .weights = e->w->dtype ? ckpt_dtype_parse(e->w->dtype)
+                                                        : CKPT_F32};
     json_t *config = NULL;
     char dir[4096];
     int rc = 0;
@@ -84,8 +87,7 @@ static int open_session(struct eval *e, char path[4096], const char *model, cons
         rc = adapter_base(path, config, adapter, err);
     model_dir(dir, path);
     if (rc == 0)
-        rc = session_open(&e->s, dir, e->w->tokenizer, (int)e->w->threads,
-                          e->w->dtype ? ckpt_dtype_parse(e->w->dtype) : CKPT_F32, err);
+        rc = session_open(&e->s, dir, e->w->tokenizer, &device, err);
     if (rc == 0 && adapter)
         rc = session_adapt(&e->s, config, err);
     json_decref(config);

@@ -20,6 +20,7 @@ struct eval_want {
     int64_t         max_eval_samples;   /* 0: all */
     int64_t         batch_size;
     int64_t         generate;           /* rows of the data to continue as well */
+    const char     *device;         /* as in struct device_opts */
     int64_t         max_new_tokens, top_k, seed, threads;
     double          temperature, top_p, repetition_penalty;
     int64_t         num_beams;

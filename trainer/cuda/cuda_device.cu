@@ -245,6 +245,7 @@ static int open_device(struct device **out, int index, enum ckpt_dtype type, uin
     dev->act = dev->weight = type;
     dev->grad = CKPT_F32;
     dev->apart = true;
+    snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
     o->cuda.index = index;
     o->cuda.limit = limit;
     o->cuda.sms = prop.multiProcessorCount;

@@ -413,6 +413,7 @@ struct device {
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     bool              apart;        /* its memory is not the host's */
+    char              label[64];    /* apart: what it is, for a person */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
     uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */

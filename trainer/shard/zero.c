@@ -26,6 +26,8 @@ struct zero {
     struct slot          grad[N_SLOTS];
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
     float               *reduced;       /* [largest unit part] */
+    struct zero_state    host;          /* copies, where the device's memory is apart */
+    float               *unit_host;     /* [largest unit], there too */
 };
 
 /* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
@@ -79,17 +81,26 @@ static const void *acquire(void *ctx, int unit)
     return s->whole;
 }
 
+/* n floats of a unit where the host can read them. */
+static const float *on_host(struct zero *z, const float *from, int64_t n)
+{
+    if (!z->dev->apart)
+        return from;
+    z->dev->ops->to_host(z->dev, z->unit_host, from, (size_t)n * sizeof *from);
+    return z->unit_host;
+}
+
 const float *zero_master(struct zero *z, int unit)
 {
     float *base = z->state.master + flat_unit_base(&z->flat, unit);
     struct slot *s;
 
     if (!z->sharded)
-        return base;
+        return on_host(z, base, z->flat.params->unit_numel[unit]);
     s = &z->weight[unit == 0 ? 0 : 1];
     s->unit = -1;                       /* not what a pass may find there */
     gather(z, unit, s->whole, base, CKPT_F32);
-    return s->whole;
+    return on_host(z, s->whole, z->flat.params->unit_numel[unit]);
 }
 
 static void release(void *ctx, int unit)
@@ -216,6 +227,10 @@ static bool allocate(struct zero *z, bool train)
         if (train)
             z->reduced = floats(z, largest(f, 0, flat_grad_part), &ok);
     }
+    if (ok && z->dev->apart) {
+        z->unit_host = ckpt_alloc_buffer((size_t)largest(f, 0, whole_weights) * sizeof(float));
+        ok = z->unit_host != NULL;
+    }
     return ok;
 }
 
@@ -236,7 +251,9 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
     if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
         goto fail;
     if (!allocate(z, train)) {
-        ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size, z->type));
+        *err = dev->err;                /* says more, where the device refused */
+        if (!err->code)
+            ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size, z->type));
         goto fail;
     }
     *out = z;
@@ -261,6 +278,8 @@ void zero_free(struct zero *z)
     }
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
+    zero_host_done(z, false);
+    ckpt_free(z->unit_host);
     flat_release(&z->flat);
     ckpt_free(z);
 }
@@ -323,12 +342,12 @@ const float *zero_gather_grad(struct zero *z, int unit)
 
     own += flat_grad_base(&z->flat, unit);
     if (!z->sharded)
-        return own;
+        return on_host(z, own, z->flat.params->unit_grad[unit]);
     if (part > 0) {
         comm_all_gather(z->comm, z->parts, own, part, CKPT_F32);
         flat_assemble_grads(&z->flat, unit, whole, z->parts);
     }
-    return whole;
+    return on_host(z, whole, z->flat.params->unit_grad[unit]);
 }
 
 double zero_grad_sum_squares(struct zero *z)
@@ -341,38 +360,130 @@ double zero_grad_sum_squares(struct zero *z)
     return sum;
 }
 
-/* A piece of a parameter into the rounded copy, where there is no master. */
-static int fill_rounded(struct zero *z, zero_fill_fn *fn, void *ctx, size_t i,
-                        const struct flat_piece *p, float *stage, struct ckpt_err *err)
-{
-    unsigned char *to = (unsigned char *)z->rounded + (size_t)p->at * ckpt_dtype_size(z->type);
+/* The arrays of both sides, each with its elements. */
+struct mirror {
+    float  *device, **host;
+    int64_t n;
+};
 
-    for (int64_t at = 0; at < p->count; at += STAGE) {
+enum { N_MIRRORS = 3 };
+
+static void mirrors(struct zero *z, struct mirror m[N_MIRRORS])
+{
+    m[0] = (struct mirror){z->state.master, &z->host.master, z->flat.numel};
+    m[1] = (struct mirror){z->state.exp_avg, &z->host.exp_avg, z->flat.grad_numel};
+    m[2] = (struct mirror){z->state.exp_avg_sq, &z->host.exp_avg_sq, z->flat.grad_numel};
+}
+
+const struct zero_state *zero_host(struct zero *z, struct ckpt_err *err)
+{
+    struct mirror m[N_MIRRORS];
+
+    if (!z->dev->apart)
+        return &z->state;
+    mirrors(z, m);
+    for (int i = 0; i < N_MIRRORS; i++) {
+        size_t bytes = (size_t)m[i].n * sizeof(float);
+
+        if (!m[i].device)
+            continue;
+        *m[i].host = ckpt_alloc_buffer(bytes);
+        if (!*m[i].host) {
+            zero_host_done(z, false);
+            ckpt_nomem(err, bytes);
+            return NULL;
+        }
+        z->dev->ops->to_host(z->dev, *m[i].host, m[i].device, bytes);
+    }
+    return device_sync(z->dev, err) ? NULL : &z->host;
+}
+
+void zero_host_done(struct zero *z, bool changed)
+{
+    struct mirror m[N_MIRRORS];
+
+    if (!z->dev->apart)
+        return;
+    mirrors(z, m);
+    for (int i = 0; i < N_MIRRORS; i++) {
+        if (changed && *m[i].host)
+            z->dev->ops->to_device(z->dev, m[i].device, *m[i].host,
+                                   (size_t)m[i].n * sizeof(float));
+        ckpt_free(*m[i].host);
+        *m[i].host = NULL;
+    }
+}
+
+/* Where a piece is filled by way of a host's buffer: into the master or the rounded copy. */
+struct fill {
+    zero_fill_fn *fn;
+    void         *ctx;
+    float        *stage;            /* [STAGE] */
+    float        *near;             /* [STAGE] on the device, where it is apart */
+};
+
+/* n elements of the rounded copy at `to` and the stage: one made from the other. */
+static void round_stage(struct zero *z, const struct fill *f, unsigned char *to, int64_t n,
+                        bool back)
+{
+    const struct ops *ops = z->dev->ops;
+    float *near = z->dev->apart ? f->near : f->stage;
+
+    if (back) {
+        ops->cast(z->dev, near, CKPT_F32, to, z->type, n);
+        if (z->dev->apart)
+            ops->to_host(z->dev, f->stage, near, (size_t)n * sizeof *near);
+    } else {
+        if (z->dev->apart)
+            ops->to_device(z->dev, near, f->stage, (size_t)n * sizeof *near);
+        ops->cast(z->dev, to, z->type, near, CKPT_F32, n);
+    }
+}
+
+static int fill_piece(struct zero *z, const struct fill *f, size_t i, const struct flat_piece *p,
+                      struct ckpt_err *err)
+{
+    size_t width = z->state.master ? sizeof(float) : ckpt_dtype_size(z->type);
+    unsigned char *to = z->state.master ? (unsigned char *)z->state.master : z->rounded;
+
+    to += (size_t)p->at * width;
+    for (int64_t at = 0; at < p->count; at += STAGE, to += (size_t)STAGE * width) {
         int64_t n = p->count - at < STAGE ? p->count - at : STAGE;
 
-        z->dev->ops->cast(z->dev, stage, CKPT_F32, to + (size_t)at * ckpt_dtype_size(z->type),
-                          z->type, n);
-        if (fn(ctx, i, p->start + at, n, stage, err))
+        if (z->state.master)
+            z->dev->ops->to_host(z->dev, f->stage, to, (size_t)n * width);
+        else
+            round_stage(z, f, to, n, true);
+        if (f->fn(f->ctx, i, p->start + at, n, f->stage, err))
             return err->code;
-        z->dev->ops->cast(z->dev, to + (size_t)at * ckpt_dtype_size(z->type), z->type, stage,
-                          CKPT_F32, n);
+        if (z->state.master)
+            z->dev->ops->to_device(z->dev, to, f->stage, (size_t)n * width);
+        else
+            round_stage(z, f, to, n, false);
     }
     return 0;
 }
 
 int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
 {
-    float *stage = z->state.master ? NULL : ckpt_alloc_buffer(STAGE * sizeof *stage);
-    int rc = z->state.master || stage ? 0 : ckpt_nomem(err, STAGE * sizeof *stage);
+    bool straight = z->state.master && !z->dev->apart;
+    size_t bytes = STAGE * sizeof(float);
+    struct fill f = {fn, ctx, straight ? NULL : ckpt_alloc_buffer(bytes), NULL};
+    int rc = 0;
 
+    if (z->dev->apart && !z->state.master)
+        f.near = z->dev->ops->alloc(z->dev, bytes);
+    if (!straight && (!f.stage || (z->dev->apart && !z->state.master && !f.near)))
+        rc = ckpt_nomem(err, bytes);
     for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
         struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
 
         if (p.count > 0)
-            rc = stage ? fill_rounded(z, fn, ctx, i, &p, stage, err)
-                       : fn(ctx, i, p.start, p.count, z->state.master + p.at, err);
+            rc = straight ? fn(ctx, i, p.start, p.count, z->state.master + p.at, err)
+                          : fill_piece(z, &f, i, &p, err);
     }
-    ckpt_free(stage);
+    z->dev->ops->free(z->dev, f.near);
+    ckpt_free(f.stage);
     zero_changed(z);
-    return rc;
+    return rc ? rc : device_sync(z->dev, err);
 }

@@ -20,7 +20,7 @@
 
 struct zero;
 
-/* Arrays of this rank, f32. */
+/* Arrays of this rank, f32, on the device. */
 struct zero_state {
     float *master;          /* [flat->numel] the true weights; NULL when nothing is trained and
                                the device's weights are narrower */
@@ -35,11 +35,18 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
 const struct zero_state *zero_state(const struct zero *z);
+/*
+ * The same arrays as the host sees them: where the device's memory is the host's those themselves,
+ * else copies made now.  NULL with err filled.  Give them back with zero_host_done, which with
+ * changed puts them on the device; what passes see follows with zero_changed.
+ */
+const struct zero_state *zero_host(struct zero *z, struct ckpt_err *err);
+void zero_host_done(struct zero *z, bool changed);
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
- * A unit's true weights, f32 [unit_numel], until the next call or pass.  Collective at stage 3.
- * Not where the state has no master.
+ * A unit's true weights on the host, f32 [unit_numel], until the next call of this or of
+ * zero_gather_grad, or the next pass.  Collective at stage 3.  Not where the state has no master.
  */
 const float *zero_master(struct zero *z, int unit);
 /* Bytes a rank holds for states and for gathered units. */
@@ -50,7 +57,7 @@ uint64_t zero_bytes(const struct params *params, int stage, bool train, int worl
 void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);
-/* A unit's gradients [unit_grad] after that, on every rank; until the next call.  Collective. */
+/* A unit's gradients [unit_grad] on the host after that, on every rank; likewise. */
 const float *zero_gather_grad(struct zero *z, int unit);
 /* Square of the norm of the whole gradient, the same on every rank. */
 double zero_grad_sum_squares(struct zero *z);
