@@ -219,6 +219,7 @@ void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg
                 const float *grad, int64_t n, const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
 void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
+void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_embed_fwd(struct device *dev, const struct op_embed *a);
 void cuda_embed_bwd(struct device *dev, const struct op_embed *a);
 void cuda_norm_fwd(struct device *dev, const struct op_rownorm *a);

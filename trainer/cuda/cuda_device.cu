@@ -196,7 +196,7 @@ static const struct ops cuda_row = {
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,
-    .drop = cuda_drop_op,
+    .drop = cuda_drop_op, .jitter = cuda_jitter,
     .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,
     .linear_fwd = cuda_linear_fwd, .linear_bwd = cuda_linear_bwd,
     .rope_fwd = cuda_rope_fwd, .rope_bwd = cuda_rope_bwd,

@@ -1,0 +1,159 @@
+/*
+ * cast - arrays from one type to another, dropout and jitter of an activation in place.
+ *
+ * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays lie
+ * alike; between the two 16-bit types by way of f32, which holds either exactly.
+ *
+ * Masks: a thread takes four columns of a row, whose words are one Philox block.  Where rows are
+ * whole fours the blocks of the array are simply counted through.
+ */
+#include "trainer/cuda/cuda.h"
+
+namespace {
+
+const int block = 256;
+
+/* N elements that move 16 bytes at once, or all at once where they are fewer. */
+template <typename T, int N> struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) piece {
+    T at[N];
+};
+
+template <typename To, typename From>
+__global__ void __launch_bounds__(block) convert(To *to, const From *from, int64_t n, bool whole)
+{
+    int64_t i = ((int64_t)blockIdx.x * block + threadIdx.x) * 8;
+
+    if (whole && i + 8 <= n) {
+        piece<From, 8> in = *reinterpret_cast<const piece<From, 8> *>(from + i);
+        piece<To, 8> out;
+
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            out.at[k] = from_f32<To>(to_f32(in.at[k]));
+        *reinterpret_cast<piece<To, 8> *>(to + i) = out;
+        return;
+    }
+    for (int64_t k = i; k < n && k < i + 8; k++)
+        to[k] = from_f32<To>(to_f32(from[k]));
+}
+
+template <typename To, typename From>
+void run_convert(struct device *dev, void *to, const void *from, int64_t n)
+{
+    bool whole = cuda_aligned(to, 16) && cuda_aligned(from, 16);
+
+    convert<To, From><<<(unsigned)cuda_blocks(n, 8 * block), block, 0, cuda_of(dev)->stream>>>(
+        (To *)to, (const From *)from, n, whole);
+}
+
+template <typename To>
+void convert_from(struct device *dev, void *to, const void *from, enum ckpt_dtype type, int64_t n)
+{
+    if (type == CKPT_BF16)
+        run_convert<To, __nv_bfloat16>(dev, to, from, n);
+    else if (type == CKPT_F16)
+        run_convert<To, __half>(dev, to, from, n);
+    else
+        run_convert<To, float>(dev, to, from, n);
+}
+
+/* Factors of four elements from their words. */
+struct masked {
+    struct cuda_drop d;
+
+    __device__ __forceinline__ float operator()(float x, uint32_t w) const
+    {
+        return !d.all && w >= d.least ? x * d.scale : 0.0f;
+    }
+};
+
+struct jittered {
+    float p;
+
+    __device__ __forceinline__ float operator()(float x, uint32_t w) const
+    {
+        return x * (1.0f + p * ((float)(w >> 8) * 0x1p-23f - 1.0f));
+    }
+};
+
+/* The array is n blocks of four. */
+template <typename T, typename F>
+__global__ void __launch_bounds__(block) fours(T *x, int64_t n, F f, uint64_t seed, uint64_t stream)
+{
+    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
+    piece<T, 4> *at = reinterpret_cast<piece<T, 4> *>(x) + i, v;
+    uint32_t w[4];
+
+    if (i >= n)
+        return;
+    v = *at;
+    cuda_philox(w, seed, stream, (uint64_t)i);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v.at[k] = from_f32<T>(f(to_f32(v.at[k]), w[k]));
+    *at = v;
+}
+
+/* Any width: `each` blocks of four cover a row. */
+template <typename T, typename F>
+__global__ void __launch_bounds__(block)
+rows(T *x, int64_t n, int64_t width, int64_t each, F f, uint64_t seed, uint64_t stream)
+{
+    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x, row = i / each, c = i % each * 4;
+    uint32_t w[4];
+
+    if (row >= n)
+        return;
+    cuda_philox(w, seed, stream, (uint64_t)i);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (c + k < width)
+            x[row * width + c + k] = from_f32<T>(f(to_f32(x[row * width + c + k]), w[k]));
+}
+
+template <typename T, typename F>
+void run_mask(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d, F f)
+{
+    int64_t each = (width + 3) / 4;
+    unsigned blocks = (unsigned)cuda_blocks(n * each, block);
+    cudaStream_t on = cuda_of(dev)->stream;
+
+    if (width % 4 == 0 && cuda_aligned(x, 4 * sizeof(T)))
+        fours<T><<<blocks, block, 0, on>>>((T *)x, n * each, f, d->seed, d->stream);
+    else
+        rows<T><<<blocks, block, 0, on>>>((T *)x, n, width, each, f, d->seed, d->stream);
+}
+
+} /* namespace */
+
+void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
+               enum ckpt_dtype from, int64_t n)
+{
+    if (dev->err.code || n <= 0)
+        return;
+    if (to == from)
+        dev->ops->copy(dev, dst, src, (size_t)n * (to == CKPT_F32 ? 4 : 2));
+    else if (to == CKPT_BF16)
+        convert_from<__nv_bfloat16>(dev, dst, src, from, n);
+    else if (to == CKPT_F16)
+        convert_from<__half>(dev, dst, src, from, n);
+    else
+        convert_from<float>(dev, dst, src, from, n);
+    cuda_launched(dev, "cast");
+}
+
+void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d)
+{
+    if (dev->err.code || n * width == 0 || !(d->p > 0))
+        return;
+    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, masked{cuda_drop_of(d)}));
+    cuda_launched(dev, "drop");
+}
+
+void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d)
+{
+    if (dev->err.code || n * width == 0 || !(d->p > 0))
+        return;
+    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, jittered{d->p}));
+    cuda_launched(dev, "jitter");
+}

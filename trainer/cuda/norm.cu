@@ -1,0 +1,420 @@
+/*
+ * norm - LayerNorm and RMSNorm by rows, and their backward.
+ *
+ * A team of warps holds a row in registers, so that it is read once; a block is several teams.
+ * Statistics as on the CPU: the mean first, then centred squares.  Backward runs as many blocks
+ * as the chip has processors; each thread sums the gradients of gain and bias for its columns
+ * over the rows its team took, the teams of a block add theirs in their order through shared
+ * memory, and a second kernel adds the blocks' sums in their order.
+ *
+ * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or not
+ * aligned are read again for each step by a whole block.
+ */
+#include "trainer/cuda/rows.h"
+
+namespace {
+
+/* Threads of a block of teams that are smaller. */
+const int forward_block = 256, backward_block = 512;
+
+template <typename T> struct args {
+    T             *out;                 /* bwd: dx */
+    float         *stats, *part;
+    const T       *x, *dout, *dout_add, *dx_add, *w, *b;
+    const int32_t *rows;
+    int64_t        n, dim;
+    float          eps;
+    bool           rms, gathered, whole;
+};
+
+template <typename T, int WARPS, int PACKS>
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, forward_block))
+forward(struct args<T> a)
+{
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, forward_block);
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+
+    for (int64_t i = (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += (int64_t)gridDim.x * TEAMS) {
+        const T *x = a.x + (a.rows ? a.rows[i] : i) * a.dim;
+        float v[PACKS][N];
+        float2 s;
+
+#pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            int64_t c = (int64_t)(p * SPAN + lane) * N;
+            row_pack<T> raw = c < a.dim ? row_load(x, c) : row_zero<T>();
+
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                v[p][k] = raw.at(k);
+        }
+        s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane);
+        if (lane == 0 && a.stats)
+            reinterpret_cast<float2 *>(a.stats)[i] = s;
+#pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            int64_t c = (int64_t)(p * SPAN + lane) * N;
+            row_pack<T> w, b;
+
+            if (c >= a.dim)
+                continue;
+            w = row_load(a.w, c);
+            b = a.b ? row_load(a.b, c) : row_zero<T>();
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                v[p][k] = (v[p][k] - s.x) * s.y * w.at(k) + b.at(k);
+            row_store(a.out + i * a.dim, c, v[p]);
+        }
+    }
+}
+
+/* What a thread of backward holds of its row. */
+template <typename T, int PACKS> struct held {
+    row_pack<T> x[PACKS], g[PACKS], add[PACKS];
+};
+
+template <typename T, int WARPS, int PACKS>
+__device__ __forceinline__ void hold(held<T, PACKS> &h, const struct args<T> &a, int64_t i,
+                                     int lane)
+{
+    int64_t r = a.rows ? a.rows[i] : i;
+
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        int64_t c = (int64_t)(p * WARPS * 32 + lane) * CUDA_PACK<T>;
+
+        h.x[p] = c < a.dim ? row_load(a.x + r * a.dim, c) : row_zero<T>();
+        h.g[p] = c < a.dim ? row_load(a.dout + i * a.dim, c) : row_zero<T>();
+        h.add[p] = c < a.dim && a.dout_add ? row_load(a.dout_add + i * a.dim, c) : row_zero<T>();
+    }
+}
+
+/* The block's sums by turns: each team adds its own to what lies in shared memory. */
+template <typename T, int WARPS, int PACKS, int SUMS>
+__device__ __forceinline__ void add_teams(const struct args<T> &a,
+                                          const float (&dw)[PACKS][CUDA_PACK<T>],
+                                          const float (&db)[PACKS][CUDA_PACK<T>], int team,
+                                          int lane)
+{
+    extern __shared__ float shared[];
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
+    float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
+
+    for (int t = 0; t < TEAMS; t++) {
+        if (team == t) {
+#pragma unroll
+            for (int p = 0; p < PACKS; p++)
+#pragma unroll
+                for (int k = 0; k < N; k++) {
+                    int64_t c = (int64_t)(p * SPAN + lane) * N + k;
+                    float w = dw[p][k], b = db[p][k];
+
+                    if (c >= a.dim)
+                        continue;
+                    if (t > 0) {
+                        w += shared[c];
+                        if (SUMS > 1)
+                            b += shared[a.dim + c];
+                    }
+                    if (t + 1 < TEAMS) {
+                        shared[c] = w;
+                        if (SUMS > 1)
+                            shared[a.dim + c] = b;
+                    } else {
+                        to[c] = w;
+                        if (SUMS > 1)
+                            to[a.dim + c] = b;
+                    }
+                }
+        }
+        __syncthreads();
+    }
+}
+
+/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias. */
+template <typename T, int WARPS, int PACKS, int SUMS>
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, backward_block))
+backward(struct args<T> a)
+{
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+    float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
+    row_pack<T> w[PACKS];
+
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        int64_t c = (int64_t)(p * SPAN + lane) * N;
+
+        w[p] = c < a.dim ? row_load(a.w, c) : row_zero<T>();
+    }
+    for (int64_t i = (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += (int64_t)gridDim.x * TEAMS) {
+        float2 s = reinterpret_cast<const float2 *>(a.stats)[i], sum = make_float2(0, 0);
+        int64_t to = !a.rows || a.gathered ? i : a.rows[i];
+        held<T, PACKS> h;
+
+        hold<T, WARPS, PACKS>(h, a, i, lane);
+#pragma unroll
+        for (int p = 0; p < PACKS; p++)
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                float g = h.g[p].at(k) + h.add[p].at(k), xhat = (h.x[p].at(k) - s.x) * s.y;
+
+                /* past the row's end g is 0 */
+                if (SUMS > 0)
+                    dw[p][k] += g * xhat;
+                if (SUMS > 1)
+                    db[p][k] += g;
+                sum.x += g * w[p].at(k);
+                sum.y += g * w[p].at(k) * xhat;
+            }
+        sum = team_sum<WARPS>(sum, team);
+        sum.x = a.rms ? 0.0f : sum.x * inv;
+        sum.y *= inv;
+#pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            int64_t c = (int64_t)(p * SPAN + lane) * N;
+            row_pack<T> more;
+            float v[N];
+
+            if (c >= a.dim)
+                continue;
+            more = a.dx_add ? row_load(a.dx_add + to * a.dim, c) : row_zero<T>();
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                float g = h.g[p].at(k) + h.add[p].at(k), xhat = (h.x[p].at(k) - s.x) * s.y;
+
+                v[k] = s.y * (g * w[p].at(k) - sum.x - xhat * sum.y) + more.at(k);
+            }
+            row_store(a.out + to * a.dim, c, v);
+        }
+    }
+    if (SUMS > 0)
+        add_teams<T, WARPS, PACKS, SUMS>(a, dw, db, team, lane);
+}
+
+/* Any width and alignment: a block takes a row at a time. */
+template <typename T> __global__ void __launch_bounds__(256) forward_any(struct args<T> a)
+{
+    for (int64_t i = blockIdx.x; i < a.n; i += gridDim.x) {
+        const T *x = a.x + (a.rows ? a.rows[i] : i) * a.dim;
+        float2 s = row_stats_of([=](int64_t c) { return to_f32(x[c]); }, a.rms, a.eps, a.dim);
+
+        if (threadIdx.x == 0 && a.stats)
+            reinterpret_cast<float2 *>(a.stats)[i] = s;
+        for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x)
+            a.out[i * a.dim + c] = from_f32<T>((to_f32(x[c]) - s.x) * s.y * to_f32(a.w[c]) +
+                                               (a.b ? to_f32(a.b[c]) : 0.0f));
+    }
+}
+
+/* The same back; a thread's sums lie in the block's part, where it alone touches its columns. */
+template <typename T> __global__ void __launch_bounds__(256) backward_any(struct args<T> a)
+{
+    float *dw = a.part ? a.part + (int64_t)blockIdx.x * 2 * a.dim : NULL, *db = dw + a.dim;
+    float inv = 1.0f / (float)a.dim;
+
+    for (int64_t c = threadIdx.x; dw && c < a.dim; c += blockDim.x)
+        dw[c] = db[c] = 0;
+    for (int64_t i = blockIdx.x; i < a.n; i += gridDim.x) {
+        float2 s = reinterpret_cast<const float2 *>(a.stats)[i];
+        int64_t r = a.rows ? a.rows[i] : i, to = a.gathered ? i : r;
+        float s1 = 0, s2 = 0;
+
+        for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x) {
+            float g = to_f32(a.dout[i * a.dim + c]), w = to_f32(a.w[c]);
+            float xhat = (to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
+
+            if (a.dout_add)
+                g += to_f32(a.dout_add[i * a.dim + c]);
+            if (dw) {
+                dw[c] += g * xhat;
+                db[c] += g;
+            }
+            s1 += g * w;
+            s2 += g * w * xhat;
+        }
+        s1 = a.rms ? 0.0f : block_sum(s1) * inv;
+        s2 = block_sum(s2) * inv;
+        for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x) {
+            float g = to_f32(a.dout[i * a.dim + c]);
+            float xhat = (to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
+
+            if (a.dout_add)
+                g += to_f32(a.dout_add[i * a.dim + c]);
+            g = s.y * (g * to_f32(a.w[c]) - s1 - xhat * s2);
+            if (a.dx_add)
+                g += to_f32(a.dx_add[to * a.dim + c]);
+            a.out[to * a.dim + c] = from_f32<T>(g);
+        }
+    }
+}
+
+/* 32 columns by 8 threads, each of which takes every eighth part. */
+__global__ void __launch_bounds__(256)
+add_parts(float *first, float *second, const float *part, int64_t n, int64_t dim)
+{
+    __shared__ float sums[8][32];
+    int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float *total = blockIdx.y ? second : first, sum = 0;
+
+    if (total && c < dim) {
+        const float *from = part + blockIdx.y * dim + c;
+
+#pragma unroll 4
+        for (int64_t i = threadIdx.y; i < n; i += 8)
+            sum += from[i * 2 * dim];
+    }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || !total || c >= dim)
+        return;
+    for (int i = 1; i < 8; i++)
+        sum += sums[i][threadIdx.x];
+    total[c] += sum;
+}
+
+template <typename T> struct args<T> args_of(const struct op_rownorm *op, const void *out)
+{
+    struct args<T> a = {};
+
+    a.out = (T *)out;
+    a.stats = op->stats;
+    a.x = (const T *)op->x;
+    a.w = (const T *)op->norm.w;
+    a.b = (const T *)op->norm.b;
+    a.rows = op->rows;
+    a.n = op->n;
+    a.dim = op->dim;
+    a.eps = op->norm.eps;
+    a.rms = op->norm.kind == OP_NORM_RMS;
+    a.whole = row_whole<T>(op->x, op->dim) && row_whole<T>(out, op->dim) &&
+              row_whole<T>(op->norm.w, op->dim) &&
+              (!op->norm.b || row_whole<T>(op->norm.b, op->dim));
+    return a;
+}
+
+int64_t fewer(int64_t a, int64_t b) { return a < b ? a : b; }
+
+template <typename T> void run_forward(struct device *dev, const struct op_rownorm *op)
+{
+    struct args<T> a = args_of<T>(op, op->out);
+    int64_t most = 16 * (int64_t)cuda_of(dev)->sms;
+    int64_t packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
+    cudaStream_t on = cuda_of(dev)->stream;
+
+    CUDA_TEAM4(packs, {
+        const int teams = team_count(WARPS, forward_block);
+        unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), most);
+
+        forward<T, WARPS, PACKS><<<blocks, WARPS * 32 * teams, 0, on>>>(a);
+    })
+        forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
+}
+
+template <typename T, int WARPS, int PACKS, int SUMS>
+void launch_backward(struct device *dev, const char *op, const struct args<T> &a,
+                     const struct op_norm *norm)
+{
+    const int teams = team_count(WARPS, backward_block);
+    int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms * (SUMS ? 1 : 8));
+    size_t shared = SUMS && teams > 1 ? (size_t)(2 * a.dim) * sizeof(float) : 0;
+
+    backward<T, WARPS, PACKS, SUMS><<<(unsigned)blocks, WARPS * 32 * teams, shared,
+                                      cuda_of(dev)->stream>>>(a);
+    if (cuda_launched(dev, op) && SUMS)
+        cuda_add_parts(dev, op, (float *)norm->dw, SUMS > 1 ? (float *)norm->db : NULL, a.part,
+                       blocks, a.dim);
+}
+
+template <typename T>
+void launch_any(struct device *dev, const char *op, const struct args<T> &a,
+                const struct op_norm *norm)
+{
+    int64_t blocks = fewer(a.n, cuda_of(dev)->sms);
+
+    backward_any<T><<<(unsigned)blocks, 256, 0, cuda_of(dev)->stream>>>(a);
+    if (cuda_launched(dev, op) && a.part)
+        cuda_add_parts(dev, op, (float *)norm->dw, (float *)norm->db, a.part, blocks, a.dim);
+}
+
+template <typename T>
+void run_backward(struct device *dev, const char *op, const struct op_rownorm *r, bool gathered,
+                  float *part)
+{
+    struct args<T> a = args_of<T>(r, r->dx);
+    int sums = r->norm.db ? 2 : r->norm.dw ? 1 : 0;
+    int64_t packs;
+
+    a.dout = (const T *)r->dout;
+    a.dout_add = (const T *)r->dout_add;
+    a.dx_add = (const T *)r->dx_add;
+    a.part = sums ? part : NULL;
+    a.gathered = gathered;
+    a.whole = a.whole && row_whole<T>(a.dout, a.dim) &&
+              (!a.dout_add || row_whole<T>(a.dout_add, a.dim)) &&
+              (!a.dx_add || row_whole<T>(a.dx_add, a.dim));
+    packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
+    CUDA_TEAM2(packs, {
+        if (sums == 2)
+            launch_backward<T, WARPS, PACKS, 2>(dev, op, a, &r->norm);
+        else if (sums == 1)
+            launch_backward<T, WARPS, PACKS, 1>(dev, op, a, &r->norm);
+        else
+            launch_backward<T, WARPS, PACKS, 0>(dev, op, a, &r->norm);
+    })
+        launch_any<T>(dev, op, a, &r->norm);
+}
+
+uint64_t part_bytes(const struct device *dev, int64_t dim)
+{
+    return (uint64_t)((const struct cuda_device *)dev)->sms * 2 * (uint64_t)dim * sizeof(float);
+}
+
+} /* namespace */
+
+void cuda_add_parts(struct device *dev, const char *op, float *first, float *second,
+                    const float *part, int64_t n, int64_t dim)
+{
+    dim3 grid((unsigned)cuda_blocks(dim, 32), second ? 2 : 1);
+
+    if (dev->err.code || dim == 0 || (!first && !second))
+        return;
+    add_parts<<<grid, dim3(32, 8), 0, cuda_of(dev)->stream>>>(first, second, part, n, dim);
+    cuda_launched(dev, op);
+}
+
+uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l)
+{
+    return l->train ? part_bytes(dev, l->dim > l->embed ? l->dim : l->embed) : 0;
+}
+
+void cuda_norm_fwd(struct device *dev, const struct op_rownorm *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    CUDA_ACT(dev, run_forward<T>(dev, a));
+    cuda_launched(dev, "norm_fwd");
+}
+
+void cuda_norm_back(struct device *dev, const char *op, const struct op_rownorm *a, bool gathered,
+                    float *part)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    CUDA_ACT(dev, run_backward<T>(dev, op, a, gathered, part));
+}
+
+void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a)
+{
+    bool sums = a->norm.dw || a->norm.db;
+    float *part = NULL;
+
+    if (dev->err.code)
+        return;
+    if (a->rows && a->n < a->n_x)       /* rows rise: all of them otherwise */
+        dev->ops->zero(dev, a->dx, (size_t)(a->n_x * a->dim) * cuda_size(dev));
+    if (sums)
+        part = (float *)cuda_work(dev, "norm_bwd", part_bytes(dev, a->dim));
+    if (!sums || part)
+        cuda_norm_back(dev, "norm_bwd", a, false, part);
+}
