@@ -67,6 +67,7 @@ static int open_records(struct data *d, const struct settings *s, const char *co
     opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
                  : train ? s->train_split : s->eval_split;
     opts.stream_tokens = s->data.max_seq_length;
+    opts.identity = strcmp(s->data_cache, "off") != 0;
     if (records_open_with(&d->records, path, n, &opts, err))
         return err->code;
     if (train && !d->prepared)
@@ -112,6 +113,20 @@ static int cut_data(struct run *r, char *dir, size_t size, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
+/* How often each of n records will be asked for, about. */
+static int64_t passes(const struct run *r, int64_t n, bool train)
+{
+    const struct settings *s = r->s;
+    double steps = (double)s->max_steps, whole;
+
+    if (!train)
+        return s->eval_steps > 0 ? 2 : 1;
+    whole = s->max_steps <= 0 ? s->num_train_epochs
+            : steps * (double)(s->per_device_train_batch_size * s->gradient_accumulation_steps *
+                               r->session.comm->world_size) / (double)(n > 0 ? n : 1);
+    return (int64_t)ceil(whole) + s->packing;
+}
+
 static int data_open(struct data *d, struct run *r, const char *const *path, size_t n, bool train,
                      struct ckpt_err *err)
 {
@@ -131,8 +146,12 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
 
     opts.stop = r->io->stop;
     opts.pair = session_pair(&r->session);
-    if (open_records(d, s, path, n, train, err) ||
-        data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err) ||
+    opts.kept = strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
+                : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
+    if (open_records(d, s, path, n, train, err))
+        return err->code;
+    opts.passes = passes(r, records_count(d->records), train);
+    if (data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err) ||
         data_settings_check_bad(&s->data, d->source, err))
         return err->code;
     return loader_open(&d->loader, d->source, &lo, err);

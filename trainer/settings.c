@@ -29,6 +29,7 @@ void settings_default(struct settings *s)
         .max_grad_norm = 1.0,
         .seed = 42,
         .device = "auto",
+        .data_cache = "auto",
         .logging_steps = 10,
         .save_steps = 500,
     };

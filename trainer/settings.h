@@ -51,6 +51,7 @@ struct settings {
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name, *dataset_config;
     bool         packing;               /* fill micro-batches with whole documents */
+    const char  *data_cache;            /* samples in the cache: auto, on, off */
     /* loop */
     const char  *output_dir;
     double       num_train_epochs;

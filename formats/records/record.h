@@ -19,6 +19,7 @@ struct records_opts {
     const char *columns;        /* "a,b,c": names of CSV columns, the first line is a row then */
     bool        literal;        /* CSV: text as it stands; only an empty field is null */
     int64_t     stream_tokens;  /* rows that a stream of ids is cut into; 0: 1024 */
+    bool        identity;       /* records_identity will be asked for */
 };
 
 struct record_ops {
@@ -50,6 +51,10 @@ int records_open(struct records **out, const char *const *path, size_t n_path,
 void records_slice(struct records *r, int64_t from, int64_t to);
 void records_close(struct records *r);
 int64_t records_count(const struct records *r);
+/* 16 bytes that tell records apart without reading them: of paths, sizes and times of the files
+ * and how they are read; of files elsewhere, of their bytes.  CKPT_ESTATE unless it was said at
+ * open. */
+int records_identity(const struct records *r, unsigned char id[16], struct ckpt_err *err);
 /* How the first file is spelt: "jsonl", ... */
 const char *records_format(const struct records *r);
 /* Whether a file with this name and beginning is one of records. */

@@ -1,5 +1,6 @@
 /* record_open - chooses the reader for a path or a list of paths, see record.h. */
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,11 +9,14 @@
 #include "formats/records/record_dir.h"
 #include "formats/records/record_rows.h"
 #include "formats/records/record_split.h"
+#include "libckpt/buf.h"
+#include "libckpt/digest_of.h"
 #include "libckpt/path.h"
 #include "libckpt/spool.h"
 
 #define MAX_FILES 65536     /* each keeps a descriptor */
 #define HEAD      4096      /* bytes that readers see before they bid */
+#define PIECE     ((size_t)1 << 20)     /* bytes that are hashed at once */
 
 static const struct record_ops *const rows[] = {
     &record_jsonl, &record_json, &record_csv, &record_text, &record_parquet, &record_arrow,
@@ -25,6 +29,7 @@ struct part {
     void                    *self;
     char                    *name;
     int64_t                  first;     /* record number of its first record */
+    unsigned char            id[16];    /* of the file, when that is wanted */
 };
 
 /* Records at [first, first + n) of all that the files hold. */
@@ -39,6 +44,8 @@ struct records {
     size_t                     n_view;
     const struct records_opts *opts;    /* while files are opened */
     const char                *split;   /* whose files are opened, or NULL */
+    unsigned char              id[16];  /* of how files are read, when that is wanted */
+    bool                       has_id;
 };
 
 static int read_head(struct ckpt_file *file, unsigned char head[HEAD], size_t *n,
@@ -120,6 +127,43 @@ static struct part *new_part(struct records *r, struct ckpt_err *err)
     return &r->part[r->n];
 }
 
+/* A file on this host by its place, size and time; another by its bytes. */
+static int file_id(unsigned char id[16], struct ckpt_file *file, struct ckpt_err *err)
+{
+    const char *name = ckpt_file_name(file);
+    uint64_t size = ckpt_file_size(file), base;
+    int fd = ckpt_path_is_remote(name) ? -1 : ckpt_file_fd(file, &base);
+    struct ckpt_xxh128_state *x = NULL;
+    unsigned char *piece = NULL;
+    char path[PATH_MAX];
+    struct stat st;
+    int rc = ckpt_xxh128_new(&x, err);
+
+    if (rc == 0 && fd >= 0 && fstat(fd, &st) == 0) {
+        if (realpath(name, path))
+            name = path;
+        ckpt_xxh128_add(x, name, strlen(name) + 1);
+        ckpt_xxh128_add(x, &size, sizeof size);
+        ckpt_xxh128_add(x, &st.st_mtim.tv_sec, sizeof st.st_mtim.tv_sec);
+        ckpt_xxh128_add(x, &st.st_mtim.tv_nsec, sizeof st.st_mtim.tv_nsec);
+    } else if (rc == 0) {
+        piece = ckpt_alloc_buffer(PIECE);
+        rc = piece ? 0 : ckpt_nomem(err, PIECE);
+        for (uint64_t at = 0; rc == 0 && at < size; at += PIECE) {
+            size_t n = size - at < PIECE ? (size_t)(size - at) : PIECE;
+
+            rc = ckpt_file_read_at(file, piece, n, at, err);
+            if (rc == 0)
+                ckpt_xxh128_add(x, piece, n);
+        }
+    }
+    if (rc == 0)
+        ckpt_xxh128_end(x, id);
+    ckpt_xxh128_free(x);
+    ckpt_free(piece);
+    return rc;
+}
+
 /* takes file */
 static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *err)
 {
@@ -132,6 +176,8 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
         plain = part->name ? ckpt_strdup(part->name) : NULL;
         rc = plain ? 0 : ckpt_nomem(err, sizeof *part);
     }
+    if (rc == 0 && r->opts->identity)
+        rc = file_id(part->id, file, err);
     if (rc == 0)
         rc = unpack(&file, err);
     if (rc == 0) {
@@ -248,6 +294,47 @@ static int add_splits(struct records *r, const char *const *path, size_t n, stru
     return 0;
 }
 
+/* Of what else decides which records there are and what they say. */
+static int opts_id(struct records *r, struct ckpt_err *err)
+{
+    const struct records_opts *o = r->opts;
+    struct ckpt_buf b;
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    ckpt_buf_printf(&b, "%s\n%s\n%d\n%d\n%lld\n", o->field ? o->field : "",
+                    o->columns ? o->columns : "", o->delimiter, o->literal,
+                    (long long)o->stream_tokens);
+    if (ckpt_buf_ok(&b))
+        ckpt_xxh128(r->id, b.data, b.len);
+    r->has_id = ckpt_buf_ok(&b);
+    ckpt_buf_release(&b);
+    return r->has_id ? 0 : ckpt_nomem(err, sizeof r->id);
+}
+
+int records_identity(const struct records *r, unsigned char id[16], struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+
+    if (!r->has_id)
+        return ckpt_fail(err, CKPT_ESTATE, "the records were not to be told apart");
+    ckpt_buf_init(&b, SIZE_MAX);
+    ckpt_buf_put(&b, r->id, sizeof r->id);
+    for (size_t i = 0; i < r->n; i++) {
+        ckpt_buf_put(&b, r->part[i].id, sizeof r->part[i].id);
+        ckpt_buf_put_u64le(&b, (uint64_t)r->part[i].first);
+    }
+    for (size_t i = 0; i < r->n_view; i++) {
+        ckpt_buf_put_u64le(&b, (uint64_t)r->view[i].first);
+        ckpt_buf_put_u64le(&b, (uint64_t)r->view[i].n);
+    }
+    if (ckpt_buf_ok(&b))
+        ckpt_xxh128(id, b.data, b.len);
+    else
+        ckpt_nomem(err, b.len);
+    ckpt_buf_release(&b);
+    return err->code;
+}
+
 int records_open_with(struct records **out, const char *const *path, size_t n_path,
                       const struct records_opts *opts, struct ckpt_err *err)
 {
@@ -266,6 +353,8 @@ int records_open_with(struct records **out, const char *const *path, size_t n_pa
         r->count = r->held;
         r->view[r->n_view++] = (struct view){0, r->held};
     }
+    if (rc == 0 && r->opts->identity)
+        rc = opts_id(r, err);
     r->opts = NULL;
     if (rc) {
         records_close(r);

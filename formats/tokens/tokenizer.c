@@ -479,6 +479,11 @@ const char *tokenizer_token(const struct tokenizer *t, int32_t id)
     return id < 0 || id >= t->vocab.n ? NULL : t->vocab.token[id].token;
 }
 
+void tokenizer_digest(const struct tokenizer *t, unsigned char digest[16])
+{
+    memcpy(digest, t->digest, sizeof t->digest);
+}
+
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 int32_t tokenizer_pad(const struct tokenizer *t) { return t->pad; }

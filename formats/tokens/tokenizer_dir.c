@@ -12,7 +12,10 @@
 #include "formats/tokens/tiktoken.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/word_files.h"
+#include "libckpt/digest_of.h"
 #include "libckpt/json.h"
+
+#define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */
 
 /* What is read in the course of opening. */
 struct opening {
@@ -23,12 +26,36 @@ struct opening {
     bool              spm;
     uint64_t          read;         /* bytes of files with ids: an id takes two of them or more,
                                        so that one beyond is a lie */
+    unsigned char     digest[16];   /* of all that was read */
 };
+
+/* A file whose bytes decide what the tokenizer does. */
+static int note_file(struct opening *o, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct { unsigned char before[16], piece[16]; } both;
+    uint64_t size = ckpt_file_size(file);
+    size_t most = size < PIECE ? (size_t)size : PIECE;
+    unsigned char *bytes = ckpt_alloc_buffer(most);
+    int rc = bytes ? 0 : ckpt_nomem(err, most);
+
+    for (uint64_t at = 0; rc == 0 && at < size; at += most) {
+        size_t n = size - at < most ? (size_t)(size - at) : most;
+
+        rc = ckpt_file_read_at(file, bytes, n, at, err);
+        ckpt_xxh128(both.piece, bytes, n);
+        memcpy(both.before, o->digest, sizeof both.before);
+        ckpt_xxh128(o->digest, &both, sizeof both);
+    }
+    o->read += size;
+    ckpt_free(bytes);
+    return rc;
+}
 
 static int slurp(struct opening *o, struct ckpt_file *file, char **text, size_t *n,
                  struct ckpt_err *err)
 {
-    o->read += ckpt_file_size(file);
+    if (note_file(o, file, err))
+        return err->code;
     return ckpt_file_slurp(file, &o->arena, CKPT_JSON_MAX_TOKENIZER_BYTES, text, n, err);
 }
 
@@ -42,10 +69,10 @@ static int read_json(struct opening *o, const char *name, json_t **out, struct c
     if (!o->dir || !ckpt_dir_has(o->dir, name))
         return 0;
     rc = ckpt_file_open_at(&file, o->dir, name, err);
-    if (rc == 0) {
-        o->read += ckpt_file_size(file);
+    if (rc == 0)
+        rc = note_file(o, file, err);
+    if (rc == 0)
         rc = ckpt_json_read(out, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
-    }
     ckpt_file_close(file);
     return rc;
 }
@@ -96,10 +123,11 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
             break;
     }
     /* A sentencepiece model begins with the key of a piece, 0x0a, which is a blank too. */
-    if (first == '{' || ckpt_file_size(file) == 0) {
-        o->read += ckpt_file_size(file);
-        return ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT, err);
-    }
+    if (first == '{' || ckpt_file_size(file) == 0)
+        return note_file(o, file, err)
+                   ? err->code
+                   : ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT,
+                                    err);
     return model_root(o, file, root, err);
 }
 
@@ -168,7 +196,7 @@ static int make(struct opening *o, struct tokenizer **out, json_t *root, struct 
     if (rc == 0 && o->dir && (rc = tokenizer_config(t, o->config, o->spm, err)))
         ckpt_err_in(err, "%s: tokenizer_config.json", ckpt_dir_path(o->dir));
     if (rc == 0)
-        *out = t;
+        memcpy((*out = t)->digest, o->digest, sizeof t->digest);
     else
         tokenizer_close(t);
     return rc;

@@ -257,6 +257,16 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
     return file_take_fd(out, fd, name, 0, err);
 }
 
+void cache_drop(const char *key)
+{
+    char path[4096];
+
+    if (*key && path_of(path, sizeof path, "objects", key))
+        unlink(path);
+}
+
+bool cache_keeps(void) { return ready("objects"); }
+
 int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err)
 {
     const unsigned char *from = src;

@@ -4,7 +4,8 @@
  * $CKPT_CACHE, or $XDG_CACHE_HOME/ckpt, or ~/.cache/ckpt holds
  *
  *   objects/<key>   a file's bytes; the key names them ("sha256-...", "sha1-..."), or an address
- *                   with what the server says tells its versions apart ("url-...")
+ *                   with what the server says tells its versions apart ("url-..."), or what
+ *                   was made at some cost ("samples-...")
  *   lists/<key>     what a place held when it was last asked, for when nothing may be asked
  *   lock            locked byte by byte, one a key: two who want the same fetch it once
  *
@@ -35,6 +36,11 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
 /* The same, fetched by fill when it is not there.  key "": it is not kept. */
 int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
               cache_fill_fn *fill, void *ctx, struct ckpt_err *err);
+
+/* The object proved to be damaged: it is not found again. */
+void cache_drop(const char *key);
+/* Whether objects outlive the process. */
+bool cache_keeps(void);
 
 /* A list by key: NULL when there is none that reads.  A new reference. */
 json_t *cache_list(const char *key);

@@ -98,3 +98,31 @@ t "scores of columns with other names" agree "$T/named.jsonl" "$F/rows.jsonl" --
 expect 65 "a bad row in evaluation" ckpt-eval -q --eval-file "$T/spoilt.jsonl" "$T/flat/checkpoint-2"
 t "is named" says 'spoilt.jsonl: record 3:'
 t "is skipped when asked" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1
+# Samples that were kept are those of the records.
+for i in $(seq 40); do cat "$F/rows.jsonl"; done > "$T/many.jsonl"
+keep() { train_rows "$1" "$T/many.jsonl" --max-seq-length 8 --data-cache "$2" "${@:3}"; }
+none() { [ -z "$(ls "$CKPT_CACHE/objects" 2>/dev/null | grep ^samples-)" ]; }
+t "a run without kept samples" keep off off
+t "keeps none" none
+t "a run of one pass" keep auto auto
+t "keeps none unasked" none
+expect 0 "a run that keeps its samples" keep on on
+t "has the same losses" same off on
+kept=$(echo "$CKPT_CACHE"/objects/samples-*)
+t "has kept them" test -f "$kept"
+was=$(stat -c %i "$kept")
+t "a run that finds them, on two ranks" keep kept-two auto --nproc 2
+t "a run that finds them" keep found auto
+t "has the same losses" same off found
+t "leaves them as they are" [ "$(stat -c %i "$kept")" = "$was" ]
+t "a packed run of them" keep packed auto --packing
+t "and of the records" keep unkept off --packing
+t "have the same losses" same unkept packed
+printf x | dd of="$kept" bs=1 seek=40 conv=notrunc status=none
+t "a run on a damaged file" keep damaged auto
+t "has the same losses" same off damaged
+t "drops it" none
+rm -rf "$CKPT_CACHE"
+t "a run of two passes and two ranks" train_rows twice "$T/many.jsonl" --per-device-train-batch-size 300 --max-seq-length 2 \
+    --max-steps 0 --num-train-epochs 2 --nproc 2
+t "keeps its samples once" [ "$(ls "$CKPT_CACHE"/objects/samples-* | wc -l)" = 1 ]

@@ -7,6 +7,7 @@ export PATH="$B:$PATH" LC_ALL=C.UTF-8 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 T=$(mktemp -d) || exit 1
 trap 'rm -rf "$T"' EXIT
 G=$PWD/tests/golden
+export CKPT_CACHE=$T/cache          # nothing of a test stays, nothing of before it is found
 
 # fail TEXT FILE... - a test that failed, with the end of what was printed.
 fail() { echo "not ok $1"; shift; tail -q -n 15 "$@" | sed 's/^/    /'; }

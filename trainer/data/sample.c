@@ -28,7 +28,7 @@ int64_t sample_targets(const struct sample *s)
     return n;
 }
 
-static int sample_reserve(struct sample *s, int64_t n, struct ckpt_err *err)
+int sample_reserve(struct sample *s, int64_t n, struct ckpt_err *err)
 {
     int64_t cap = s->cap < 64 ? 64 : s->cap;
     void *p;
@@ -189,7 +189,7 @@ out:
     return rc;
 }
 
-static int enc_reserve(struct sample *s, int64_t n, struct ckpt_err *err)
+int sample_reserve_enc(struct sample *s, int64_t n, struct ckpt_err *err)
 {
     void *p = n > s->enc_cap ? ckpt_grow(s->enc, (size_t)n, sizeof *s->enc) : s->enc;
 
@@ -221,7 +221,7 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
     n_labels = n_labels < max ? n_labels : max;
     if (s->n_enc == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "input_ids: nothing for the encoder to read");
-    if (enc_reserve(s, s->n_enc, err) || sample_reserve(s, n_labels + 1, err))
+    if (sample_reserve_enc(s, s->n_enc, err) || sample_reserve(s, n_labels + 1, err))
         return err->code;
     for (int64_t i = 0; i < s->n_enc; i++)
         s->enc[i] = (int32_t)int_at(ids, first + i);
@@ -271,7 +271,7 @@ int sample_pair_from_text(struct sample *s, const struct tokenizer *tok, const c
     if (rc == 0)
         rc = tokenizer_encode(tok, &dec, text + prompt, len - prompt, true, err);
     if (rc == 0)
-        rc = enc_reserve(s, (int64_t)enc.n + 1, err);
+        rc = sample_reserve_enc(s, (int64_t)enc.n + 1, err);
     if (rc == 0)
         rc = sample_reserve(s, (int64_t)dec.n + 2, err);
     if (rc)

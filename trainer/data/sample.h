@@ -33,6 +33,9 @@ struct sample_pair {
 };
 
 void sample_release(struct sample *s);
+/* Room for so many ids and labels; for so many of enc. */
+int sample_reserve(struct sample *s, int64_t n, struct ckpt_err *err);
+int sample_reserve_enc(struct sample *s, int64_t n, struct ckpt_err *err);
 /* Rows that it needs of a batch; of a pair the larger part's. */
 int64_t sample_length(const struct sample *s);
 /* Labels that are targets: label[i] != -100 for i >= 1. */

@@ -3,10 +3,7 @@
 
 #include "libckpt/mem.h"
 #include "libckpt/pool.h"
-#include "trainer/data/source.h"
-
-#define SCAN_BLOCK   256        /* records a worker takes at once */
-#define SCAN_WORKERS 16
+#include "trainer/data/keep.h"
 
 /* One worker's part of a scan. */
 struct surveyor {
@@ -16,9 +13,10 @@ struct surveyor {
 };
 
 struct survey {
-    struct data_source *d;
-    int32_t            *length;             /* [n] of every record, -1: not usable */
-    struct surveyor     worker[SCAN_WORKERS];
+    const struct data_source *d;
+    const struct scan_sink   *sink;         /* or NULL */
+    int32_t                  *length;       /* [n] of every record, -1: not usable; or NULL */
+    struct surveyor           worker[SCAN_WORKERS];
 };
 
 /* What a file says wrongly can be skipped, what the machine fails to do cannot. */
@@ -57,23 +55,29 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
 {
     struct survey *s = ctx;
     struct surveyor *w = &s->worker[i_worker];
-    int64_t end = (int64_t)(i_block + 1) * SCAN_BLOCK;
+    int64_t first = (int64_t)i_block * SCAN_BLOCK, end = first + SCAN_BLOCK;
+    bool tolerant = s->sink || s->d->o.bad == DATA_BAD_SKIP;
 
     if (s->d->o.stop && *s->d->o.stop)
         return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
-    for (int64_t i = (int64_t)i_block * SCAN_BLOCK; i < end && i < s->d->n; i++) {
-        if (data_source_make(s->d, i, &w->sample, err) == 0) {
+    end = end < s->d->n ? end : s->d->n;
+    for (int64_t i = first; i < end; i++) {
+        bool good = data_source_make(s->d, i, &w->sample, err) == 0;
+
+        if (good) {
             note_good(w);
-            s->length[i] = (int32_t)sample_length(&w->sample);
-        } else if (s->d->o.bad == DATA_BAD_SKIP && is_bad_row(err->code)) {
+        } else if (tolerant && is_bad_row(err->code)) {
             note_bad(w, i, err);
-            s->length[i] = -1;
             ckpt_err_clear(err);
         } else {
             return err->code;
         }
+        if (s->length)
+            s->length[i] = good ? (int32_t)sample_length(&w->sample) : -1;
+        if (s->sink && s->sink->put(s->sink->ctx, i_worker, i, good ? &w->sample : NULL, err))
+            return err->code;
     }
-    return 0;
+    return s->sink ? s->sink->end(s->sink->ctx, i_worker, first, end - first, err) : 0;
 }
 
 /* The workers' statistics together; the first bad record is that of the lowest number. */
@@ -122,41 +126,65 @@ static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err
     return 0;
 }
 
-int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
+int data_source_survey(const struct data_source *d, int32_t *length, struct data_stats *stats,
+                       const struct scan_sink *sink, struct ckpt_err *err)
 {
     size_t n_workers = d->o.workers ? d->o.workers : ckpt_pool_default(SCAN_WORKERS);
     size_t n_block = ((size_t)d->n + SCAN_BLOCK - 1) / SCAN_BLOCK;
-    struct survey *s = NULL;
-    int rc = 0;
+    struct survey *s = ckpt_alloc(1, sizeof *s);
+    int rc;
 
-    if (d->length)
-        goto out;
+    if (!s)
+        return ckpt_nomem(err, sizeof *s);
     n_workers = n_workers > SCAN_WORKERS ? SCAN_WORKERS : n_workers;
-    s = ckpt_alloc(1, sizeof *s);
-    if (s)
-        s->length = ckpt_alloc((size_t)d->n, sizeof *s->length);
-    if (!s || !s->length) {
-        rc = ckpt_nomem(err, (size_t)d->n * sizeof *s->length);
-        goto out;
-    }
     s->d = d;
+    s->length = length;
+    s->sink = sink;
     for (size_t i = 0; i < SCAN_WORKERS; i++)
         s->worker[i].first_bad = -1;
     rc = ckpt_pool_run(n_workers, n_block, survey_block, s, err);
-    if (rc == 0) {
-        add_up(s, n_workers, &d->stats);
-        rc = drop_bad(d, s->length, err);
-    }
-    if (rc == 0) {
-        d->length = s->length;
-        s->length = NULL;
-    }
-out:
-    for (size_t i = 0; s && i < SCAN_WORKERS; i++)
+    add_up(s, n_workers, stats);
+    for (size_t i = 0; i < SCAN_WORKERS; i++)
         sample_release(&s->worker[i].sample);
-    if (s)
-        ckpt_free(s->length);
     ckpt_free(s);
+    return rc;
+}
+
+/* The error of the first record that makes no sample. */
+static int fail_first(const struct data_source *d, const int32_t *length, struct ckpt_err *err)
+{
+    struct sample s = {0};
+    int64_t i = 0;
+
+    while (i < d->n && length[i] >= 0)
+        i++;
+    if (i < d->n)
+        data_source_make(d, i, &s, err);
+    sample_release(&s);
+    return err->code;
+}
+
+int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
+{
+    int32_t *length = NULL;
+    int rc = 0;
+
+    if (!d->length) {
+        length = ckpt_alloc((size_t)d->n, sizeof *length);
+        if (!length)
+            return ckpt_nomem(err, (size_t)d->n * sizeof *length);
+        rc = d->kept ? keep_survey(d->kept, length, &d->stats, err)
+                     : data_source_survey(d, length, &d->stats, NULL, err);
+        if (rc == 0 && d->o.bad == DATA_BAD_STOP && d->stats.n_skipped > 0)
+            rc = fail_first(d, length, err);
+        if (rc == 0)
+            rc = drop_bad(d, length, err);
+        if (rc == 0) {
+            d->length = length;
+            length = NULL;
+        }
+    }
+    ckpt_free(length);
     if (rc == 0 && stats)
         *stats = d->stats;
     return rc;

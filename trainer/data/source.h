@@ -5,6 +5,8 @@
 #include "trainer/data/stream.h"
 #include "trainer/data/template.h"
 
+struct keep;
+
 struct data_source {
     struct records         *records;
     const struct tokenizer *tok;
@@ -12,14 +14,35 @@ struct data_source {
     enum data_kind          kind;
     json_t                 *mapping;                /* field -> column, or NULL */
     struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
+    struct keep            *kept;                   /* samples that were kept, or NULL */
     int64_t                 n;
     int64_t                *keep;       /* [n] record of each sample; NULL: all records */
     int32_t                *length;     /* [n] after a scan */
     struct data_stats       stats;
 };
 
-/* Sample of record i, which may be one that a scan left out. */
+/* Sample of record i, which may be one that a scan left out; from the record itself. */
 int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                      struct ckpt_err *err);
+
+#define SCAN_BLOCK   256        /* records a worker takes at once */
+#define SCAN_WORKERS 16
+
+/* Who wants the samples of a pass over the records. */
+struct scan_sink {
+    /* Sample of record i, or NULL where it makes none: blocks in any order, records of a block one
+     * after another on one worker. */
+    int (*put)(void *ctx, size_t worker, int64_t i, const struct sample *s, struct ckpt_err *err);
+    /* All n of the block that begins with record first were put. */
+    int (*end)(void *ctx, size_t worker, int64_t first, int64_t n, struct ckpt_err *err);
+    void *ctx;
+};
+
+/*
+ * Make samples of all records, on several threads.  length[n] and sink may be NULL; a bad record
+ * is an error unless bad ones are skipped, or there is a sink.
+ */
+int data_source_survey(const struct data_source *d, int32_t *length, struct data_stats *stats,
+                       const struct scan_sink *sink, struct ckpt_err *err);
 
 #endif

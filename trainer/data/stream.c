@@ -5,7 +5,7 @@
 
 #include "libckpt/digest_of.h"
 #include "libckpt/json.h"
-#include "trainer/data/source.h"
+#include "trainer/data/keep.h"
 
 #define FINGERS      64         /* samples a fingerprint looks at */
 
@@ -110,7 +110,8 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     if (i < 0 || i >= d->n)
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
-    return data_source_make(d, d->keep ? d->keep[i] : i, s, err);
+    i = d->keep ? d->keep[i] : i;
+    return d->kept && keep_get(d->kept, i, s) ? 0 : data_source_make(d, i, s, err);
 }
 
 int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
@@ -272,6 +273,8 @@ int data_source_open(struct data_source **out, struct records *records,
     /* Strings of opts are not looked at again: the caller may drop them. */
     d->o.prompt_template = d->o.completion_template = d->o.text_field = NULL;
     d->o.field_mapping = NULL;
+    if (rc == 0)
+        rc = keep_open(&d->kept, d, opts, err);
     if (rc == 0 && opts->bad == DATA_BAD_SKIP)
         rc = data_source_scan(d, NULL, err);
     if (rc == 0) {
@@ -287,6 +290,7 @@ void data_source_close(struct data_source *d)
 {
     if (!d)
         return;
+    keep_close(d->kept);
     json_decref(d->mapping);
     template_free(d->prompt);
     template_free(d->completion);

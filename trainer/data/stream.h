@@ -13,6 +13,8 @@
  *
  * Text is tokenised once, prompt and completion together; tokens that end inside the prompt
  * carry no loss.  eos is appended, then the sample is cut to max_seq_length.
+ *
+ * What decides samples is in keep.c's make_key too.
  */
 #ifndef CKPT_STREAM_H
 #define CKPT_STREAM_H
@@ -22,6 +24,10 @@
 
 enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
+/* Samples in the cache (keep.h): neither read nor written; read, and made where that pays;
+ * always.  Where it pays: text that is gone through more than once, or that is gone through as a
+ * whole before the first step. */
+enum data_kept { DATA_KEPT_OFF, DATA_KEPT_AUTO, DATA_KEPT_ON };
 
 struct data_opts {
     const char   *prompt_template;      /* NULL: by the fields */
@@ -36,6 +42,8 @@ struct data_opts {
     enum data_bad bad;                  /* what a record that cannot be used does */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
+    enum data_kept kept;                /* unless OFF, records are opened with identity */
+    int64_t       passes;               /* how often each sample will be asked for, about */
 };
 
 struct data_source;
@@ -69,7 +77,8 @@ struct data_stats {
     char    first_bad[256];     /* why the first record was skipped, or "" */
 };
 /*
- * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics.
+ * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics; all
+ * of which kept samples tell.
  * Done at open for DATA_BAD_SKIP.  stats may be NULL.
  */
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err);
