@@ -20,28 +20,6 @@ template <typename T> struct args {
     struct cuda_drop drop;
 };
 
-/* N elements from column c on: a pack, or one. */
-template <typename T, int N> __device__ __forceinline__ void load(float (&v)[N], const T *at)
-{
-    if constexpr (N == 1) {
-        v[0] = to_f32(*at);
-    } else {
-        row_pack<T> p = row_load(at, 0);
-
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = p.at(i);
-    }
-}
-
-template <typename T, int N> __device__ __forceinline__ void store(T *at, const float (&v)[N])
-{
-    if constexpr (N == 1)
-        *at = from_f32<T>(v[0]);
-    else
-        row_store(at, 0, v);
-}
-
 template <typename T, int N, enum op_act A>
 __global__ void __launch_bounds__(block) forward(struct args<T> a)
 {
@@ -51,13 +29,13 @@ __global__ void __launch_bounds__(block) forward(struct args<T> a)
 
     if (c >= a.ff)
         return;
-    load<T, N>(g, a.u + 2 * i * a.ff + c);
-    load<T, N>(u, a.u + (2 * i + 1) * a.ff + c);
+    row_get(g, a.u + 2 * i * a.ff + c);
+    row_get(u, a.u + (2 * i + 1) * a.ff + c);
 #pragma unroll
     for (int k = 0; k < N; k++)
         u[k] *= act_value<A>(g[k]);
     row_drop<N>(u, a.drop, i, c, a.ff);
-    store<T, N>(a.out + i * a.ff + c, u);
+    row_put(a.out + i * a.ff + c, u);
 }
 
 template <typename T, int N, enum op_act A>
@@ -69,9 +47,9 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
 
     if (c >= a.ff)
         return;
-    load<T, N>(d, a.dout + i * a.ff + c);
-    load<T, N>(g, a.u + 2 * i * a.ff + c);
-    load<T, N>(u, a.u + (2 * i + 1) * a.ff + c);
+    row_get(d, a.dout + i * a.ff + c);
+    row_get(g, a.u + 2 * i * a.ff + c);
+    row_get(u, a.u + (2 * i + 1) * a.ff + c);
     row_drop<N>(d, a.drop, i, c, a.ff);
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -80,8 +58,8 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
         g[k] = d[k] * u[k] * slope;
         u[k] = d[k] * value;
     }
-    store<T, N>(a.out + 2 * i * a.ff + c, g);
-    store<T, N>(a.out + (2 * i + 1) * a.ff + c, u);
+    row_put(a.out + 2 * i * a.ff + c, g);
+    row_put(a.out + (2 * i + 1) * a.ff + c, u);
 }
 
 template <typename T, int N>

@@ -66,6 +66,33 @@ __device__ __forceinline__ void row_store(T *row, int64_t c, const float (&v)[CU
     *reinterpret_cast<uint4 *>(row + c) = p.raw;
 }
 
+/* N elements as f32, a pack of them or one (or, of f32, a number of packs). */
+template <typename T, int N> __device__ __forceinline__ void row_get(float (&v)[N], const T *at)
+{
+    if constexpr (N == 1) {
+        v[0] = to_f32(*at);
+    } else {
+        constexpr int EACH = CUDA_PACK<T>;
+
+#pragma unroll
+        for (int p = 0; p < N; p += EACH) {
+            row_pack<T> pack = row_load(at, p);
+
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                v[p + i] = pack.at(i);
+        }
+    }
+}
+
+template <typename T, int N> __device__ __forceinline__ void row_put(T *at, const float (&v)[N])
+{
+    if constexpr (N == 1)
+        *at = from_f32<T>(v[0]);
+    else
+        row_store(at, 0, v);
+}
+
 /* Sets v[N] to what columns [c, c + N) of the row keep, c a multiple of 4; N 1: any column. */
 template <int N>
 __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &d, int64_t row,

@@ -1,0 +1,444 @@
+/*
+ * rope - heads turned by position, normalised first where norms are, and back.
+ *
+ * Columns j and j + R/2 belong together: a thread takes a pack of N columns (one, where heads are
+ * odd or not aligned) of each half.  Without norms that is all there is to a thread.  With them a
+ * group of 4 to 32 threads takes one head of one row, walks its pairs and then the columns behind
+ * the turned ones, sums the squares by shuffles and walks them again, now from the L1.
+ *
+ * Gradients of the norms' weights: each group adds those of its heads to its own places in shared
+ * memory, the block adds its groups' in their order, a second kernel the blocks' in theirs.
+ */
+#include "trainer/cuda/rows.h"
+
+namespace {
+
+const int block = 256, back_each = 3;   /* backward's blocks on one processor */
+
+template <typename T> struct heads {
+    T      *q, *k, *v;
+    int64_t row, kv_row, q_head, kv_head;
+};
+
+template <typename T> struct args {
+    struct heads<T> in, out;            /* bwd: out is the gradient */
+    float          *stats, *part;
+    const float    *table;
+    const int32_t  *positions;
+    const T        *q_norm, *k_norm;
+    int64_t         n;
+    int             n_head, n_kv, dim, turned, pairs, tail; /* pairs, tail: in packs */
+    int             group;              /* threads of a head, with norms */
+    unsigned        across;             /* blocks of one row */
+    float           eps, sign;
+};
+
+template <typename T>
+__device__ __forceinline__ T *head_at(const struct heads<T> &h, int64_t row, int head, int n_head,
+                                      int n_kv)
+{
+    if (head < n_head)
+        return h.q + row * h.row + head * h.q_head;
+    head -= n_head;
+    return (head < n_kv ? h.k + head * h.kv_head : h.v + (head - n_kv) * h.kv_head) +
+           row * h.kv_row;
+}
+
+/* Cosines and sines of N columns from c on; the sines times sign. */
+template <typename T, int N>
+__device__ __forceinline__ void angles(float (&cos)[N], float (&sin)[N], const struct args<T> &a,
+                                       int64_t row, int c)
+{
+    const float *at = a.table + (int64_t)a.positions[row] * a.turned + c;
+
+    row_get(cos, at);
+    row_get(sin, at + a.turned / 2);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sin[k] *= a.sign;
+}
+
+template <int N>
+__device__ __forceinline__ void turn(float (&x)[N], float (&y)[N], const float (&cos)[N],
+                                     const float (&sin)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        float first = x[k];
+
+        x[k] = first * cos[k] - y[k] * sin[k];
+        y[k] = y[k] * cos[k] + first * sin[k];
+    }
+}
+
+/* Without norms, forward or (with sign -1) back. */
+template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(struct args<T> a)
+{
+    int64_t row = blockIdx.x / a.across;
+    int item = (int)(blockIdx.x % a.across * blockDim.x + threadIdx.x);
+    int head = item / a.pairs, c = item % a.pairs * N, half = a.turned / 2;
+    float x[N], y[N], cos[N], sin[N];
+    const T *from;
+    T *to;
+
+    if (head >= a.n_head + a.n_kv)
+        return;
+    from = head_at(a.in, row, head, a.n_head, a.n_kv);
+    to = head_at(a.out, row, head, a.n_head, a.n_kv);
+    row_get(x, from + c);
+    row_get(y, from + c + half);
+    angles<T, N>(cos, sin, a, row, c);
+    turn(x, y, cos, sin);
+    row_put(to + c, x);
+    row_put(to + c + half, y);
+}
+
+/* The sum over the threads of a group; the whole warp calls it. */
+__device__ __forceinline__ float group_sum(float x, int group)
+{
+    for (int i = group / 2; i > 0; i /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
+}
+
+template <int N> __device__ __forceinline__ float squares(const float (&x)[N])
+{
+    float sum = 0;
+
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum += x[k] * x[k];
+    return sum;
+}
+
+template <int N>
+__device__ __forceinline__ void scale(float (&x)[N], float r, const float (&w)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        x[k] = x[k] * r * w[k];
+}
+
+/* With norms; behind the heads of k stand those of v, which are copied. */
+template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(struct args<T> a)
+{
+    int64_t row = blockIdx.x / a.across;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int head = (int)(blockIdx.x % a.across) * each + (int)threadIdx.x / a.group;
+    bool on = head < a.n_head + 2 * a.n_kv, copied = head >= a.n_head + a.n_kv;
+    const T *from = on ? head_at(a.in, row, head, a.n_head, a.n_kv) : NULL;
+    T *to = on ? head_at(a.out, row, head, a.n_head, a.n_kv) : NULL;
+    const T *w = head < a.n_head ? a.q_norm : a.k_norm;
+    float x[N], y[N], wx[N], wy[N], cos[N], sin[N], r = 0;
+
+    for (int p = me; on && !copied && p < a.pairs; p += a.group) {
+        row_get(x, from + p * N);
+        row_get(y, from + p * N + half);
+        r += squares(x) + squares(y);
+    }
+    for (int p = me; on && !copied && p < a.tail; p += a.group) {
+        row_get(x, from + a.turned + p * N);
+        r += squares(x);
+    }
+    r = 1.0f / sqrtf(group_sum(r, a.group) / (float)a.dim + a.eps);
+    if (on && !copied && me == 0 && a.stats)
+        a.stats[row * (a.n_head + a.n_kv) + head] = r;
+    for (int p = me; on && p < a.pairs; p += a.group) {
+        row_get(x, from + p * N);
+        row_get(y, from + p * N + half);
+        if (!copied) {
+            row_get(wx, w + p * N);
+            row_get(wy, w + p * N + half);
+            scale(x, r, wx);
+            scale(y, r, wy);
+            angles<T, N>(cos, sin, a, row, p * N);
+            turn(x, y, cos, sin);
+        }
+        row_put(to + p * N, x);
+        row_put(to + p * N + half, y);
+    }
+    for (int p = me; on && p < a.tail; p += a.group) {
+        row_get(x, from + a.turned + p * N);
+        if (!copied) {
+            row_get(wx, w + a.turned + p * N);
+            scale(x, r, wx);
+        }
+        row_put(to + a.turned + p * N, x);
+    }
+}
+
+/* dw += g x r; gives the sum of g w x r. */
+template <int N>
+__device__ __forceinline__ float back_sums(float *dw, const float (&g)[N], const float (&x)[N],
+                                           const float (&w)[N], float r)
+{
+    float sum = 0;
+
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        float part = g[k] * x[k] * r;
+
+        if (dw)
+            dw[k] += part;
+        sum += part * w[k];
+    }
+    return sum;
+}
+
+template <int N>
+__device__ __forceinline__ void back_norm(float (&g)[N], const float (&x)[N], const float (&w)[N],
+                                          float r, float mean)
+{
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        g[k] = r * (g[k] * w[k] - x[k] * r * mean);
+}
+
+/* The gradient of a pack of each half as the norm gave it. */
+template <typename T, int N>
+__device__ __forceinline__ void unturned(float (&gx)[N], float (&gy)[N], const T *g,
+                                         const struct args<T> &a, int64_t row, int c)
+{
+    float cos[N], sin[N];
+
+    row_get(gx, g + c);
+    row_get(gy, g + c + a.turned / 2);
+    angles<T, N>(cos, sin, a, row, c);
+    turn(gx, gy, cos, sin);
+}
+
+/* One head of a row back; dw [d] lies in shared memory, NULL: not wanted. */
+template <typename T, int N>
+__device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, int64_t row, int head,
+                                          bool on, int me)
+{
+    const T *from = on ? head_at(a.in, row, head, a.n_head, a.n_kv) : NULL;
+    T *g = on ? head_at(a.out, row, head, a.n_head, a.n_kv) : NULL;
+    const T *w = head < a.n_head ? a.q_norm : a.k_norm;
+    float r = on ? a.stats[row * (a.n_head + a.n_kv) + head] : 0.0f, mean = 0;
+    float x[N], gx[N], gy[N], wx[N];
+    int half = a.turned / 2;
+
+    for (int p = me; on && p < a.pairs; p += a.group) {
+        int c = p * N, d = c + half;
+
+        unturned<T, N>(gx, gy, g, a, row, c);
+        row_get(x, from + c);
+        row_get(wx, w + c);
+        mean += back_sums(dw ? dw + c : NULL, gx, x, wx, r);
+        row_get(x, from + d);
+        row_get(wx, w + d);
+        mean += back_sums(dw ? dw + d : NULL, gy, x, wx, r);
+    }
+    for (int p = me; on && p < a.tail; p += a.group) {
+        int c = a.turned + p * N;
+
+        row_get(gx, g + c);
+        row_get(x, from + c);
+        row_get(wx, w + c);
+        mean += back_sums(dw ? dw + c : NULL, gx, x, wx, r);
+    }
+    mean = group_sum(mean, a.group) / (float)a.dim;
+    for (int p = me; on && p < a.pairs; p += a.group) {
+        unturned<T, N>(gx, gy, g, a, row, p * N);
+        row_get(x, from + p * N);
+        row_get(wx, w + p * N);
+        back_norm(gx, x, wx, r, mean);
+        row_get(x, from + p * N + half);
+        row_get(wx, w + p * N + half);
+        back_norm(gy, x, wx, r, mean);
+        row_put(g + p * N, gx);
+        row_put(g + p * N + half, gy);
+    }
+    for (int p = me; on && p < a.tail; p += a.group) {
+        int c = a.turned + p * N;
+
+        row_get(gx, g + c);
+        row_get(x, from + c);
+        row_get(wx, w + c);
+        back_norm(gx, x, wx, r, mean);
+        row_put(g + c, gx);
+    }
+}
+
+/* shared: [groups][2][d], sums of q's weights and of k's. */
+template <typename T, int N>
+__global__ void __launch_bounds__(block, back_each) norm_back_rows(struct args<T> a)
+{
+    extern __shared__ float shared[];
+    int groups = block / a.group, me = (int)threadIdx.x % a.group, heads = a.n_head + a.n_kv;
+    int group = (int)threadIdx.x / a.group, places = 2 * a.dim;
+    float *own = a.part ? shared + group * places : NULL;
+    int64_t all = a.n * heads;
+
+    for (int j = (int)threadIdx.x; own && j < groups * places; j += block)
+        shared[j] = 0;
+    __syncthreads();
+    for (int64_t i = (int64_t)blockIdx.x * groups; i < all; i += (int64_t)gridDim.x * groups) {
+        bool on = i + group < all;
+        int64_t row = on ? (i + group) / heads : 0;
+        int head = on ? (int)(i + group - row * heads) : 0;
+
+        head_back<T, N>(a, own ? own + (head < a.n_head ? 0 : a.dim) : NULL, row, head, on, me);
+    }
+    __syncthreads();
+    for (int j = (int)threadIdx.x; own && j < places; j += block) {
+        float sum = 0;
+
+        for (int k = 0; k < groups; k++)
+            sum += shared[k * places + j];
+        a.part[(int64_t)blockIdx.x * places + j] = sum;
+    }
+}
+
+template <typename T> struct heads<T> heads_of(const struct op_heads *h)
+{
+    return {(T *)h->q, (T *)h->k, (T *)h->v, h->row_stride,
+            h->kv_stride ? h->kv_stride : h->row_stride, h->q_head, h->kv_head};
+}
+
+/* Whether packs of heads lie at 16 bytes. */
+template <typename T> bool heads_whole(const struct heads<T> *h, bool v)
+{
+    const int64_t N = CUDA_PACK<T>;
+
+    return cuda_aligned(h->q, 16) && cuda_aligned(h->k, 16) && (!v || cuda_aligned(h->v, 16)) &&
+           h->row % N == 0 && h->kv_row % N == 0 && h->q_head % N == 0 && h->kv_head % N == 0;
+}
+
+template <typename T> struct args<T> args_of(const struct op_rope *op, bool back)
+{
+    struct args<T> a = {};
+
+    a.in = a.out = heads_of<T>(&op->in);
+    if (back) {
+        a.out = heads_of<T>(&op->grad);
+        a.out.row = a.in.row;           /* as the entry says */
+        a.out.kv_row = a.in.kv_row;
+    } else if (op->q_norm) {
+        a.out = heads_of<T>(&op->out);
+    }
+    if (!op->q_norm)                    /* in place */
+        a.in = a.out;
+    a.stats = op->stats;
+    a.table = op->table;
+    a.positions = op->positions;
+    a.q_norm = (const T *)op->q_norm;
+    a.k_norm = (const T *)op->k_norm;
+    a.n = op->n;
+    a.n_head = (int)op->n_head;
+    a.n_kv = (int)op->n_kv;
+    a.dim = (int)op->dim;
+    a.turned = op->table ? (int)op->turned : 0;
+    a.eps = op->eps;
+    a.sign = back ? -1.0f : 1.0f;
+    return a;
+}
+
+template <typename T> bool whole(const struct args<T> *a, bool back)
+{
+    const int N = CUDA_PACK<T>;
+
+    return a->turned % (2 * N) == 0 && a->dim % N == 0 && cuda_aligned(a->table, 16) &&
+           heads_whole(&a->in, a->q_norm && !back) && heads_whole(&a->out, a->q_norm && !back) &&
+           cuda_aligned(a->q_norm, 16) && cuda_aligned(a->k_norm, 16);
+}
+
+/* Threads of a block that shares `items` of a row evenly with others; *across: their number. */
+unsigned share(unsigned *across, int64_t items, int64_t at_once)
+{
+    *across = (unsigned)cuda_blocks(items, at_once);
+    return (unsigned)cuda_blocks(items, *across);
+}
+
+template <typename T, int N> void launch_turn(struct device *dev, struct args<T> a)
+{
+    unsigned threads = share(&a.across, (int64_t)(a.n_head + a.n_kv) * a.pairs, block);
+
+    turn_rows<T, N><<<(unsigned)a.n * a.across, (threads + 31) / 32 * 32, 0,
+                      cuda_of(dev)->stream>>>(a);
+}
+
+template <typename T, int N> void launch_norm(struct device *dev, struct args<T> a)
+{
+    unsigned groups = share(&a.across, a.n_head + 2 * a.n_kv, block / a.group);
+    unsigned threads = (groups * (unsigned)a.group + 31) / 32 * 32;
+
+    norm_rows<T, N><<<(unsigned)a.n * a.across, threads, 0, cuda_of(dev)->stream>>>(a);
+}
+
+uint64_t part_bytes(const struct device *dev, int64_t dim)
+{
+    return (uint64_t)((const struct cuda_device *)dev)->sms * back_each * 2 * (uint64_t)dim *
+           sizeof(float);
+}
+
+template <typename T, int N>
+void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
+{
+    bool sums = op->dq_norm || op->dk_norm;
+    int64_t groups = block / a.group, most = (int64_t)cuda_of(dev)->sms * back_each;
+    int64_t blocks = cuda_blocks(a.n * (a.n_head + a.n_kv), groups);
+    size_t shared = sums ? (size_t)(groups * 2 * a.dim) * sizeof(float) : 0;
+
+    blocks = blocks < most ? blocks : most;
+    if (sums && !(a.part = (float *)cuda_work(dev, "rope_bwd", part_bytes(dev, a.dim))))
+        return;
+    if (shared > 48 * 1024 &&
+        !cuda_ok(dev, "rope_bwd", cudaFuncSetAttribute(norm_back_rows<T, N>,
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       (int)shared)))
+        return;
+    norm_back_rows<T, N><<<(unsigned)blocks, block, shared, cuda_of(dev)->stream>>>(a);
+    if (cuda_launched(dev, "rope_bwd") && sums)
+        cuda_add_parts(dev, "rope_bwd", (float *)op->dq_norm, (float *)op->dk_norm, a.part, blocks,
+                       a.dim);
+}
+
+template <typename T, int N>
+void launch(struct device *dev, struct args<T> a, const struct op_rope *op, bool back)
+{
+    a.pairs = a.turned / 2 / N;
+    a.tail = (a.dim - a.turned) / N;
+    for (a.group = 4; a.group < 32 && (a.group < a.pairs || a.group < a.tail);)
+        a.group *= 2;
+    if (op->q_norm && back)
+        launch_back<T, N>(dev, a, op);
+    else if (op->q_norm)
+        launch_norm<T, N>(dev, a);
+    else if (a.pairs)
+        launch_turn<T, N>(dev, a);
+}
+
+template <typename T> void run(struct device *dev, const struct op_rope *op, bool back)
+{
+    struct args<T> a = args_of<T>(op, back);
+
+    if (whole(&a, back))
+        launch<T, CUDA_PACK<T>>(dev, a, op, back);
+    else
+        launch<T, 1>(dev, a, op, back);
+}
+
+} /* namespace */
+
+uint64_t cuda_rope_work(const struct device *dev, const struct op_limits *l)
+{
+    return l->train ? part_bytes(dev, l->head_dim) : 0;
+}
+
+void cuda_rope_fwd(struct device *dev, const struct op_rope *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    CUDA_ACT(dev, run<T>(dev, a, false));
+    cuda_launched(dev, "rope_fwd");
+}
+
+void cuda_rope_bwd(struct device *dev, const struct op_rope *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    CUDA_ACT(dev, run<T>(dev, a, true));
+    cuda_launched(dev, "rope_bwd");
+}
