@@ -163,7 +163,7 @@ gpu-tests: $(GPUTESTS)
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
 	@tests/gpu/check.sh $B
 
-bundle: all                                         ## build/ckpt-VERSION-x86_64.tar.gz: tools, plug-ins and libraries, runs anywhere
+bundle: all                                         ## build/ckpt-VERSION-x86_64.tar.xz: tools, plug-ins and libraries, runs anywhere
 	@tools/recipes/bundle.sh $B build/ckpt-$(VERSION)-x86_64
 
 lint:                                               ## floors, banned functions, length of rooms

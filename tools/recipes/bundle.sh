@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# bundle.sh BUILD OUT - OUT/ and OUT.tar.gz: the tools, plug-ins and the libraries they need, which
+# bundle.sh BUILD OUT - OUT/ and OUT.tar.xz: the tools, plug-ins and the libraries they need, which
 # runs on any x86-64 Linux of a glibc not older than this machine's.  Left out are glibc itself, the
 # driver and CUDA's libraries, which ckpt finds where they are installed, and Open MPI, whose own
 # files belong to the machine (libckpt_mpi.so is taken along and needs it there).
 set -eu
 build=$1 out=$2
 command -v patchelf >/dev/null || { echo "bundle: patchelf is missing (apt-get install patchelf)" >&2; exit 69; }
-rm -rf "$out" "$out.tar.gz"
+rm -rf "$out" "$out.tar.xz"
 mkdir -p "$out/bin" "$out/lib/ckpt"
 cp "$build"/ckpt-{train,merge,push,inspect,eval} "$out/bin"
 for so in "$build"/libckpt_*.so; do [ -e "$so" ] && cp "$so" "$out/lib/ckpt"; done
@@ -27,5 +27,5 @@ fi
 for f in "$out"/bin/*; do patchelf --set-rpath '$ORIGIN/../lib' "$f"; done
 for f in "$out"/lib/*.so*; do patchelf --set-rpath '$ORIGIN' "$f"; done
 strip "$out"/bin/* "$out"/lib/ckpt/*.so 2>/dev/null || true
-tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
-du -h "$out.tar.gz"
+tar -C "$(dirname "$out")" -cJf "$out.tar.xz" "$(basename "$out")"
+du -h "$out.tar.xz"
