@@ -71,6 +71,7 @@ static void test_typed_products_are_those_of_the_wide_numbers(void **state)
 
             OK(device_open_cpu(&dev, 1, &err), err);
             dev->weight = halves[t];
+            ((struct cpu_device *)dev)->kernel = TILES_NONE;
             dev->work_bytes = typed_reserve(dev);
             dev->work = dev->ops->alloc(dev, dev->work_bytes);
             products_of(dev, size[i][0], size[i][1], size[i][2], 0);
@@ -121,6 +122,7 @@ static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
 
     OK(device_open_cpu(&s->dev, 2, &err), err);
     s->dev->weight = weight;
+    ((struct cpu_device *)s->dev)->kernel = TILES_NONE;     /* activations stay f32 */
     s->dev->grain = 0;
     OK(model_new(&s->model, g->arch, opts, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), 0, opts->train, s->dev, comm, &err), err);

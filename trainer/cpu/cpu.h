@@ -11,7 +11,22 @@
 
 #include <omp.h>
 
+#include "trainer/cpu/tiles.h"
 #include "trainer/ops/ops.h"
+
+/* The device. */
+struct cpu_device {
+    struct device     head;
+    enum tiles_kernel kernel;           /* of products with bf16 weights */
+};
+
+/* The kernel that multiplies this device's weights; TILES_NONE: they are widened to f32. */
+static inline enum tiles_kernel cpu_kernel(const struct device *dev)
+{
+    const struct cpu_device *cpu = (const struct cpu_device *)dev;
+
+    return dev->weight == CKPT_BF16 ? cpu->kernel : TILES_NONE;
+}
 
 /* For rooms with hot loops, before their first function. */
 #pragma GCC optimize("O3", "fp-contract=fast", "no-math-errno", "no-trapping-math")

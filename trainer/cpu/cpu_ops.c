@@ -122,14 +122,17 @@ static const struct ops cpu_row = {
 
 int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
 {
+    struct cpu_device *cpu;
     struct device *dev;
 
     *out = NULL;
     if (threads < 0 || threads > 1024)
         return ckpt_fail(err, CKPT_ECONFIG, "%d threads: wanted 0 (by CPUs) to 1024", threads);
-    dev = ckpt_alloc(1, sizeof *dev);
-    if (!dev)
-        return ckpt_nomem(err, sizeof *dev);
+    cpu = ckpt_alloc(1, sizeof *cpu);
+    if (!cpu)
+        return ckpt_nomem(err, sizeof *cpu);
+    cpu->kernel = tiles_best();
+    dev = &cpu->head;
     dev->ops = &cpu_row;
     dev->threads = threads ? threads : omp_get_max_threads();
     dev->grain = GRAIN;

@@ -4,17 +4,20 @@
  *
  * A chunk is as many rows as fill CHUNK_BYTES of logits per thread: large enough for the matrix
  * products, small enough to stay in a cache.  Threads own rows for logits and dx, and rows of
- * dw (vocabulary entries) for the weight's gradient.
+ * dw (vocabulary entries) for the weight's gradient.  With the CPU's bf16 products (tiles.h) a
+ * chunk is larger and all threads work on each of its three products.
  */
 #include "trainer/cpu/cpu.h"
 
 #include <cblas.h>
 #include <math.h>
 
+#include "trainer/cpu/tile_tasks.h"
 #include "trainer/cpu/typed.h"
 #include "trainer/cpu/vmath.h"
 
 #define CHUNK_BYTES ((int64_t)2 << 20)
+#define TILE_BYTES  ((int64_t)64 << 20)
 #define MIN_ROWS    32
 #define MAX_ROWS    512
 
@@ -55,10 +58,54 @@ static int64_t chunk_rows(int64_t n, int64_t vocab, int threads)
     return rows < n ? rows : n;
 }
 
+/* The same for products of tiles, whose threads share the chunk. */
+static int64_t tile_rows(int64_t n, int64_t vocab)
+{
+    int64_t rows = TILE_BYTES / ((int64_t)sizeof(float) * vocab) / 32 * 32;
+
+    rows = rows < 2 * MIN_ROWS ? 2 * MIN_ROWS : rows > MAX_ROWS ? MAX_ROWS : rows;
+    return rows < n ? rows : n;
+}
+
+/* The workspace of products of tiles. */
+struct space {
+    float    *z;                        /* [rows, vocab] */
+    uint16_t *z_tiles, *x_tiles;        /* in either form */
+};
+
+static uint64_t lay_out(struct space *s, unsigned char *at, int64_t rows, int64_t vocab, int64_t dim)
+{
+    int64_t across = tiles_packed(rows, vocab), along = tiles_packed(vocab, rows);
+    int64_t x = tiles_packed(rows, dim), y = tiles_packed(dim, rows);
+    uint64_t z = ((uint64_t)(rows * vocab) * sizeof(float) + 63) & ~(uint64_t)63;
+    uint64_t tiles = (uint64_t)(across > along ? across : along) * sizeof(uint16_t);
+
+    if (at)
+        *s = (struct space){.z = (float *)(void *)at, .z_tiles = (uint16_t *)(void *)(at + z),
+                            .x_tiles = (uint16_t *)(void *)(at + z + tiles)};
+    return z + tiles + (uint64_t)(x > y ? x : y) * sizeof(uint16_t);
+}
+
 uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l)
 {
+    if (cpu_kernel(dev) != TILES_NONE)
+        return lay_out(NULL, NULL, tile_rows(l->n_rows, l->vocab), l->vocab,
+                       l->embed ? l->embed : l->dim);
     return (uint64_t)chunk_rows(l->n_rows, l->vocab, dev->threads) * (uint64_t)l->vocab *
            sizeof(float);
+}
+
+/* The loss of one row, and dz in place of its z. */
+static void row_of(const struct op_head *a, float *z, int64_t row)
+{
+    int64_t target = a->targets[row], V = a->vocab;
+    float wanted = a->mul * z[target], max, sum = soften(z, V, a->mul, &max);
+
+    a->nll[row] = logf(sum) + (max - wanted);
+    if (a->dx) {
+        scale_row(z, V, a->scale * a->mul / sum);
+        z[target] -= a->scale * a->mul;
+    }
 }
 
 /* Rows [begin, end) of a chunk that starts at row `first`: losses, and dz in place of z. */
@@ -73,19 +120,70 @@ static void rows_of(const struct device *dev, const struct op_head *a, float *z,
         return;
     z += begin * V;
     typed_nt(dev, end - begin, V, a->dim, 1.0f, x, a->dim, a->w, a->dim, 0.0f, z, V);
-    for (int64_t i = 0; i < end - begin; i++) {
-        int64_t row = first + begin + i, target = a->targets[row];
-        float wanted = a->mul * z[i * V + target], max, sum;
-
-        sum = soften(z + i * V, V, a->mul, &max);
-        a->nll[row] = logf(sum) + (max - wanted);
-        if (a->dx) {
-            scale_row(z + i * V, V, a->scale * a->mul / sum);
-            z[i * V + target] -= a->scale * a->mul;
-        }
-    }
+    for (int64_t i = 0; i < end - begin; i++)
+        row_of(a, z + i * V, first + begin + i);
     if (a->dx)
         typed_nn(dev, end - begin, a->dim, V, 1.0f, z, V, a->w, a->dim, 0.0f, dx, a->dim);
+}
+
+/* dx and dw of a chunk of n rows from its dz. */
+static void tiles_back(const struct device *dev, const struct op_head *a, const struct space *s,
+                       int64_t first, int64_t n)
+{
+    int64_t V = a->vocab, D = a->dim;
+    struct tiles_side z = {.at = s->z, .ld = V, .along = true}, zt = {.at = s->z, .ld = V};
+    struct tiles_side w = {.at = a->w, .ld = D, .bf16 = true};
+    struct tiles_side x = {.at = (const float *)a->x + first * D, .ld = D};
+    struct task_cut dx = task_cut(n, D, omp_get_num_threads());
+    struct task_cut dw = task_cut(V, D, omp_get_num_threads());
+
+    task_pack(dev, s->z_tiles, &z, false, n, V);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < dx.tasks; i++) {
+        struct task_block b = task_block(&dx, i);
+
+        task_matrix(dev, (float *)a->dx + first * D, D, &b, s->z_tiles, &w, V, false);
+    }
+    if (!a->dw)
+        return;
+    task_pack(dev, s->z_tiles, &zt, false, V, n);
+    task_pack(dev, s->x_tiles, &x, true, D, n);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < dw.tasks; i++) {
+        struct task_block b = task_block(&dw, i);
+
+        task_packed(dev, a->dw, D, &b, s->z_tiles, s->x_tiles, n);
+    }
+}
+
+/* The whole operation by the CPU's bf16 products. */
+static void tiles_loss(struct device *dev, const struct op_head *a)
+{
+    int64_t chunk = tile_rows(a->n, a->vocab), V = a->vocab, D = a->dim;
+    struct tiles_side w = {.at = a->w, .ld = D, .along = true, .bf16 = true};
+    struct space s;
+
+    if (cpu_work_short(dev, "head_loss", lay_out(&s, dev->work, chunk, V, D)))
+        return;
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * D * V))
+    for (int64_t first = 0; first < a->n; first += chunk) {
+        int64_t n = a->n - first < chunk ? a->n - first : chunk;
+        struct tiles_side x = {.at = (const float *)a->x + first * D, .ld = D, .along = true};
+        struct task_cut cut = task_cut(n, V, omp_get_num_threads());
+
+        task_pack(dev, s.x_tiles, &x, false, n, D);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < cut.tasks; i++) {
+            struct task_block b = task_block(&cut, i);
+
+            task_matrix(dev, s.z, V, &b, s.x_tiles, &w, D, false);
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < n; i++)
+            row_of(a, s.z + i * V, first + i);
+        if (a->dx)
+            tiles_back(dev, a, &s, first, n);
+    }
 }
 
 void cpu_head_loss(struct device *dev, const struct op_head *a)
@@ -93,6 +191,10 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
     int64_t chunk = chunk_rows(a->n, a->vocab, dev->threads), V = a->vocab;
     float *z = dev->work, *dw = a->dw;
 
+    if (!dev->err.code && a->n > 0 && cpu_kernel(dev) != TILES_NONE) {
+        tiles_loss(dev, a);
+        return;
+    }
     if (dev->err.code || a->n == 0 ||
         cpu_work_short(dev, "head_loss", (uint64_t)(chunk * V) * sizeof(float)))
         return;

@@ -14,7 +14,7 @@
 #include "trainer/cpu/act.h"
 #include "trainer/cpu/typed.h"
 
-CPU_HOT static void add_columns(float *restrict sum, const float *restrict x, int64_t rows,
+CPU_HOT void linear_add_columns(float *restrict sum, const float *restrict x, int64_t rows,
                                 int64_t stride, int64_t begin, int64_t end)
 {
     for (int64_t i = 0; i < rows; i++)
@@ -55,18 +55,17 @@ void linear_product(const struct device *dev, const struct op_linear *a, float *
         typed_nt(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->w, c0 * k), k, beta, to, ld);
 }
 
-/* Rows [r0, r1), columns [c0, c1) of the output. */
-static void forward(const struct device *dev, const struct op_linear *a, int64_t r0, int64_t r1,
-                    int64_t c0, int64_t c1)
+bool linear_before(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
 {
-    const float *x = a->x;
-    float *out = a->out, *to = a->pre ? a->pre : a->out;
-    float beta = a->b || a->residual ? 1.0f : 0.0f;
-
     for (int64_t i = r0; i < r1; i++)
-        prefill(a, to, i, c0, c1);
-    linear_product(dev, a, to + r0 * linear_out_ld(a) + c0, linear_out_ld(a), x + r0 * a->n_in,
-                   c0, r1 - r0, c1 - c0, beta);
+        prefill(a, linear_to(a), i, c0, c1);
+    return a->b || a->residual;
+}
+
+void linear_after(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
+{
+    float *out = a->out, *to = linear_to(a);
+
     for (int64_t i = r0; i < r1 && (a->act != OP_ACT_NONE || a->pre); i++) {
         int64_t at = i * a->n_out + c0;
 
@@ -75,6 +74,17 @@ static void forward(const struct device *dev, const struct op_linear *a, int64_t
         else
             memcpy(out + at, to + at, (size_t)(c1 - c0) * sizeof(float));
     }
+}
+
+/* Rows [r0, r1), columns [c0, c1) of the output. */
+static void forward(const struct device *dev, const struct op_linear *a, int64_t r0, int64_t r1,
+                    int64_t c0, int64_t c1)
+{
+    float beta = linear_before(a, r0, r1, c0, c1) ? 1.0f : 0.0f;
+
+    linear_product(dev, a, linear_to(a) + r0 * linear_out_ld(a) + c0, linear_out_ld(a),
+                   (const float *)a->x + r0 * a->n_in, c0, r1 - r0, c1 - c0, beta);
+    linear_after(a, r0, r1, c0, c1);
 }
 
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
@@ -86,7 +96,7 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
         return;
     }
     w.b = typed_vector(dev, 0, a->b, a->n_out);
-    if (dev->err.code || a->n == 0)
+    if (dev->err.code || a->n == 0 || tiles_linear_fwd(dev, &w))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {
@@ -143,7 +153,7 @@ void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int6
                     (int)a->n, 1.0f, dout + c0, (int)ld, a->x, (int)a->n_in, 1.0f,
                     dw + c0 * a->n_in, (int)a->n_in);
     if (a->db)
-        add_columns(a->db, dout, a->n, ld, c0, c1);
+        linear_add_columns(a->db, dout, a->n, ld, c0, c1);
 }
 
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
@@ -152,7 +162,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
         lora_linear_bwd(dev, a);
         return;
     }
-    if (dev->err.code || a->n == 0)
+    if (dev->err.code || a->n == 0 || tiles_linear_bwd(dev, a))
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
     {

@@ -25,6 +25,22 @@ void linear_product_back(const struct device *dev, const struct op_linear *a, fl
 void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int64_t c0,
                   int64_t c1);
 
+/* Where the product goes before an activation. */
+static inline float *linear_to(const struct op_linear *a) { return a->pre ? a->pre : a->out; }
+/* Rows [r0, r1), columns [c0, c1) of the output before the product: true when it is added to what
+ * is there; and after it. */
+bool linear_before(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1);
+void linear_after(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1);
+/* sum[j] += the columns of x[rows], j in [begin, end). */
+void linear_add_columns(float *restrict sum, const float *restrict x, int64_t rows,
+                        int64_t stride, int64_t begin, int64_t end);
+
+/* linear_tiles.c: the same two operations by the CPU's bf16 products; false: not for these. */
+bool tiles_linear_fwd(struct device *dev, const struct op_linear *a);
+bool tiles_linear_bwd(struct device *dev, const struct op_linear *a);
+/* Bytes of workspace for projections of n rows. */
+uint64_t tiles_linear_work(const struct device *dev, int64_t n, int64_t n_in, int64_t n_out);
+
 /* lora.c: the same two operations with a change or dropout. */
 void lora_linear_fwd(struct device *dev, const struct op_linear *a);
 void lora_linear_bwd(struct device *dev, const struct op_linear *a);

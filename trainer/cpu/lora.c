@@ -95,8 +95,10 @@ uint64_t cpu_linear_work(const struct device *dev, const struct op_limits *l)
     uint64_t floats = lay_out(&none, NULL, l->n, larger(D, larger(q, l->ff)), out, l->lora_rank,
                               false, l->lora_drop, l->lora_magnitude,
                               dev->weight != CKPT_F32);
+    uint64_t tiles = tiles_linear_work(dev, l->n, larger(D, larger(q, l->ff)), out);
 
-    return (floats + (l->drop ? (uint64_t)(l->n * l->dim) : 0)) * sizeof(float);
+    floats += l->drop ? (uint64_t)(l->n * l->dim) : 0;
+    return floats * sizeof(float) > tiles ? floats * sizeof(float) : tiles;
 }
 
 /* to[rows][ld] <- rows from o on, columns from c on of the matrix. */

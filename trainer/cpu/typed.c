@@ -8,7 +8,7 @@
 
 #include "libckpt/convert.h"
 
-#define PANEL  ((int64_t)1 << 20)       /* floats of a thread's panel */
+#define PANEL  TYPED_PANEL
 #define VECTOR ((int64_t)1 << 18)       /* floats of a place for a vector */
 #define FEW    4                        /* rows up to which 16-bit numbers are read as they are */
 
@@ -27,7 +27,7 @@ static float *reserve(const struct device *dev)
     return (float *)(void *)((unsigned char *)dev->work + at);
 }
 
-static float *panel(const struct device *dev)
+float *typed_panel(const struct device *dev)
 {
     return reserve(dev) + TYPED_VECTORS * VECTOR + omp_get_thread_num() * PANEL;
 }
@@ -160,7 +160,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static const float *widen(const struct device *dev, const void *w, int64_t ld, int64_t r,
                           int64_t rows, int64_t c, int64_t cols)
 {
-    float *to = panel(dev);
+    float *to = typed_panel(dev);
 
     for (int64_t i = 0; i < rows; i++)
         typed_wide(dev, to + i * cols, typed_at(dev, w, (r + i) * ld + c), cols);

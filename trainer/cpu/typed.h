@@ -34,6 +34,10 @@ void typed_wide(const struct device *dev, float *dst, const void *w, int64_t n);
 #define TYPED_VECTORS 3
 const float *typed_vector(struct device *dev, int place, const void *w, int64_t n);
 
+/* The calling thread's panel: TYPED_PANEL floats, which products with 16-bit weights write. */
+#define TYPED_PANEL ((int64_t)1 << 20)
+float *typed_panel(const struct device *dev);
+
 /* Bytes of the reserve; 0 when weights are f32. */
 uint64_t typed_reserve(const struct device *dev);
 

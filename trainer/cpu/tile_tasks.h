@@ -1,0 +1,36 @@
+/*
+ * tile_tasks - how threads share a product of tiles.
+ *
+ * The side whose numbers are rows of the batch is packed once by all threads together; a task is
+ * a block of the result, for which its thread packs the matrix's part into its own panel, where
+ * it stays in a cache while the rows pass.  Threads take tasks as they come: one that is slow
+ * holds up nobody, and every number is summed by one task in one order.
+ */
+#ifndef CKPT_CPU_TILE_TASKS_H
+#define CKPT_CPU_TILE_TASKS_H
+
+#include "trainer/cpu/cpu.h"
+
+/* How a result [m, n] is cut. */
+struct task_cut {
+    int64_t m, n, high, wide, across, tasks;
+};
+
+struct task_block {
+    int64_t r0, r1, c0, c1;
+};
+
+struct task_cut task_cut(int64_t m, int64_t n, int threads);
+struct task_block task_block(const struct task_cut *c, int64_t task);
+
+/* By all threads of a team: panels of n rows (or columns) of a side, k terms.  A barrier ends it. */
+void task_pack(const struct device *dev, uint16_t *to, const struct tiles_side *s, bool right,
+               int64_t n, int64_t k);
+/* A block of to[m, n] (row stride ld) from packed rows of k terms and the matrix on the right. */
+void task_matrix(const struct device *dev, float *to, int64_t ld, const struct task_block *b,
+                 const uint16_t *rows, const struct tiles_side *matrix, int64_t k, bool add);
+/* A block of to is added to, from both sides packed over k terms. */
+void task_packed(const struct device *dev, float *to, int64_t ld, const struct task_block *b,
+                 const uint16_t *left, const uint16_t *right, int64_t k);
+
+#endif
