@@ -1,32 +1,40 @@
 /*
- * bench_step - one optimizer step of a BLOOM of the demo's size on the CPU: tokens per second.
+ * bench_step - one optimizer step of the trainer on the CPU, and generation, as jobs that are
+ * read from stdin, one a line.  The peer of the steps is bench_step_torch.py.
  *
- * usage: bench_step [threads] [batch] [length] [hidden] [layers] [heads] [vocab]
- * Prints a number, never passes or fails; bench_step_torch.py is its peer.
+ * usage: bench_step [threads] [hidden] [layers] [heads] [feed-forward of llama] [vocab]
+ *   step llama|bloom f32|bf16 BATCH LENGTH STEPS   prints the median ms of a step, the median of
+ *                                                  its CPU time, and the last loss
+ *   decode llama|bloom f32|bf16 TOKENS             prints GB of weights a second, and GB/s at
+ *                                                  which the same threads read as many bytes
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
+#include "trainer/comm/comm.h"
+#include "trainer/cpu/cpu.h"
 #include "trainer/model/config.h"
-#include "trainer/model/init.h"
 #include "trainer/model/model.h"
-#include "trainer/model/resident.h"
+#include "trainer/optim.h"
+#include "trainer/shard/zero.h"
 
-enum { THREADS, BATCH, LENGTH, HIDDEN, LAYERS, HEADS, VOCAB, N_ARGS };
+enum { THREADS, HIDDEN, LAYERS, HEADS, FF, VOCAB, N_ARGS };
 
 struct bench {
-    struct arch     *arch;
-    struct device   *dev;
-    struct model    *model;
-    struct resident *weights;
-    float           *moments;
-    struct batch     batch;
-    int64_t          step;
+    struct arch   *arch;
+    struct device *dev;
+    struct comm   *comm;
+    struct model  *model;
+    struct zero   *zero;
+    struct batch   batch;
+    int32_t       *ints;
+    int64_t        step;
 };
 
 static double now(void)
@@ -34,115 +42,230 @@ static double now(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (double)t.tv_sec * 1e3 + 1e-6 * (double)t.tv_nsec;
 }
 
-static int open_bench(struct bench *b, const long *a, struct ckpt_err *err)
+static double cpu_time(void)
 {
-    int64_t n = a[BATCH] * a[LENGTH];
-    struct model_opts opts = {
-        .max_tokens = n, .max_docs = a[BATCH], .max_rows = n, .train = true};
-    json_t *json = json_pack("{s:s,s:I,s:I,s:I,s:I}", "model_type", "bloom", "hidden_size",
-                             (json_int_t)a[HIDDEN], "n_layer", (json_int_t)a[LAYERS], "n_head",
-                             (json_int_t)a[HEADS], "vocab_size", (json_int_t)a[VOCAB]);
-    struct init init;
-    const struct params *p;
+    struct timespec t;
 
-    if (arch_read_json(&b->arch, json, err) || device_open_cpu(&b->dev, (int)a[THREADS], err) ||
-        model_new(&b->model, b->arch, &opts, b->dev, err))
-        return err->code;
-    json_decref(json);
-    p = model_params(b->model);
-    if (resident_new(&b->weights, p, true, b->dev, err))
-        return err->code;
-    b->moments = b->dev->ops->alloc(b->dev, 2 * (size_t)p->numel * sizeof *b->moments);
-    init = (struct init){.arch = b->arch, .params = p, .seed = 0};
-    for (size_t i = 0; i < p->n; i++)
-        if (init_fill(&init, i, 0, p->item[i].numel, resident_weight(b->weights, i), err))
-            return err->code;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + 1e-6 * (double)t.tv_nsec;
+}
+
+/* Numbers of the size that initialisers draw, cheaply; gains are 1. */
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
+{
+    const struct params *p = ctx;
+    bool gain = p->item[i].shape.rank == 1;
+
+    (void)err;
+#pragma omp parallel for
+    for (int64_t j = 0; j < count; j++) {
+        uint32_t r = (uint32_t)(start + j) * 2654435761u + (uint32_t)i * 40503u;
+
+        r ^= r >> 15;
+        r *= 2246822519u;
+        r ^= r >> 13;
+        dst[j] = gain ? 1.0f : ((float)(r >> 8) * 0x1p-24f - 0.5f) * 0.07f;
+    }
     return 0;
 }
 
-static void fill_batch(struct bench *b, const long *a)
+static json_t *config(const char *model, const long *a)
 {
-    int64_t n = a[BATCH] * a[LENGTH];
-    int32_t *x = calloc((size_t)(5 * n + 1), sizeof *x);
+    if (strcmp(model, "bloom") == 0)
+        return json_pack("{s:s,s:I,s:I,s:I,s:I}", "model_type", "bloom", "hidden_size",
+                         (json_int_t)a[HIDDEN], "n_layer", (json_int_t)a[LAYERS], "n_head",
+                         (json_int_t)a[HEADS], "vocab_size", (json_int_t)a[VOCAB]);
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "model_type", "llama", "hidden_size",
+                     (json_int_t)a[HIDDEN], "num_hidden_layers", (json_int_t)a[LAYERS],
+                     "num_attention_heads", (json_int_t)a[HEADS], "intermediate_size",
+                     (json_int_t)a[FF], "vocab_size", (json_int_t)a[VOCAB],
+                     "max_position_embeddings", (json_int_t)4096, "tie_word_embeddings", 1);
+}
+
+static void close_bench(struct bench *b)
+{
+    zero_free(b->zero);
+    model_free(b->model);
+    arch_free(b->arch);
+    comm_close(b->comm);
+    device_close(b->dev);
+    free(b->ints);
+}
+
+static int open_bench(struct bench *b, const char *model, bool bf16, const long *a,
+                      const struct model_opts *opts, struct ckpt_err *err)
+{
+    json_t *json = config(model, a);
+    int rc = arch_read_json(&b->arch, json, err);
+
+    json_decref(json);
+    if (rc || device_open_cpu(&b->dev, (int)a[THREADS], err))
+        return err->code;
+    b->dev->weight = bf16 ? CKPT_BF16 : CKPT_F32;
+    if (comm_open(&b->comm, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
+        zero_new(&b->zero, model_params(b->model), 0, opts->train, b->dev, b->comm, err))
+        return err->code;
+    return zero_fill(b->zero, fill, (void *)(uintptr_t)model_params(b->model), err);
+}
+
+static void fill_batch(struct bench *b, int64_t batch, int64_t length, int64_t vocab)
+{
+    int64_t n = batch * length;
+    int32_t *x = b->ints = calloc((size_t)(5 * n + 1), sizeof *x);
     int32_t *ids = x, *pos = x + n, *rows = x + 2 * n, *targets = x + 3 * n, *start = x + 4 * n;
     uint32_t r = 1;
 
-    b->batch = (struct batch){.n_tokens = n, .n_docs = a[BATCH], .ids = ids, .positions = pos,
+    b->batch = (struct batch){.n_tokens = n, .n_docs = batch, .ids = ids, .positions = pos,
                               .doc_start = start, .rows = rows, .targets = targets};
     for (int64_t i = 0; i < n; i++) {
         r = r * 1664525u + 1013904223u;
-        ids[i] = 5 + (int32_t)((r >> 8) % (uint32_t)(a[VOCAB] - 5));
-        pos[i] = (int32_t)(i % a[LENGTH]);
+        ids[i] = 5 + (int32_t)((r >> 8) % (uint32_t)(vocab - 5));
+        pos[i] = (int32_t)(i % length);
     }
     for (int64_t i = 0; i < n; i++)
-        if (pos[i] + 1 < a[LENGTH]) {
+        if (pos[i] + 1 < length) {
             rows[b->batch.n_rows] = (int32_t)i;
             targets[b->batch.n_rows++] = ids[i + 1];
         }
-    for (int64_t d = 0; d <= a[BATCH]; d++)
-        start[d] = (int32_t)(d * a[LENGTH]);
+    for (int64_t d = 0; d <= batch; d++)
+        start[d] = (int32_t)(d * length);
 }
 
+/* As trainer/step.c does it for one rank. */
 static double step(struct bench *b, struct ckpt_err *err)
 {
-    const struct params *p = model_params(b->model);
-    struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
-                      .step = ++b->step};
-    float *grads = resident_grads(b->weights);
-    double loss, squares;
+    struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+                               .max_grad_norm = 1.0};
+    double loss;
 
-    b->dev->ops->zero(b->dev, grads, (size_t)p->numel * sizeof *grads);
-    if (model_loss_grad(b->model, resident_door(b->weights), &b->batch,
+    zero_begin(b->zero);
+    if (model_loss_grad(b->model, zero_weights(b->zero), &b->batch,
                         1.0f / (float)b->batch.n_rows, &loss, err)) {
         fprintf(stderr, "%s\n", err->text);
         exit(1);
     }
-    b->dev->ops->sum_squares(b->dev, &squares, grads, p->numel);
-    a.grad_scale = fmin(1.0, 1.0 / (sqrt(squares) + 1e-6));
-    b->dev->ops->adamw(b->dev, resident_weights(b->weights), b->moments, b->moments + p->numel,
-                       grads, p->numel, &a);
+    zero_reduce(b->zero);
+    optim_step(b->zero, b->dev, &optim, 1e-3, ++b->step, sqrt(zero_grad_sum_squares(b->zero)));
     return loss / (double)b->batch.n_rows;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int steps(const char *model, bool bf16, int64_t batch, int64_t length, int n, const long *a)
+{
+    struct model_opts opts = {.max_tokens = batch * length, .max_docs = batch,
+                              .max_rows = batch * length, .train = true};
+    double wall[100], cpu[100], loss = 0;
+    struct ckpt_err err = {0};
+    struct bench b = {0};
+
+    if (open_bench(&b, model, bf16, a, &opts, &err)) {
+        fprintf(stderr, "bench_step: %s\n", err.text);
+        return 1;
+    }
+    fill_batch(&b, batch, length, a[VOCAB]);
+    step(&b, &err);
+    for (int i = 0; i < n; i++) {
+        double t = now(), c = cpu_time();
+
+        loss = step(&b, &err);
+        wall[i] = now() - t;
+        cpu[i] = cpu_time() - c;
+    }
+    qsort(wall, (size_t)n, sizeof *wall, by_size);
+    qsort(cpu, (size_t)n, sizeof *cpu, by_size);
+    printf("%.2f %.2f %.4f\n", wall[n / 2], cpu[n / 2], loss);
+    close_bench(&b);
+    return 0;
+}
+
+/* GB/s at which the threads read the weights, best of ten: what generation cannot beat. */
+static double stream(const struct bench *b, const void *p, size_t bytes)
+{
+    const uint64_t *x = p;
+    double best = 0;
+
+    for (int i = 0; i < 10; i++) {
+        uint64_t sum = 0;
+        double t = now();
+
+#pragma omp parallel for simd reduction(+ : sum) num_threads(b->dev->threads)
+        for (size_t j = 0; j < bytes / sizeof *x; j++)
+            sum += x[j];
+        __asm__ volatile("" : : "r"(sum));
+        t = (double)bytes / (now() - t) * 1e-6;
+        best = t > best ? t : best;
+    }
+    return best;
+}
+
+/* Every step reads all weights once (the embedding as the head). */
+static int decodes(const char *model, bool bf16, int n, const long *a)
+{
+    struct model_opts opts = {.max_tokens = 64, .max_docs = 1, .max_rows = 1};
+    float *logits = malloc((size_t)a[VOCAB] * sizeof *logits);
+    double *each = malloc((size_t)n * sizeof *each), bytes, memory, again;
+    int32_t id = 7, one = 1;
+    struct ckpt_err err = {0};
+    struct bench b = {0};
+    struct decode *d;
+    const void *w;
+
+    if (open_bench(&b, model, bf16, a, &opts, &err) || decode_new(&d, b.model, 1, n + 2, &err)) {
+        fprintf(stderr, "bench_step: %s\n", err.text);
+        return 1;
+    }
+    bytes = (double)model_params(b.model)->numel * (bf16 ? 2.0 : 4.0);
+    w = zero_weights(b.zero)->acquire(zero_weights(b.zero)->ctx, 0);
+    memory = stream(&b, w, (size_t)bytes);
+    for (int i = -2; i < n; i++) {
+        double t = now();
+
+        if (decode_step(d, zero_weights(b.zero), &id, &one, 1, logits, &err)) {
+            fprintf(stderr, "bench_step: %s\n", err.text);
+            return 1;
+        }
+        if (i >= 0)
+            each[i] = now() - t;
+    }
+    again = stream(&b, w, (size_t)bytes);
+    memory = again > memory ? again : memory;
+    qsort(each, (size_t)n, sizeof *each, by_size);
+    printf("%.2f %.2f %.3f\n", bytes / each[n / 2] * 1e-6, memory, each[n / 2]);
+    decode_free(d);
+    close_bench(&b);
+    free(logits);
+    free(each);
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    long a[N_ARGS] = {2, 8, 128, 256, 4, 8, 4096};
-    struct ckpt_err err = {0};
-    struct bench b = {0};
-    double best = 1e9, start, mean, loss = 0, tokens;
-    int n = 0;
+    long a[N_ARGS] = {2, 768, 12, 12, 2048, 32000};
+    char line[200], model[16], type[16];
+    long batch, length;
+    int n, rc = 0;
 
     for (int i = 1; i < argc && i <= N_ARGS; i++)
         a[i - 1] = strtol(argv[i], NULL, 10);
-    if (open_bench(&b, a, &err)) {
-        fprintf(stderr, "bench_step: %s\n", err.text);
-        return 1;
+    while (rc == 0 && fgets(line, sizeof line, stdin)) {
+        if (sscanf(line, "step %15s %15s %ld %ld %d", model, type, &batch, &length, &n) == 5 &&
+            n > 0 && n <= 100)
+            rc = steps(model, strcmp(type, "bf16") == 0, batch, length, n, a);
+        else if (sscanf(line, "decode %15s %15s %d", model, type, &n) == 3 && n > 0)
+            rc = decodes(model, strcmp(type, "bf16") == 0, n, a);
+        else
+            printf("no such job: %s", line);
+        fflush(stdout);
     }
-    fill_batch(&b, a);
-    tokens = (double)b.batch.n_tokens;
-    for (int i = 0; i < 3; i++)
-        step(&b, &err);
-    for (start = now(); n < 10 || now() - start < 10; n++) {
-        double t = now();
-
-        loss = step(&b, &err);
-        t = now() - t;
-        best = t < best ? t : best;
-    }
-    mean = (now() - start) / n;
-    printf("ckpt: %ld threads, %ld x %ld tokens, hidden %ld, %ld layers: %.0f tok/s mean, %.0f "
-           "best "
-           "(%.1f ms, %.1f ms), loss %.4f, %.1f MiB planned\n",
-           a[THREADS], a[BATCH], a[LENGTH], a[HIDDEN], a[LAYERS], tokens / mean, tokens / best,
-           mean * 1e3, best * 1e3, loss, (double)model_planned_bytes(b.model) / (1 << 20));
-    free((void *)(uintptr_t)b.batch.ids);
-    b.dev->ops->free(b.dev, b.moments);
-    resident_free(b.weights);
-    model_free(b.model);
-    arch_free(b.arch);
-    device_close(b.dev);
-    return 0;
+    return rc;
 }

@@ -1,45 +1,65 @@
 #!/usr/bin/env python3
-"""One optimizer step of a BLOOM of the demo's size in PyTorch on the CPU: tokens per second.
+"""One optimizer step in PyTorch on the CPU, as jobs read from stdin: the peer of bench_step.c.
 
-usage: bench_step_torch.py [threads] [batch] [length] [hidden] [layers] [heads] [vocab]
-The peer of bench_step.c: same model, batch, optimizer (AdamW, clip 1.0), same figures printed.
+usage: bench_step_torch.py [threads] [hidden] [layers] [heads] [feed-forward of llama] [vocab]
+  step llama|bloom f32|bf16|autocast BATCH LENGTH STEPS   prints the median ms of a step, the
+                                                          median of its CPU time, the last loss
+Same model, batch, clipping and AdamW (fused) as there; attention as the family does it best.
+bf16: all of the model in bf16; autocast: f32 weights, products in bf16.
 """
 import sys
 import time
 import torch
-from transformers import BloomConfig, BloomForCausalLM
+from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
 
-threads, batch, length, hidden, layers, heads, vocab = (
-    [int(x) for x in sys.argv[1:]] + [2, 8, 128, 256, 4, 8, 4096][len(sys.argv) - 1:])
+threads, hidden, layers, heads, ff, vocab = (
+    [int(x) for x in sys.argv[1:]] + [2, 768, 12, 12, 2048, 32000][len(sys.argv) - 1:])
 torch.set_num_threads(threads)
 torch.manual_seed(0)
-cfg = BloomConfig(vocab_size=vocab, hidden_size=hidden, n_layer=layers, n_head=heads,
-                  hidden_dropout=0.0, attention_dropout=0.0, use_cache=False)
-model = BloomForCausalLM(cfg)
-model.train()
-opt = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-g = torch.Generator().manual_seed(1)
-ids = torch.randint(5, vocab, (batch, length), generator=g)
+made = {}
 
 
-def step():
+def model_of(name, dtype):
+    if (name, dtype) not in made:
+        if name == "bloom":
+            model = BloomForCausalLM(BloomConfig(
+                vocab_size=vocab, hidden_size=hidden, n_layer=layers, n_head=heads,
+                hidden_dropout=0.0, attention_dropout=0.0, use_cache=False))
+        else:
+            model = LlamaForCausalLM(LlamaConfig(
+                vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers,
+                num_attention_heads=heads, intermediate_size=ff, max_position_embeddings=4096,
+                tie_word_embeddings=True, use_cache=False, attn_implementation="sdpa"))
+        model = model.to(torch.bfloat16 if dtype == "bf16" else torch.float32).train()
+        made[name, dtype] = model, torch.optim.AdamW(
+            model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+    return made[name, dtype]
+
+
+def step(model, opt, ids, cast):
     opt.zero_grad()
-    loss = model(input_ids=ids, labels=ids).loss
+    with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+        loss = model(input_ids=ids, labels=ids).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     opt.step()
     return loss.item()
 
 
-for _ in range(3):
-    step()
-best, start, n = 1e9, time.perf_counter(), 0
-while n < 10 or time.perf_counter() - start < 10:
-    t = time.perf_counter()
-    loss = step()
-    best = min(best, time.perf_counter() - t)
-    n += 1
-mean = (time.perf_counter() - start) / n
-print(f"torch {torch.__version__}: {threads} threads, {batch} x {length} tokens, hidden {hidden}, "
-      f"{layers} layers: {batch * length / mean:.0f} tok/s mean, {batch * length / best:.0f} best "
-      f"({mean * 1e3:.1f} ms, {best * 1e3:.1f} ms), loss {loss:.4f}")
+def median(x):
+    return sorted(x)[len(x) // 2]
+
+
+for line in sys.stdin:
+    _, name, dtype, batch, length, n = line.split()
+    model, opt = model_of(name, "bf16" if dtype == "bf16" else "f32")
+    ids = torch.randint(5, vocab, (int(batch), int(length)))
+    cast = dtype == "autocast"
+    step(model, opt, ids, cast)
+    wall, cpu = [], []
+    for _ in range(int(n)):
+        t, c = time.perf_counter(), time.process_time()
+        loss = step(model, opt, ids, cast)
+        wall.append(time.perf_counter() - t)
+        cpu.append(time.process_time() - c)
+    print(f"{median(wall) * 1e3:.2f} {median(cpu) * 1e3:.2f} {loss:.4f}", flush=True)

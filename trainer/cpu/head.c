@@ -73,7 +73,8 @@ struct space {
     uint16_t *z_tiles, *x_tiles;        /* in either form */
 };
 
-static uint64_t lay_out(struct space *s, unsigned char *at, int64_t rows, int64_t vocab, int64_t dim)
+static uint64_t lay_out(struct space *s, unsigned char *at, int64_t rows, int64_t vocab,
+                        int64_t dim)
 {
     int64_t across = tiles_packed(rows, vocab), along = tiles_packed(vocab, rows);
     int64_t x = tiles_packed(rows, dim), y = tiles_packed(dim, rows);

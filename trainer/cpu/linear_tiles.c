@@ -66,8 +66,8 @@ bool tiles_linear_fwd(struct device *dev, const struct op_linear *a)
 }
 
 /* dx of a block, and x when it is rebuilt. */
-static void back_block(const struct device *dev, const struct op_linear *a, const struct task_block *b,
-                       const uint16_t *left)
+static void back_block(const struct device *dev, const struct op_linear *a,
+                       const struct task_block *b, const uint16_t *left)
 {
     struct tiles_side w = matrix_of(a, true);
     float *x = a->x, *dx = a->dx;

@@ -23,7 +23,7 @@ struct task_block {
 struct task_cut task_cut(int64_t m, int64_t n, int threads);
 struct task_block task_block(const struct task_cut *c, int64_t task);
 
-/* By all threads of a team: panels of n rows (or columns) of a side, k terms.  A barrier ends it. */
+/* By all threads of a team, who all wait at its end: panels of n rows (or columns), k terms. */
 void task_pack(const struct device *dev, uint16_t *to, const struct tiles_side *s, bool right,
                int64_t n, int64_t k);
 /* A block of to[m, n] (row stride ld) from packed rows of k terms and the matrix on the right. */

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# cpu_step.sh BUILD - training steps and generation on the CPU, steps against PyTorch's in turn.
+#
+#   cpu_step.sh -b BUILD   links BUILD/perf/bench_step, static, so that it runs on another
+#                          machine as it is copied there
+#   PEERS=python           a Python with torch and transformers
+#   THREADS=               of both, default: all CPUs
+#   ROUNDS=3 STEPS=3       rounds of all jobs in turn; steps of a job (its median counts)
+#   JOBS="llama bloom"  TYPES="f32 bf16"  SIZES="1x512 4x512"
+#   SHAPE="768 12 12 2048 32000"     hidden size, layers, heads, feed-forward (Llama), vocabulary
+#   LARGE="2048 12 16 5632 32000"    the same for generation
+set -u
+cd "$(dirname "$0")/../.."
+if [ "$1" = -b ]; then
+    B=$2
+    mkdir -p "$B/perf"
+    exec ${CC:-gcc} -static -std=c11 -O2 -fopenmp -I. -D_GNU_SOURCE -o "$B/perf/bench_step" tests/perf/bench_step.c \
+        "$B/libtrain.a" "$B/libckpt.a" -lopenblas -ljansson -lutf8proc -lpcre2-8 -lxxhash -lz -ldl -lpthread -lm
+fi
+B=$1 PEERS=${PEERS:-build/peers/bin/python} THREADS=${THREADS:-$(nproc)} ROUNDS=${ROUNDS:-3} STEPS=${STEPS:-3}
+SHAPE=${SHAPE:-768 12 12 2048 32000} LARGE=${LARGE:-2048 12 16 5632 32000}
+export OMP_NUM_THREADS=$THREADS TOKENIZERS_PARALLELISM=false
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+echo "cpu: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) CPUs, $THREADS threads; $(
+    grep -o -w -m1 -E 'avx2|avx512f|avx512_bf16|amx_tile|amx_bf16' <(grep -m1 ^flags /proc/cpuinfo) | sort -u | xargs); load $(cut -d' ' -f1 /proc/loadavg)"
+
+# Two servants that answer a line for a line.
+mkfifo "$dir/a" "$dir/b" "$dir/c" "$dir/d"
+# shellcheck disable=SC2086
+"$B/perf/bench_step" "$THREADS" $SHAPE <"$dir/a" >"$dir/b" &
+exec 3>"$dir/a" 4<"$dir/b"
+# shellcheck disable=SC2086
+"$PEERS" tests/perf/bench_step_torch.py "$THREADS" $SHAPE <"$dir/c" >"$dir/d" 2>"$dir/torch.err" &
+exec 5>"$dir/c" 6<"$dir/d"
+ours() { local r; echo "$*" >&3; read -r r <&4 || r='nan nan nan'; echo "$r" >>"$dir/ours.$(tr ' ' _ <<<"$*")"; }
+peer() { local r; echo "$*" >&5; read -r r <&6 || r='nan nan nan'; echo "$r" >>"$dir/peer.$(tr ' ' _ <<<"$*")"; }
+# median FILE COLUMN
+median() { sort -g -k"$2" "$1" | awk -v c="$2" '{ x[NR] = $c } END { print x[int((NR + 1) / 2)] }'; }
+
+for round in $(seq "$ROUNDS"); do
+    for model in ${JOBS:-llama bloom}; do for type in ${TYPES:-f32 bf16}; do for size in ${SIZES:-1x512 4x512}; do
+        job="${size%x*} ${size#*x} $STEPS"
+        ours "step $model $type $job"
+        peer "step $model $type $job"
+        [ "$type" = f32 ] || peer "step $model autocast $job"
+    done; done; done
+done
+for model in ${JOBS:-llama bloom}; do for type in ${TYPES:-f32 bf16}; do for size in ${SIZES:-1x512 4x512}; do
+    job="${size%x*}_${size#*x}_$STEPS"
+    o=$dir/ours.step_${model}_${type}_$job p=$dir/peer.step_${model}_${type}_$job q=$dir/peer.step_${model}_autocast_$job
+    line="step: $model $type $size: ckpt $(median "$o" 1) ms (CPU $(median "$o" 2)), torch $(median "$p" 1) ms (CPU $(median "$p" 2))"
+    best=$(median "$p" 1)
+    if [ "$type" != f32 ]; then
+        line="$line, with autocast $(median "$q" 1) ms (CPU $(median "$q" 2))"
+        best=$(printf '%s\n' "$best" "$(median "$q" 1)" | sort -g | head -1)
+    fi
+    awk -v l="$line" -v a="$(median "$o" 1)" -v b="$best" -v x="$(median "$o" 3)" -v y="$(median "$p" 3)" \
+        'BEGIN { printf "%s: %.2f times as fast; losses %s, %s\n", l, b / a, x, y }'
+done; done; done
+exec 3>&- 5>&-
+[ -s "$dir/torch.err" ] && grep -i -m3 error "$dir/torch.err"
+for threads in 1 $THREADS; do for type in ${TYPES:-f32 bf16}; do
+    # shellcheck disable=SC2086
+    echo "decode llama $type ${TOKENS:-20}" | OMP_NUM_THREADS=$threads "$B/perf/bench_step" "$threads" $LARGE |
+        awk -v t="$threads" -v y="$type" '{ printf "decode: llama %s, %d threads: %s GB/s of weights, memory %s GB/s: %.0f %%; %s ms a token\n", y, t, $1, $2, 100 * $1 / $2, $3 }'
+done; done
