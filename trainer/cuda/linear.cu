@@ -1,0 +1,210 @@
+/*
+ * linear - projections with bias, activation, residual and dropout, and their backward.
+ *
+ * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
+ * into the product's epilogue; what it cannot do is one elementwise pass behind it.  The sums of
+ * a bias' gradient are made by a pass of their own, the weights' gradient adds in f32.
+ */
+#include "trainer/cuda/linear.h"
+
+enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
+
+struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
+                                  const void *x, void *to, int64_t ld)
+{
+    struct matmul_args p = {};
+
+    p.op = "linear_fwd";
+    p.m = a->n;
+    p.n = a->n_out;
+    p.k = a->n_in;
+    p.a = x;
+    p.lda = a->n_in;
+    p.b = a->w;
+    p.b_t = !a->in_out;
+    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.d = to;
+    p.ldd = ld;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    return p;
+}
+
+/* The product with what an epilogue can do at once: true when nothing is left to be done. */
+static bool fused(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy)
+{
+    struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
+    bool narrow = dev->act != CKPT_F32;
+
+    if (a->drop.p > 0 || (a->pre && (add || a->act != OP_ACT_GELU_TANH)))
+        return false;
+    switch (a->act) {
+    case OP_ACT_NONE:
+        p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
+        break;
+    case OP_ACT_RELU:
+        p.epilogue = MATMUL_RELU;
+        break;
+    case OP_ACT_GELU_TANH:
+        p.epilogue = MATMUL_GELU;
+        p.aux = a->pre;
+        if (narrow && (!a->pre || a->n_out % 8 == 0))
+            break;
+        return false;
+    default:
+        return false;
+    }
+    p.bias = a->b;
+    p.c = add;
+    p.beta = add ? 1.0f : 0.0f;
+    p.busy = busy;
+    return matmul(dev, &p);
+}
+
+void linear_main(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy)
+{
+    struct matmul_args p = linear_product(dev, a, a->x, a->pre ? a->pre : a->out,
+                                          linear_out_ld(a));
+    struct linear_finish f = {};
+
+    if (fused(dev, a, add, busy))
+        return;
+    p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
+    p.bias = a->b;
+    p.c = add;
+    p.beta = add ? 1.0f : 0.0f;
+    p.busy = busy;
+    if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
+        p.epilogue = MATMUL_PLAIN;
+        p.bias = NULL;
+        matmul(dev, &p);
+        f.bias = a->b;
+        f.pre = a->pre;
+    }
+    f.out = a->out;
+    f.p = p.d;
+    f.residual = a->drop.p > 0 ? a->residual : NULL;
+    f.n = a->n;
+    f.width = a->n_out;
+    f.ld = linear_out_ld(a);
+    f.act = a->act;
+    f.drop = a->drop;
+    if (f.out != f.p || f.bias || f.act != OP_ACT_NONE || f.drop.p > 0)
+        linear_finish(dev, &f);
+}
+
+void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    if (a->lora.rank)
+        lora_linear_fwd(dev, a);
+    else
+        linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, 0);
+}
+
+void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
+               uint64_t busy)
+{
+    struct matmul_args p = {};
+    struct op_drop none = {};
+    bool act = a->x_act != OP_ACT_NONE, sloped = false;
+
+    p.op = "linear_bwd";
+    p.m = a->n;
+    p.n = a->n_in;
+    p.k = a->n_out;
+    p.a = dy;
+    p.lda = ld;
+    p.b = a->w;
+    p.b_t = a->in_out;
+    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.d = a->dx;
+    p.ldd = a->n_in;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.beta = add ? 1.0f : 0.0f;
+    p.busy = busy;
+    if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
+        a->n_in % 8 == 0) {
+        p.epilogue = MATMUL_DGELU;
+        p.aux = (void *)(uintptr_t)a->x_pre;
+        sloped = matmul(dev, &p);
+        p.epilogue = MATMUL_PLAIN;
+        p.aux = NULL;
+    }
+    if (!sloped)
+        matmul(dev, &p);
+    if (act)
+        linear_act_back(dev, a->x_act, a->x, sloped ? NULL : a->dx, a->x_pre, a->n, a->n_in,
+                        sloped ? &none : &a->x_drop);
+}
+
+void linear_grads(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                  float *part, uint64_t busy)
+{
+    struct matmul_args p = {};
+
+    p.op = "linear_bwd";
+    p.m = a->in_out ? a->n_in : a->n_out;
+    p.n = a->in_out ? a->n_out : a->n_in;
+    p.k = a->n;
+    p.a = a->in_out ? a->x : dy;
+    p.lda = a->in_out ? a->n_in : ld;
+    p.b = a->in_out ? dy : a->x;
+    p.ldb = a->in_out ? ld : a->n_in;
+    p.a_t = true;
+    p.d = a->dw;
+    p.ldd = p.n;
+    p.in = dev->act;
+    p.out = CKPT_F32;
+    p.alpha = p.beta = 1.0f;
+    p.busy = busy;
+    if (a->dw)
+        matmul(dev, &p);
+    if (a->db)
+        linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part);
+}
+
+void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
+{
+    uint64_t dropped = a->drop.p > 0 ? cuda_part(linear_bytes(dev, a->n * a->n_out)) : 0;
+    uint64_t busy = dropped + (a->db ? linear_sums_bytes(a->n_out) : 0);
+    int64_t ld = linear_out_ld(a);
+    const void *dy = a->dout;
+    unsigned char *work;
+
+    if (dev->err.code || a->n == 0)
+        return;
+    if (a->lora.rank) {
+        lora_linear_bwd(dev, a);
+        return;
+    }
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", busy);
+    if (!work)
+        return;
+    if (dropped) {
+        linear_drop(dev, work, dy, ld, a->n, a->n_out, &a->drop);
+        dy = work;
+        ld = a->n_out;
+    }
+    if (a->dx)
+        linear_dx(dev, a, dy, ld, a->dx_add && a->x_act == OP_ACT_NONE, busy);
+    linear_grads(dev, a, dy, ld, (float *)(void *)(work + dropped), busy);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
+{
+    int64_t q = l->n_head * l->head_dim, D = larger(l->dim, l->embed);
+    int64_t in = larger(larger(D, q), l->ff);
+    int64_t out = larger(larger(D, 2 * l->ff), (l->n_head + 2 * l->n_kv) * l->head_dim);
+    uint64_t bytes = 0;
+
+    if (l->train) {
+        bytes = linear_sums_bytes(out) + TRIAL_BYTES;
+        bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
+    }
+    return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);
+}

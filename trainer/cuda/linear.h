@@ -1,0 +1,73 @@
+/*
+ * linear - the parts of a projection that its plain form, the one with a low-rank change and
+ * the experts share: products, and the elementwise kernels around them.
+ */
+#ifndef CKPT_CUDA_LINEAR_H
+#define CKPT_CUDA_LINEAR_H
+
+#include "trainer/cuda/matmul.h"
+
+static inline int64_t linear_out_ld(const struct op_linear *a)
+{
+    return a->out_ld ? a->out_ld : a->n_out;
+}
+
+/* Bytes of n values of the device's activations. */
+static inline uint64_t linear_bytes(const struct device *dev, int64_t n)
+{
+    return (uint64_t)n * (dev->act == CKPT_F32 ? 4 : 2);
+}
+
+/* -- linear_parts.cu -------------------------------------------------------------------------- */
+
+/* out[i, j] = drop(act(p[i, j] + bias[j])) + residual[i, j]; pre, where given, gets the sum that
+ * act reads.  Rows of out and p are ld apart, the others dense.  out may be p. */
+struct linear_finish {
+    void          *out, *pre;
+    const void    *p, *bias, *residual;     /* NULL: none, but p */
+    int64_t        n, width, ld;
+    enum op_act    act;
+    struct op_drop drop;
+};
+
+void linear_finish(struct device *dev, const struct linear_finish *f);
+
+/* x = drop(act(pre)); dx = drop(dx * act'(pre)), where dx is given.  All [n, width]. */
+void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
+                     int64_t n, int64_t width, const struct op_drop *drop);
+
+/* to[n, width] = drop(from), rows of from ld apart. */
+void linear_drop(struct device *dev, void *to, const void *from, int64_t ld, int64_t n,
+                 int64_t width, const struct op_drop *drop);
+
+/* sum[j] += sum over i of x[i, j]; rows of x are ld apart; part: linear_sums_bytes. */
+void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
+                 int64_t width, float *part);
+uint64_t linear_sums_bytes(int64_t width);
+
+/* -- linear.cu -------------------------------------------------------------------------------- */
+
+/* The product x W^T (or x W) of a projection, without anything around it: to be filled up. */
+struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
+                                  const void *x, void *to, int64_t ld);
+/*
+ * Forward without the change: p = x W^T + b + add, where add is [n, n_out] as out (NULL: none;
+ * may be where p goes), and all that comes behind p.
+ */
+void linear_main(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy);
+/* dx from dy (rows ld apart), on what is there with add; x with it. */
+void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
+               uint64_t busy);
+/* dw and db; part as linear_sums asks. */
+void linear_grads(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                  float *part, uint64_t busy);
+
+/* -- lora.cu: both with a change -------------------------------------------------------------- */
+
+void lora_linear_fwd(struct device *dev, const struct op_linear *a);
+void lora_linear_bwd(struct device *dev, const struct op_linear *a);
+/* Bytes behind MATMUL_WORK, the dropped-out dout and sums with them. */
+uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
+                           int64_t out);
+
+#endif

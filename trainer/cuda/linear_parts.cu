@@ -1,0 +1,316 @@
+/*
+ * linear_parts - the elementwise kernels around a projection's products, and column sums.
+ *
+ * Where rows are multiples of eight elements and pointers allow it a thread moves eight at once,
+ * else one.
+ */
+#include "trainer/cuda/linear.h"
+
+#include "trainer/cuda/act.h"
+
+enum { THREADS = 256, WIDE = 8, SUM_ROWS = 8, SUM_BLOCKS = 1024 };
+
+/* The factors of the columns [col, col + N) of a row; col a multiple of N. */
+template <int N>
+__device__ __forceinline__ void kept(float *f, const struct cuda_drop &d, int64_t row, int64_t col,
+                                     int64_t width)
+{
+    if constexpr (N == 1) {
+        f[0] = cuda_kept(d, row, col, width);
+    } else {
+        uint64_t at = (uint64_t)(row * ((width + 3) / 4) + col / 4);
+
+#pragma unroll
+        for (int b = 0; b < N / 4; b++) {
+            uint32_t w[4];
+
+            cuda_philox(w, d.seed, d.stream, at + (uint64_t)b);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                f[4 * b + j] = w[j] >= d.least && !d.all ? d.scale : 0.0f;
+        }
+    }
+}
+
+template <typename T, int N> __device__ __forceinline__ void load(float *to, const T *from)
+{
+    cuda_pack<T, N> x = *(const cuda_pack<T, N> *)from;
+
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        to[j] = to_f32(x.at[j]);
+}
+
+template <typename T, int N> __device__ __forceinline__ void store(T *to, const float *from)
+{
+    cuda_pack<T, N> x;
+
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        x.at[j] = from_f32<T>(from[j]);
+    *(cuda_pack<T, N> *)to = x;
+}
+
+/* Row and first column of this thread's pack; false: none. */
+template <int N>
+__device__ __forceinline__ bool place(int64_t *row, int64_t *col, int64_t n, int64_t per)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i >= n * per)
+        return false;
+    *row = i <= 0xffffffff && per <= 0xffffffff ? (int64_t)((uint32_t)i / (uint32_t)per) : i / per;
+    *col = (i - *row * per) * N;
+    return true;
+}
+
+template <typename T, enum op_act A, int N>
+__global__ void __launch_bounds__(THREADS)
+finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int64_t n,
+              int64_t width, int64_t ld, struct cuda_drop d)
+{
+    int64_t row, col;
+    float v[N], f[N];
+
+    if (!place<N>(&row, &col, n, width / N))
+        return;
+    load<T, N>(v, p + row * ld + col);
+    if (bias)
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] += to_f32(bias[col + j]);
+    if (pre)
+        store<T, N>(pre + row * width + col, v);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v[j] = act_value<A>(v[j]);
+    if (d.on) {
+        kept<N>(f, d, row, col, width);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] *= f[j];
+    }
+    if (residual) {
+        load<T, N>(f, residual + row * width + col);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] += f[j];
+    }
+    store<T, N>(out + row * ld + col, v);
+}
+
+template <typename T, enum op_act A, int N>
+__global__ void __launch_bounds__(THREADS)
+act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda_drop d)
+{
+    int64_t row, col;
+    float v[N], g[N], f[N];
+
+    if (!place<N>(&row, &col, n, width / N))
+        return;
+    x += row * width + col;
+    load<T, N>(v, pre + row * width + col);
+    if (dx) {
+        dx += row * width + col;
+        load<T, N>(g, dx);
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        float value, slope = act_slope<A>(v[j], &value);
+
+        v[j] = value;
+        g[j] = dx ? g[j] * slope : 0.0f;
+    }
+    if (d.on) {
+        kept<N>(f, d, row, col, width);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            v[j] *= f[j];
+            g[j] *= f[j];
+        }
+    }
+    store<T, N>(x, v);
+    if (dx)
+        store<T, N>(dx, g);
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+drop_kernel(T *to, const T *from, int64_t n, int64_t width, int64_t ld, struct cuda_drop d)
+{
+    int64_t row, col;
+    float v[N], f[N];
+
+    if (!place<N>(&row, &col, n, width / N))
+        return;
+    load<T, N>(v, from + row * ld + col);
+    kept<N>(f, d, row, col, width);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        v[j] *= f[j];
+    store<T, N>(to + row * width + col, v);
+}
+
+/* Rows [begin, end) of this block's columns into part[block row]; eight rows at a time. */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64_t rows)
+{
+    __shared__ float shared[SUM_ROWS][32 * N];
+    int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 32;
+    int64_t first = (int64_t)blockIdx.x * 32 * N, col = first + lane * N;
+    int64_t begin = (int64_t)blockIdx.y * rows, end = begin + rows < n ? begin + rows : n;
+    float sum[N] = {}, v[4][N];
+    int64_t i = begin + group;
+
+    if (col < width) {
+        for (; i + 3 * SUM_ROWS < end; i += 4 * SUM_ROWS) {
+#pragma unroll
+            for (int u = 0; u < 4; u++)
+                load<T, N>(v[u], x + (i + u * SUM_ROWS) * ld + col);
+#pragma unroll
+            for (int u = 0; u < 4; u++)
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                    sum[j] += v[u][j];
+        }
+        for (; i < end; i += SUM_ROWS) {
+            load<T, N>(v[0], x + i * ld + col);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                sum[j] += v[0][j];
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        shared[group][lane * N + j] = sum[j];
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < 32 * N && first + j < width; j += THREADS) {
+        float all = 0;
+
+#pragma unroll
+        for (int g = 0; g < SUM_ROWS; g++)
+            all += shared[g][j];
+        part[(int64_t)blockIdx.y * width + first + j] = all;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS)
+sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width)
+{
+    int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    float all = 0;
+
+    if (j >= width)
+        return;
+    for (int64_t i = 0; i < parts; i++)
+        all += part[i * width + j];
+    sum[j] += all;
+}
+
+static bool fits(const struct device *dev, const void *p, int64_t ld)
+{
+    size_t size = dev->act == CKPT_F32 ? 4 : 2;
+
+    return !p || (ld % WIDE == 0 && cuda_aligned(p, WIDE * size));
+}
+
+/* Run the statements with N as the elements of a thread. */
+#define BY_WIDTH(wide, ...)                                                                    \
+    do {                                                                                       \
+        if (wide) {                                                                            \
+            constexpr int N = WIDE;                                                            \
+            __VA_ARGS__;                                                                       \
+        } else {                                                                               \
+            constexpr int N = 1;                                                               \
+            __VA_ARGS__;                                                                       \
+        }                                                                                      \
+    } while (0)
+
+static unsigned blocks_of(int64_t n, int64_t width, int N)
+{
+    return (unsigned)cuda_blocks(n * (width / N), THREADS);
+}
+
+void linear_finish(struct device *dev, const struct linear_finish *f)
+{
+    bool wide = f->width % WIDE == 0 && fits(dev, f->p, f->ld) && fits(dev, f->out, f->ld) &&
+                fits(dev, f->pre, f->width) && fits(dev, f->residual, f->width);
+    cudaStream_t stream = cuda_of(dev)->stream;
+    struct cuda_drop d = cuda_drop_of(&f->drop);
+
+    if (dev->err.code || f->n == 0)
+        return;
+    CUDA_ACT(dev, CUDA_OP_ACT(f->act, BY_WIDTH(wide,
+        finish_kernel<T, A, N><<<blocks_of(f->n, f->width, N), THREADS, 0, stream>>>(
+            (T *)f->out, (T *)f->pre, (const T *)f->p, (const T *)f->bias,
+            (const T *)f->residual, f->n, f->width, f->ld, d))));
+    cuda_launched(dev, "linear_fwd");
+}
+
+void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
+                     int64_t n, int64_t width, const struct op_drop *drop)
+{
+    bool wide = fits(dev, x, width) && fits(dev, dx, width) && fits(dev, pre, width);
+    cudaStream_t stream = cuda_of(dev)->stream;
+    struct cuda_drop d = cuda_drop_of(drop);
+
+    if (dev->err.code || n == 0)
+        return;
+    CUDA_ACT(dev, CUDA_OP_ACT(act, BY_WIDTH(wide,
+        act_back_kernel<T, A, N><<<blocks_of(n, width, N), THREADS, 0, stream>>>(
+            (T *)x, (T *)dx, (const T *)pre, n, width, d))));
+    cuda_launched(dev, "linear_bwd");
+}
+
+void linear_drop(struct device *dev, void *to, const void *from, int64_t ld, int64_t n,
+                 int64_t width, const struct op_drop *drop)
+{
+    bool wide = fits(dev, to, width) && fits(dev, from, ld) && width % WIDE == 0;
+    cudaStream_t stream = cuda_of(dev)->stream;
+    struct cuda_drop d = cuda_drop_of(drop);
+
+    if (dev->err.code || n == 0)
+        return;
+    CUDA_ACT(dev, BY_WIDTH(wide,
+        drop_kernel<T, N><<<blocks_of(n, width, N), THREADS, 0, stream>>>(
+            (T *)to, (const T *)from, n, width, ld, d)));
+    cuda_launched(dev, "dropout");
+}
+
+/* Parts of the rows that are summed apart. */
+static int64_t sum_parts(int64_t n, int64_t width)
+{
+    int64_t parts = cuda_blocks(SUM_BLOCKS, cuda_blocks(width, 32 * WIDE));
+    int64_t most = cuda_blocks(n, 4 * SUM_ROWS);
+
+    return parts < most ? parts : most > 0 ? most : 1;
+}
+
+/* At least those parts, and never less for a larger width. */
+uint64_t linear_sums_bytes(int64_t width)
+{
+    int64_t groups = cuda_blocks(width, 32 * WIDE);
+
+    return (uint64_t)((SUM_BLOCKS + groups) * 32 * WIDE) * sizeof(float);
+}
+
+void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
+                 int64_t width, float *part)
+{
+    bool wide = width % WIDE == 0 && fits(dev, x, ld);
+    int64_t parts = sum_parts(n, width), rows = cuda_blocks(n, parts);
+    cudaStream_t stream = cuda_of(dev)->stream;
+
+    if (dev->err.code || n == 0)
+        return;
+    parts = cuda_blocks(n, rows);
+    CUDA_ACT(dev, BY_WIDTH(wide, {
+        dim3 grid((unsigned)cuda_blocks(width, 32 * N), (unsigned)parts);
+
+        sums_kernel<T, N><<<grid, THREADS, 0, stream>>>(part, (const T *)x, ld, n, width, rows);
+    }));
+    sums_end_kernel<<<(unsigned)cuda_blocks(width, THREADS), THREADS, 0, stream>>>(sum, part,
+                                                                                   parts, width);
+    cuda_launched(dev, "column sums");
+}

@@ -1,0 +1,406 @@
+/*
+ * matmul - see matmul.h.
+ *
+ * cuBLASLt counts by columns: the product of row-major matrices is asked for transposed, with
+ * the factors' places exchanged.  Of a shape seen first, the algorithms its heuristic names are
+ * timed on the stream itself: into D, which is written again afterwards, or, where D is also
+ * read, into what is free of the workspace, for as many rows as fit there.
+ *
+ * Split sums go through the workspace in f32 (reduction scheme "compute type"); the scheme in
+ * place, whose order depends on time, is never asked for.
+ *
+ * Source: NVIDIA cuBLAS 13.0, cuBLASLt API.
+ */
+#include "trainer/cuda/matmul.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/cuda/matmul_choice.h"
+
+enum {
+    CANDIDATES = 16,
+    FINALISTS  = 4,
+    ROUNDS     = 3,             /* of all finalists in turn */
+    REPEATS    = 4,             /* launches of one reading */
+    LEAST_ROWS = 1024           /* a part of D that still tells */
+};
+
+struct matmul {
+    cublasLtHandle_t      handle;
+    struct matmul_choices choices;
+    cudaEvent_t           begin, end;
+};
+
+/* One product, as cuBLASLt is told it. */
+struct call {
+    cublasLtMatmulDescOpaque_t   desc;
+    cublasLtMatrixLayoutOpaque_t a, b, c, d;
+    const void                  *pa, *pb, *pc;
+    void                        *pd;
+    float                        alpha, beta;
+    uint64_t                     work;
+};
+
+static bool broken(struct device *dev, const struct matmul_args *a, cublasStatus_t rc)
+{
+    if (dev->err.code == 0) {
+        dev->err.code = CKPT_EDEVICE;
+        dev->err.reason[0] = dev->err.hint[0] = '\0';
+        snprintf(dev->err.text, sizeof dev->err.text,
+                 "GPU %d, %s: product [%lld, %lld] x [%lld, %lld]: cuBLAS says %s",
+                 cuda_of(dev)->index, a->op, (long long)a->m, (long long)a->k, (long long)a->k,
+                 (long long)a->n, cublasLtGetStatusString(rc));
+    }
+    return false;
+}
+
+int matmul_open(struct cuda_device *d)
+{
+    struct matmul_args none = {};
+    struct cudaDeviceProp prop;
+    cublasStatus_t rc;
+    struct matmul *x;
+
+    if (!cuda_ok(&d->dev, "opening", cudaGetDeviceProperties(&prop, d->index)))
+        return d->dev.err.code;
+    x = d->matmul = (struct matmul *)calloc(1, sizeof *x);
+    if (!x || matmul_choices_open(&x->choices, prop.name, cublasLtGetVersion())) {
+        cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
+        return d->dev.err.code;
+    }
+    none.op = "opening";
+    rc = cublasLtCreate(&x->handle);
+    if (rc != CUBLAS_STATUS_SUCCESS)
+        broken(&d->dev, &none, rc);
+    cuda_ok(&d->dev, "opening", cudaEventCreate(&x->begin));
+    cuda_ok(&d->dev, "opening", cudaEventCreate(&x->end));
+    return d->dev.err.code;
+}
+
+void matmul_close(struct cuda_device *d)
+{
+    struct matmul *x = d->matmul;
+
+    if (!x)
+        return;
+    if (x->handle)
+        cublasLtDestroy(x->handle);
+    if (x->begin)
+        cudaEventDestroy(x->begin);
+    if (x->end)
+        cudaEventDestroy(x->end);
+    matmul_choices_close(&x->choices);
+    free(x);
+    d->matmul = NULL;
+}
+
+static cudaDataType_t type_of(enum ckpt_dtype t)
+{
+    return t == CKPT_BF16 ? CUDA_R_16BF : t == CKPT_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static size_t size_of(enum ckpt_dtype t) { return t == CKPT_F32 ? 4 : 2; }
+
+static cublasComputeType_t compute_of(const struct device *dev, const struct matmul_args *a)
+{
+    bool tf32 = a->in == CKPT_F32 && ((const struct cuda_device *)dev)->tf32;
+
+    return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+static uint32_t epilogue_of(const struct matmul_args *a)
+{
+    uint32_t bias = a->bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+
+    switch (a->epilogue) {
+    case MATMUL_RELU: return CUBLASLT_EPILOGUE_RELU | bias;
+    case MATMUL_GELU: return (a->aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU) | bias;
+    case MATMUL_DGELU: return CUBLASLT_EPILOGUE_DGELU;
+    case MATMUL_BIAS: return CUBLASLT_EPILOGUE_BIAS;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+static void layout(cublasLtMatrixLayoutOpaque_t *l, enum ckpt_dtype type, int64_t rows,
+                   int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+{
+    int32_t n = (int32_t)batch;
+
+    cublasLtMatrixLayoutInit(l, type_of(type), (uint64_t)cols, (uint64_t)rows, ld);
+    if (batch <= 1)
+        return;
+    cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                     sizeof stride);
+}
+
+#define SET(what, value)                                                                       \
+    cublasLtMatmulDescSetAttribute(&to->desc, CUBLASLT_MATMUL_DESC_##what, &(value), sizeof(value))
+
+static void describe(struct device *dev, struct call *to, const struct matmul_args *a)
+{
+    int32_t ta = a->b_t ? CUBLAS_OP_T : CUBLAS_OP_N, tb = a->a_t ? CUBLAS_OP_T : CUBLAS_OP_N;
+    uint32_t epilogue = epilogue_of(a);
+    int32_t type = type_of(a->out);
+    int64_t ldc = a->ldc ? a->ldc : a->ldd, aux_ld = a->n;
+
+    cublasLtMatmulDescInit(&to->desc, compute_of(dev, a), CUDA_R_32F);
+    SET(TRANSA, ta);
+    SET(TRANSB, tb);
+    SET(EPILOGUE, epilogue);
+    if (a->bias) {
+        SET(BIAS_POINTER, a->bias);
+        SET(BIAS_DATA_TYPE, type);
+    }
+    if (a->aux) {
+        SET(EPILOGUE_AUX_POINTER, a->aux);
+        SET(EPILOGUE_AUX_LD, aux_ld);
+        SET(EPILOGUE_AUX_DATA_TYPE, type);
+    }
+    layout(&to->a, a->in, a->b_t ? a->n : a->k, a->b_t ? a->k : a->n, a->ldb, a->batch,
+           a->stride_b);
+    layout(&to->b, a->in, a->a_t ? a->k : a->m, a->a_t ? a->m : a->k, a->lda, a->batch,
+           a->stride_a);
+    layout(&to->c, a->out, a->m, a->n, ldc, a->batch, a->stride_d);
+    layout(&to->d, a->out, a->m, a->n, a->ldd, a->batch, a->stride_d);
+    to->pa = a->b;
+    to->pb = a->a;
+    to->pc = a->c ? a->c : a->d;
+    to->pd = a->d;
+    to->alpha = a->alpha;
+    to->beta = a->beta;
+    to->work = dev->work && dev->work_bytes >= MATMUL_WORK ? MATMUL_WORK : 0;
+}
+
+static cublasStatus_t launch(struct device *dev, const struct call *x,
+                             const cublasLtMatmulAlgo_t *algo)
+{
+    return cublasLtMatmul(cuda_of(dev)->matmul->handle, (cublasLtMatmulDesc_t)&x->desc, &x->alpha,
+                          x->pa, (cublasLtMatrixLayout_t)&x->a, x->pb,
+                          (cublasLtMatrixLayout_t)&x->b, &x->beta, x->pc,
+                          (cublasLtMatrixLayout_t)&x->c, x->pd, (cublasLtMatrixLayout_t)&x->d,
+                          algo, dev->work, x->work, cuda_of(dev)->stream);
+}
+
+/* The largest power of two, 16 at most, that divides both. */
+static uint32_t alignment(const void *p, int64_t ld, enum ckpt_dtype type)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)ld * size_of(type) | 16;
+
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+static uint32_t pointer_alignment(const void *p) { return alignment(p, 0, CKPT_F32); }
+
+/* The first `most` algorithms the heuristic names, the likely best first. */
+static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
+               int most)
+{
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t aa = pointer_alignment(x->pa), ab = pointer_alignment(x->pb);
+    uint32_t ac = pointer_alignment(x->pc), ad = pointer_alignment(x->pd);
+    cublasLtMatmulPreferenceOpaque_t pref;
+    int n = 0, fine = 0;
+
+#define PREFER(what, value)                                                                    \
+    cublasLtMatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_##what, &(value),         \
+                                         sizeof(value))
+    cublasLtMatmulPreferenceInit(&pref);
+    PREFER(MAX_WORKSPACE_BYTES, x->work);
+    PREFER(REDUCTION_SCHEME_MASK, scheme);
+    PREFER(MIN_ALIGNMENT_A_BYTES, aa);
+    PREFER(MIN_ALIGNMENT_B_BYTES, ab);
+    PREFER(MIN_ALIGNMENT_C_BYTES, ac);
+    PREFER(MIN_ALIGNMENT_D_BYTES, ad);
+#undef PREFER
+    if (cublasLtMatmulAlgoGetHeuristic(cuda_of(dev)->matmul->handle,
+                                       (cublasLtMatmulDesc_t)&x->desc,
+                                       (cublasLtMatrixLayout_t)&x->a,
+                                       (cublasLtMatrixLayout_t)&x->b,
+                                       (cublasLtMatrixLayout_t)&x->c,
+                                       (cublasLtMatrixLayout_t)&x->d, &pref, most, to,
+                                       &n) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (to[i].state == CUBLAS_STATUS_SUCCESS)
+            to[fine++] = to[i];
+    return fine;
+}
+
+/* Milliseconds of one launch; a large number where it cannot run. */
+static float time_of(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
+                     int repeats)
+{
+    struct cuda_device *d = cuda_of(dev);
+    float ms = 1e30f;
+
+    cudaEventRecord(d->matmul->begin, d->stream);
+    for (int i = 0; i < repeats; i++)
+        if (launch(dev, x, algo) != CUBLAS_STATUS_SUCCESS)
+            return 1e30f;
+    cudaEventRecord(d->matmul->end, d->stream);
+    if (cudaEventSynchronize(d->matmul->end) != cudaSuccess ||
+        cudaEventElapsedTime(&ms, d->matmul->begin, d->matmul->end) != cudaSuccess)
+        return 1e30f;
+    return ms / (float)repeats;
+}
+
+/* The fastest of them.  What the heuristic names first must be beaten by one part in 100. */
+static int fastest(struct device *dev, const struct call *x,
+                   const cublasLtMatmulHeuristicResult_t *all, int n)
+{
+    float ms[CANDIDATES], best[FINALISTS];
+    int order[CANDIDATES], finalists = n < FINALISTS ? n : FINALISTS, won = 0;
+
+    for (int i = 0; i < n; i++) {
+        int at = i;
+
+        ms[i] = time_of(dev, x, &all[i].algo, 1);               /* warm, and loads the code */
+        ms[i] = time_of(dev, x, &all[i].algo, 2);
+        for (; at > 0 && ms[order[at - 1]] > ms[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int i = 0; i < finalists; i++)
+        best[i] = 1e30f;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < finalists; i++) {
+            float now = time_of(dev, x, &all[order[i]].algo, REPEATS);
+
+            best[i] = now < best[i] ? now : best[i];
+        }
+    for (int i = 0; i < finalists; i++)
+        if (best[i] * (order[i] == 0 ? 0.99f : 1.0f) < best[won] * (order[won] == 0 ? 0.99f : 1.0f))
+            won = i;
+    return order[won];
+}
+
+/* What may be written while timing: true, and a call whose D is that. */
+static bool trial(struct device *dev, struct call *to, const struct matmul_args *a)
+{
+    struct matmul_args t = *a;
+    uint64_t begin = MATMUL_WORK + cuda_part(a->busy), row = (uint64_t)a->ldd * size_of(a->out);
+    uint64_t unused = dev->work && dev->work_bytes > begin ? dev->work_bytes - begin : 0;
+
+    if (a->beta != 0 && (!a->c || a->c == a->d)) {
+        int64_t rows = (int64_t)(unused / row);
+
+        if (rows < a->m && (rows < LEAST_ROWS || a->batch > 1))
+            return false;
+        if (a->batch > 1 && (uint64_t)(a->batch * a->stride_d) * size_of(a->out) > unused)
+            return false;
+        t.m = rows < a->m ? rows / 256 * 256 : a->m;
+        t.c = a->d;
+        t.d = (unsigned char *)dev->work + begin;
+    }
+    describe(dev, to, &t);
+    return true;
+}
+
+/* Up to three significant bits more than the first: 8 sizes from one power of two to the next. */
+static int64_t rounded(int64_t x)
+{
+    int64_t step = 1;
+
+    while (x / step >= 16)
+        step *= 2;
+    return (x + step - 1) / step * step;
+}
+
+static struct matmul_key key_of(const struct device *dev, const struct matmul_args *a,
+                                const struct call *x)
+{
+    struct matmul_key k = {};
+    const struct {
+        const void *p;
+        int64_t ld;
+        enum ckpt_dtype type;
+    } all[] = {{a->a, a->lda, a->in}, {a->b, a->ldb, a->in}, {x->pc, a->ldc, a->out},
+               {a->d, a->ldd, a->out}, {a->bias, 0, a->out}, {a->aux, a->n, a->out}};
+
+    k.at[KEY_M] = rounded(a->m);
+    k.at[KEY_N] = rounded(a->n);
+    k.at[KEY_K] = rounded(a->k);
+    k.at[KEY_BATCH] = a->batch;
+    k.at[KEY_IN] = a->in;
+    k.at[KEY_OUT] = a->out;
+    k.at[KEY_COMPUTE] = compute_of(dev, a);
+    k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3;
+    k.at[KEY_EPILOGUE] = epilogue_of(a);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + alignment(all[i].p, all[i].ld, all[i].type);
+    k.at[KEY_WORK] = x->work != 0;
+    return k;
+}
+
+/* Timing waits, which a stream being recorded cannot; a choice that cannot be kept would differ
+ * between runs. */
+static bool may_time(struct device *dev)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cuda_of(dev)->matmul->choices.path &&
+           cudaStreamIsCapturing(cuda_of(dev)->stream, &status) == cudaSuccess &&
+           status == cudaStreamCaptureStatusNone;
+}
+
+static const struct matmul_choice *choose(struct device *dev, const struct matmul_args *a,
+                                          const struct call *x, const struct matmul_key *key)
+{
+    struct matmul *mm = cuda_of(dev)->matmul;
+    cublasLtMatmulHeuristicResult_t all[CANDIDATES];
+    struct matmul_choice choice = {};
+    bool timed = false;
+    struct call probe;
+    int n = ask(dev, x, all, CANDIDATES), best = 0;
+
+    choice.key = *key;
+    choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
+    if (n > 1 && may_time(dev) && trial(dev, &probe, a)) {
+        best = fastest(dev, &probe, all, n);
+        timed = true;
+    }
+    if (n)
+        choice.algo = all[best].algo;
+    return matmul_choices_add(&mm->choices, &choice, timed);
+}
+
+/* One of the key's rounded sizes may suit an algorithm where another does not. */
+static cublasStatus_t launch_other(struct device *dev, const struct call *x)
+{
+    cublasLtMatmulHeuristicResult_t first;
+
+    return ask(dev, x, &first, 1) ? launch(dev, x, &first.algo) : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+bool matmul(struct device *dev, const struct matmul_args *a)
+{
+    struct matmul *mm = cuda_of(dev)->matmul;
+    const struct matmul_choice *choice;
+    cublasStatus_t rc = CUBLAS_STATUS_NOT_SUPPORTED;
+    struct matmul_key key;
+    struct call x;
+
+    if (dev->err.code || a->m <= 0 || a->n <= 0)
+        return true;
+    describe(dev, &x, a);
+    key = key_of(dev, a, &x);
+    choice = matmul_choices_find(&mm->choices, &key);
+    if (!choice)
+        choice = choose(dev, a, &x, &key);
+    if (!choice)
+        return !cuda_ok(dev, a->op, cudaErrorMemoryAllocation);
+    if (choice->state == CHOICE_FOUND)
+        rc = launch(dev, &x, &choice->algo);
+    if ((rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE) &&
+        (choice->state == CHOICE_FOUND || a->epilogue == MATMUL_PLAIN))
+        rc = launch_other(dev, &x);
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        return true;
+    if (a->epilogue != MATMUL_PLAIN &&
+        (rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE))
+        return false;
+    return !broken(dev, a, rc);
+}
