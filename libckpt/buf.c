@@ -168,6 +168,20 @@ none:
 
 void ckpt_skip(struct ckpt_cursor *c, size_t n) { (void)ckpt_get_bytes(c, n); }
 
+/* Past bytes of ASCII but NUL, eight at a time; those that are left are looked at one by one. */
+static const unsigned char *skip_ascii(const unsigned char *s, const unsigned char *end)
+{
+    const uint64_t each = 0x0101010101010101u;
+    uint64_t v;
+
+    for (; end - s >= 8; s += 8) {
+        memcpy(&v, s, sizeof v);
+        if ((v | (v - each)) & each << 7)
+            break;
+    }
+    return s;
+}
+
 bool ckpt_utf8_valid(const void *text, size_t len)
 {
     const unsigned char *s = text, *end = s ? s + len : s;
@@ -179,8 +193,10 @@ bool ckpt_utf8_valid(const void *text, size_t len)
 
         if (b == 0)
             return false;
-        if (b < 0x80)
+        if (b < 0x80) {
+            s = skip_ascii(s, end);
             continue;
+        }
         if (b < 0xc2 || b > 0xf4)
             return false;
         more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;

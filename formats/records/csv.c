@@ -8,17 +8,16 @@
  * The first record names the columns: an empty name becomes "Unnamed: 2", a second "a" "a.1".
  *
  * Types are those of whole columns: integers, reals (also integers with nulls between), true and
- * false, text otherwise; nothing and the words of NULL_WORDS are null.  Integers beyond int64
+ * false, text otherwise; nothing and pandas' words for it are null.  Integers beyond int64
  * keep their digits as text.  With records_opts.literal all is text and only nothing is null.
  *
  * One pass finds where records start and what the columns are; memory is eight bytes a record.
  */
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "formats/records/csv_value.h"
 #include "formats/records/lines.h"
 #include "formats/records/record.h"
 #include "formats/records/record_rows.h"
@@ -26,6 +25,7 @@
 
 #define BLOCK      ((size_t)1 << 20)
 #define MAX_FIELDS 16384
+#define EACH       0x0101010101010101u  /* a byte in all eight places */
 
 /* Where the reading of a record stands. */
 enum state { BEGIN, PLAIN, QUOTED, QUOTE_SEEN, BEHIND_QUOTE, AFTER_CR };
@@ -36,7 +36,7 @@ struct row {
     char            delimiter;
     struct ckpt_buf text;
     size_t         *end;                /* [max] */
-    size_t          n, max;
+    size_t          n, max;             /* n may be more, then many says so */
     bool            quoted, many;       /* a quote was seen; there are more than max */
 };
 
@@ -76,9 +76,10 @@ static int bid(const char *path, const unsigned char *head, size_t len)
 static void end_field(struct row *r)
 {
     if (r->n < r->max)
-        r->end[r->n++] = r->text.len;
+        r->end[r->n] = r->text.len;
     else
         r->many = true;
+    r->n++;
 }
 
 static void begin_row(struct row *r)
@@ -128,6 +129,34 @@ static bool take(struct row *r, char c, bool *begun)
     return false;
 }
 
+/* How many of these n bytes take would only append to the text, at least as far as is seen here. */
+static size_t run_of(const struct row *r, const unsigned char *b, size_t n)
+{
+    const unsigned char *quote;
+    size_t i = 0;
+
+    if (r->state == QUOTED)
+        return (quote = memchr(b, '"', n)) ? (size_t)(quote - b) : n;
+    if (r->state != PLAIN && r->state != BEHIND_QUOTE)
+        return 0;
+    /* Eight at a time: x has a zero byte where a byte of v is the one looked for, and only then
+     * (x - 1) & ~x has its top bit set, but for bytes behind one that is found. */
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v, x, y, z, found;
+
+        memcpy(&v, b + i, sizeof v);
+        x = v ^ EACH * (unsigned char)r->delimiter;
+        y = v ^ EACH * '\n';
+        z = v ^ EACH * '\r';
+        found = ((x - EACH) & ~x) | ((y - EACH) & ~y) | ((z - EACH) & ~z);
+        if (found & EACH << 7)
+            break;
+    }
+    while (i < n && b[i] != (unsigned char)r->delimiter && b[i] != '\n' && b[i] != '\r')
+        i++;
+    return i;
+}
+
 static const char *field_of(const struct row *r, size_t k, size_t *len)
 {
     size_t from = k ? r->end[k - 1] : 0;
@@ -148,75 +177,6 @@ static bool is_blank(const struct row *r)
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-static bool is_null(const char *s, size_t n, bool literal)
-{
-    static const char *const words[] = {
-        "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-        "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
-    };
-
-    for (size_t i = 0; !literal && n > 0 && i < sizeof words / sizeof *words; i++)
-        if (n == strlen(words[i]) && memcmp(s, words[i], n) == 0)
-            return true;
-    return n == 0;
-}
-
-/* A number between blanks, as a string of its own; false when it is too long for one. */
-static bool number_of(char out[64], const char *s, size_t n)
-{
-    while (n > 0 && (*s == ' ' || *s == '\t'))
-        s++, n--;
-    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t'))
-        n--;
-    if (n == 0 || n > 63)
-        return false;
-    memcpy(out, s, n);
-    out[n] = '\0';
-    return true;
-}
-
-static bool as_int(const char *s, size_t n, int64_t *out)
-{
-    char text[64], *end;
-
-    if (!number_of(text, s, n) || text[strspn(text, "+-0123456789")] != '\0')
-        return false;
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    return errno == 0 && end != text && *end == '\0';
-}
-
-static bool as_real(const char *s, size_t n, double *out)
-{
-    char text[64], *end;
-    int64_t whole;
-    size_t sign;
-
-    if (!number_of(text, s, n))
-        return false;
-    sign = text[0] == '+' || text[0] == '-';
-    if (strcasecmp(text + sign, "inf") == 0 || strcasecmp(text + sign, "infinity") == 0) {
-        *out = text[0] == '-' ? -INFINITY : INFINITY;
-        return true;
-    }
-    if (text[strspn(text, "+-0123456789.eE")] != '\0')
-        return false;
-    /* A whole number that no int64 holds would lose digits. */
-    if (!strpbrk(text, ".eE") && !as_int(text, strlen(text), &whole))
-        return false;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && isfinite(*out);
-}
-
-static int as_bool(const char *s, size_t n)
-{
-    if (n == 4 && (!memcmp(s, "True", 4) || !memcmp(s, "TRUE", 4) || !memcmp(s, "true", 4)))
-        return 1;
-    if (n == 5 && (!memcmp(s, "False", 5) || !memcmp(s, "FALSE", 5) || !memcmp(s, "false", 5)))
-        return 0;
-    return -1;
-}
-
 static void observe(struct csv *c, const struct row *r)
 {
     for (size_t k = 0; k < c->n_column; k++) {
@@ -226,14 +186,14 @@ static void observe(struct csv *c, const struct row *r)
         int64_t whole;
         double real;
 
-        if (is_null(s, n, c->literal)) {
+        if (csv_is_null(s, n, c->literal)) {
             col->has_null = true;
             continue;
         }
         col->has_value = true;
-        col->is_int = col->is_int && as_int(s, n, &whole);
-        col->is_real = col->is_real && as_real(s, n, &real);
-        col->is_bool = col->is_bool && as_bool(s, n) >= 0;
+        col->is_int = col->is_int && csv_as_int(s, n, &whole);
+        col->is_real = col->is_real && csv_as_real(s, n, &real);
+        col->is_bool = col->is_bool && csv_as_bool(s, n) >= 0;
     }
 }
 
@@ -242,14 +202,14 @@ static json_t *value_of(const struct column *col, const char *s, size_t n, bool 
     int64_t whole;
     double real;
 
-    if (is_null(s, n, literal))
+    if (csv_is_null(s, n, literal))
         return json_null();
-    if (col->is_int && !col->has_null && as_int(s, n, &whole))
+    if (col->is_int && !col->has_null && csv_as_int(s, n, &whole))
         return json_integer(whole);
-    if (col->is_real && as_real(s, n, &real))
+    if (col->is_real && csv_as_real(s, n, &real))
         return isfinite(real) ? json_real(real) : json_string(real > 0 ? "Infinity" : "-Infinity");
     if (col->is_bool)
-        return json_boolean(as_bool(s, n) == 1);
+        return json_boolean(csv_as_bool(s, n) == 1);
     return json_stringn_nocheck(s, n);
 }
 
@@ -348,8 +308,14 @@ static int read_all(struct csv *c, struct row *r, struct ckpt_err *err)
         if (rc == 0 && at == 0 && n >= 3 && memcmp(block, "\xef\xbb\xbf", 3) == 0)
             i = 3;
         for (; rc == 0 && i < n; i++) {
-            bool ended = take(r, (char)block[i], &begun);
+            size_t run = run_of(r, block + i, n - i);
+            bool ended;
 
+            if (run > 0)
+                ckpt_buf_put(&r->text, block + i, run);
+            if ((i += run) == n)
+                break;
+            ended = take(r, (char)block[i], &begun);
             if (begun && !inside)
                 begin = at + i;
             inside = begun && !ended;
@@ -448,9 +414,14 @@ static int read_row(const struct csv *c, int64_t i, struct row *r, struct ckpt_e
 
         if (ckpt_file_read_at(c->file, block, n, at, err))
             return err->code;
-        for (size_t k = 0; k < n; k++)
-            if (take(r, (char)block[k], &begun))
+        for (size_t k = 0; k < n; k++) {
+            size_t run = run_of(r, block + k, n - k);
+
+            if (run > 0)
+                ckpt_buf_put(&r->text, block + k, run);
+            if ((k += run) < n && take(r, (char)block[k], &begun))
                 return 0;
+        }
         at += n;
     }
     end_field(r);
@@ -460,7 +431,7 @@ static int read_row(const struct csv *c, int64_t i, struct row *r, struct ckpt_e
 static int csv_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const struct csv *c = self;
-    struct row *r = row_new(c, MAX_FIELDS);
+    struct row *r = row_new(c, c->n_column + 1);    /* one more is too many */
     json_t *row = json_object();
     int rc = r && row ? read_row(c, i, r, err) : ckpt_nomem(err, sizeof *r);
 

@@ -91,6 +91,19 @@ static void test_utf8(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(ckpt_utf8_valid(rows[i].s, rows[i].n), rows[i].valid);
+    /* What is wrong is found wherever it stands in a long text. */
+    for (size_t i = 0; i < 40; i++) {
+        char text[40];
+
+        memset(text, i % 2 ? 0x7f : 1, sizeof text);
+        assert_true(ckpt_utf8_valid(text, sizeof text));
+        text[i] = '\0';
+        assert_false(ckpt_utf8_valid(text, sizeof text));
+        text[i] = '\x80';
+        assert_false(ckpt_utf8_valid(text, sizeof text));
+        memcpy(text + (i < 39 ? i : 38), "\xc3\xa9", 2);
+        assert_true(ckpt_utf8_valid(text, sizeof text));
+    }
 }
 
 static void test_map(void **state)

@@ -1,7 +1,9 @@
 /* records: JSON documents, CSV, compressed files, token ids, folders and splits. */
-#include "tests/unit/unit.h"
+#include "tests/unit/records_help.h"
 
-#include "formats/records/record.h"
+#include <math.h>
+
+#include "formats/records/csv_value.h"
 #include "formats/records/record_rows.h"
 #include "formats/records/record_split.h"
 #include "libckpt/json.h"
@@ -18,16 +20,6 @@ static struct records *open_with(const char *path, const struct records_opts *op
     if (records_open_with(&r, &path, 1, opts, &err))
         fail_msg("%s: %s", path, err.text);
     return r;
-}
-
-static json_t *must_get(struct records *r, int64_t i)
-{
-    struct ckpt_err err = {0};
-    json_t *v;
-
-    if (records_get(r, i, &v, &err))
-        fail_msg("%s", err.text);
-    return v;
 }
 
 static void assert_equal_rows(struct records *got, struct records *want, const char *name)
@@ -229,12 +221,46 @@ static void test_csv_as_pandas_reads_it(void **state)
     reads("k.csv", "1,2\n3,4\n", &named, "{\"x\":1,\"y\":2}\n{\"x\":3,\"y\":4}");
     reads("l.csv", "a,b\n", NULL, "");
     fails("m.csv", "a,b\n1,2\n1,2,3\n", NULL, 1, "record 2: at byte 8: 3 fields, the header names 2");
+    fails("mm.csv", "a,b\n1,2,3,4,5\n", NULL, 0, "at byte 4: 5 fields, the header names 2");
     fails("n.csv", "a,b\n1,\"2\n3,4\n", NULL, 0, "record 1: a quote that begins behind byte 4 has no end");
     fails("o.csv", "a,b\n1,\xff\n", NULL, 0, "column \"b\" is not UTF-8 text");
     fails("p.csv", "a,\xff\n1,2\n", NULL, 0, "the name of column 2");
 }
 
 /* A record that lies across the blocks of the scan and of a read. */
+/* What is read without strtod and strtoll is what they read. */
+static void test_csv_numbers(void **state)
+{
+    static const char *const odd[] = {"5.", ".5", "-.5", "+1.", "-0", "-0.0", "000000000000001.5",
+                                      "0.000000000000001", "999999999999999", "1e22", "12345678.9e3",
+                                      "123456789012345.6", "9223372036854775807"};
+    static const char *const none[] = {"", ".", "-", "+", "--1", "1.2.3", "1-", "0x10", "1e400", "1 2",
+                                       "9223372036854775808", "-9223372036854775809", "1_0", "e5"};
+    char text[64];
+    int64_t whole;
+    double real;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_true(csv_as_real(odd[i], strlen(odd[i]), &real));
+        assert_true(real == strtod(odd[i], NULL) && !signbit(real) == !signbit(strtod(odd[i], NULL)));
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_false(csv_as_real(none[i], strlen(none[i]), &real));
+        assert_false(csv_as_int(none[i], strlen(none[i]), &whole));
+    }
+    assert_true(csv_as_int(" -9223372036854775808\t", 22, &whole) && whole == INT64_MIN);
+    srand(7);
+    for (int i = 0; i < 200000; i++) {
+        int n = snprintf(text, sizeof text, "%s%.*f", i % 3 ? "" : "-", rand() % 12,
+                         (double)rand() / (1 << rand() % 31));
+
+        assert_true(csv_as_real(text, (size_t)n, &real));
+        if (real != strtod(text, NULL))
+            fail_msg("%s is %.17g, not %.17g", text, real, strtod(text, NULL));
+    }
+}
+
 static void test_csv_over_block_ends(void **state)
 {
     size_t n = (3u << 20) + 17, at;
@@ -444,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_lines_of_text),
         cmocka_unit_test(test_json_layouts),
         cmocka_unit_test(test_csv_as_pandas_reads_it),
+        cmocka_unit_test(test_csv_numbers),
         cmocka_unit_test(test_csv_over_block_ends),
         cmocka_unit_test(test_token_ids),
         cmocka_unit_test(test_names_say_the_split),
