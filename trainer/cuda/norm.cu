@@ -365,12 +365,12 @@ void run_backward(struct device *dev, const char *op, const struct op_rownorm *r
         launch_any<T>(dev, op, a, &r->norm);
 }
 
-uint64_t part_bytes(const struct device *dev, int64_t dim)
+} /* namespace */
+
+uint64_t cuda_norm_parts(const struct device *dev, int64_t dim)
 {
     return (uint64_t)((const struct cuda_device *)dev)->sms * 2 * (uint64_t)dim * sizeof(float);
 }
-
-} /* namespace */
 
 void cuda_add_parts(struct device *dev, const char *op, float *first, float *second,
                     const float *part, int64_t n, int64_t dim)
@@ -385,7 +385,7 @@ void cuda_add_parts(struct device *dev, const char *op, float *first, float *sec
 
 uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l)
 {
-    return l->train ? part_bytes(dev, l->dim > l->embed ? l->dim : l->embed) : 0;
+    return l->train ? cuda_norm_parts(dev, l->dim > l->embed ? l->dim : l->embed) : 0;
 }
 
 void cuda_norm_fwd(struct device *dev, const struct op_rownorm *a)
@@ -414,7 +414,7 @@ void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a)
     if (a->rows && a->n < a->n_x)       /* rows rise: all of them otherwise */
         dev->ops->zero(dev, a->dx, (size_t)(a->n_x * a->dim) * cuda_size(dev));
     if (sums)
-        part = (float *)cuda_work(dev, "norm_bwd", part_bytes(dev, a->dim));
+        part = (float *)cuda_work(dev, "norm_bwd", cuda_norm_parts(dev, a->dim));
     if (!sums || part)
         cuda_norm_back(dev, "norm_bwd", a, false, part);
 }

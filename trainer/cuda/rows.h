@@ -87,10 +87,21 @@ template <typename T, int N> __device__ __forceinline__ void row_get(float (&v)[
 
 template <typename T, int N> __device__ __forceinline__ void row_put(T *at, const float (&v)[N])
 {
-    if constexpr (N == 1)
+    if constexpr (N == 1) {
         *at = from_f32<T>(v[0]);
-    else
-        row_store(at, 0, v);
+    } else {
+        constexpr int EACH = CUDA_PACK<T>;
+
+#pragma unroll
+        for (int p = 0; p < N; p += EACH) {
+            float part[EACH];
+
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                part[i] = v[p + i];
+            row_store(at, p, part);
+        }
+    }
 }
 
 /* Sets v[N] to what columns [c, c + N) of the row keep, c a multiple of 4; N 1: any column. */
@@ -230,8 +241,9 @@ __device__ __forceinline__ float2 row_stats_of(const F &at, bool rms, float eps,
 
 /*
  * norm_bwd, where dx has a row per row of dout with `gathered`: as cpu_norm_bwd_gathered.  Its
- * workspace is at `part` (cuda_norm_work).
+ * workspace is at `part`: cuda_norm_parts bytes.
  */
+uint64_t cuda_norm_parts(const struct device *dev, int64_t dim);
 void cuda_norm_back(struct device *dev, const char *op, const struct op_rownorm *a, bool gathered,
                     float *part);
 
