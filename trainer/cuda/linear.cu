@@ -31,7 +31,8 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
 }
 
 /* The product with what an epilogue can do at once: true when nothing is left to be done. */
-static bool fused(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy)
+static bool fused(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
+                  uint64_t busy)
 {
     struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
     bool narrow = dev->act != CKPT_F32;
@@ -56,22 +57,25 @@ static bool fused(struct device *dev, const struct op_linear *a, const void *add
     }
     p.bias = a->b;
     p.c = add;
+    p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
     p.busy = busy;
     return matmul(dev, &p);
 }
 
-void linear_main(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy)
+void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
+                 uint64_t busy)
 {
     struct matmul_args p = linear_product(dev, a, a->x, a->pre ? a->pre : a->out,
                                           linear_out_ld(a));
     struct linear_finish f = {};
 
-    if (fused(dev, a, add, busy))
+    if (fused(dev, a, add, add_ld, busy))
         return;
     p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
     p.bias = a->b;
     p.c = add;
+    p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
     p.busy = busy;
     if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
@@ -100,7 +104,7 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
     if (a->lora.rank)
         lora_linear_fwd(dev, a);
     else
-        linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, 0);
+        linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,

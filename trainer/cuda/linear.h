@@ -21,11 +21,12 @@ static inline uint64_t linear_bytes(const struct device *dev, int64_t n)
 /* -- linear_parts.cu -------------------------------------------------------------------------- */
 
 /* out[i, j] = drop(act(p[i, j] + bias[j])) + residual[i, j]; pre, where given, gets the sum that
- * act reads.  Rows of out and p are ld apart, the others dense.  out may be p. */
+ * act reads.  Rows of out are ld apart, those of p p_ld (0: ld), the others dense.  out may be
+ * p. */
 struct linear_finish {
     void          *out, *pre;
     const void    *p, *bias, *residual;     /* NULL: none, but p */
-    int64_t        n, width, ld;
+    int64_t        n, width, ld, p_ld;
     enum op_act    act;
     struct op_drop drop;
 };
@@ -51,10 +52,11 @@ uint64_t linear_sums_bytes(int64_t width);
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld);
 /*
- * Forward without the change: p = x W^T + b + add, where add is [n, n_out] as out (NULL: none;
- * may be where p goes), and all that comes behind p.
+ * Forward without the change: p = x W^T + b + add, where add is [n, n_out] with rows add_ld
+ * apart (NULL: none; may be where p goes), and all that comes behind p.
  */
-void linear_main(struct device *dev, const struct op_linear *a, const void *add, uint64_t busy);
+void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
+                 uint64_t busy);
 /* dx from dy (rows ld apart), on what is there with add; x with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy);
@@ -66,7 +68,7 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
 
 void lora_linear_fwd(struct device *dev, const struct op_linear *a);
 void lora_linear_bwd(struct device *dev, const struct op_linear *a);
-/* Bytes behind MATMUL_WORK, the dropped-out dout and sums with them. */
+/* Bytes behind MATMUL_WORK, but for the dropped-out dout and what sums need. */
 uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
                            int64_t out);
 

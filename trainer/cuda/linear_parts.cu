@@ -67,14 +67,14 @@ __device__ __forceinline__ bool place(int64_t *row, int64_t *col, int64_t n, int
 template <typename T, enum op_act A, int N>
 __global__ void __launch_bounds__(THREADS)
 finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int64_t n,
-              int64_t width, int64_t ld, struct cuda_drop d)
+              int64_t width, int64_t ld, int64_t p_ld, struct cuda_drop d)
 {
     int64_t row, col;
     float v[N], f[N];
 
     if (!place<N>(&row, &col, n, width / N))
         return;
-    load<T, N>(v, p + row * ld + col);
+    load<T, N>(v, p + row * p_ld + col);
     if (bias)
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -234,7 +234,8 @@ static unsigned blocks_of(int64_t n, int64_t width, int N)
 
 void linear_finish(struct device *dev, const struct linear_finish *f)
 {
-    bool wide = f->width % WIDE == 0 && fits(dev, f->p, f->ld) && fits(dev, f->out, f->ld) &&
+    int64_t p_ld = f->p_ld ? f->p_ld : f->ld;
+    bool wide = f->width % WIDE == 0 && fits(dev, f->p, p_ld) && fits(dev, f->out, f->ld) &&
                 fits(dev, f->pre, f->width) && fits(dev, f->residual, f->width);
     cudaStream_t stream = cuda_of(dev)->stream;
     struct cuda_drop d = cuda_drop_of(&f->drop);
@@ -244,7 +245,7 @@ void linear_finish(struct device *dev, const struct linear_finish *f)
     CUDA_ACT(dev, CUDA_OP_ACT(f->act, BY_WIDTH(wide,
         finish_kernel<T, A, N><<<blocks_of(f->n, f->width, N), THREADS, 0, stream>>>(
             (T *)f->out, (T *)f->pre, (const T *)f->p, (const T *)f->bias,
-            (const T *)f->residual, f->n, f->width, f->ld, d))));
+            (const T *)f->residual, f->n, f->width, f->ld, p_ld, d))));
     cuda_launched(dev, "linear_fwd");
 }
 

@@ -1,0 +1,162 @@
+/*
+ * linear_pair - one projection on both devices, forward and backward, every field of op_linear.
+ */
+#ifndef CKPT_TEST_LINEAR_PAIR_H
+#define CKPT_TEST_LINEAR_PAIR_H
+
+#include "tests/gpu/gpu.h"
+
+struct linear_case {
+    int64_t n, in, out, out_ld;
+    enum op_act act, x_act;
+    bool bias, pre, residual, in_place, in_out, dx_add, frozen, no_dx, odd;
+    float drop, x_drop;
+    int64_t rank;
+    bool magnitude;
+    float lora_drop;
+};
+
+/* Every array of the operation. */
+struct linear_pair {
+    struct both x, w, b, out, pre, residual, dout, x_pre, dx, dw, db;
+    struct both la, lb, lm, dla, dlb, dlm;
+    struct both back_x;
+};
+
+/* odd: weights that begin one element behind where alignment would have them. */
+static inline struct both weights_at(struct gpu *g, int64_t n, float scale, bool odd)
+{
+    struct both b = gpu_random(g, g->type, n + 1, scale);
+
+    if (odd) {
+        b.cpu = (float *)b.cpu + 1;
+        b.gpu = (unsigned char *)b.gpu + ckpt_dtype_size(g->type);
+    }
+    b.n = n;
+    return b;
+}
+
+static inline struct linear_pair linear_arrays(struct gpu *g, const struct linear_case *c)
+{
+    int64_t ld = c->out_ld ? c->out_ld : c->out, r = c->rank ? c->rank : 1;
+    struct linear_pair p;
+
+    p.x = gpu_random(g, g->type, c->n * c->in, 1.0f);
+    p.w = weights_at(g, c->out * c->in, 1.0f / sqrtf((float)c->in), c->odd);
+    p.b = weights_at(g, c->out, 0.5f, c->odd);
+    p.residual = gpu_random(g, g->type, c->n * ld, 1.0f);
+    p.out = c->in_place || c->out_ld ? gpu_random(g, g->type, c->n * ld, 1.0f)
+                                     : gpu_blank(g, g->type, c->n * ld);
+    p.pre = gpu_blank(g, g->type, c->n * c->out);
+    p.dout = gpu_random(g, g->type, c->n * ld, 1.0f);
+    p.x_pre = gpu_random(g, g->type, c->n * c->in, 1.0f);
+    p.back_x = c->x_act == OP_ACT_NONE ? p.x : gpu_blank(g, g->type, c->n * c->in);
+    p.dx = c->dx_add ? gpu_random(g, g->type, c->n * c->in, 1.0f)
+                     : gpu_blank(g, g->type, c->n * c->in);
+    p.dw = gpu_random(g, CKPT_F32, c->out * c->in, 1.0f);
+    p.db = gpu_random(g, CKPT_F32, c->out, 1.0f);
+    p.la = weights_at(g, r * c->in, 1.0f / sqrtf((float)c->in), c->odd);
+    p.lb = weights_at(g, c->out * r, 0.3f, c->odd);
+    p.lm = gpu_random(g, g->type, c->out, 1.0f);
+    p.dla = gpu_random(g, CKPT_F32, r * c->in, 1.0f);
+    p.dlb = gpu_random(g, CKPT_F32, c->out * r, 1.0f);
+    p.dlm = gpu_random(g, CKPT_F32, c->out, 1.0f);
+    return p;
+}
+
+#define SIDE(array) (gpu ? (array).gpu : (array).cpu)
+
+static inline struct op_linear linear_op(const struct linear_case *c, const struct linear_pair *p,
+                                         bool gpu, bool back)
+{
+    bool trains = c->rank && !c->no_dx;
+
+    return (struct op_linear){
+        .out = SIDE(p->out), .pre = c->pre ? SIDE(p->pre) : NULL,
+        .x = back ? SIDE(p->back_x) : SIDE(p->x), .dx = c->no_dx ? NULL : SIDE(p->dx),
+        .dw = c->frozen ? NULL : SIDE(p->dw), .db = c->bias && !c->frozen ? SIDE(p->db) : NULL,
+        .w = SIDE(p->w), .b = c->bias ? SIDE(p->b) : NULL,
+        .residual = c->in_place ? SIDE(p->out) : c->residual ? SIDE(p->residual) : NULL,
+        .dout = SIDE(p->dout), .x_pre = SIDE(p->x_pre), .act = c->act, .x_act = c->x_act,
+        .n = c->n, .n_in = c->in, .n_out = c->out, .out_ld = c->out_ld, .in_out = c->in_out,
+        .dx_add = c->dx_add, .drop = {c->drop, 11, 5}, .x_drop = {c->x_drop, 12, 6},
+        .lora = {.a = SIDE(p->la), .b = SIDE(p->lb), .rank = c->rank, .scale = 1.5f,
+                 .da = trains ? SIDE(p->dla) : NULL, .db = trains ? SIDE(p->dlb) : NULL,
+                 .magnitude = c->magnitude ? SIDE(p->lm) : NULL,
+                 .dmagnitude = c->magnitude ? SIDE(p->dlm) : NULL,
+                 .drop = {c->lora_drop, 13, 7}},
+    };
+}
+
+static inline void linear_run(struct gpu *g, const struct linear_case *c,
+                              const struct linear_pair *p, bool gpu)
+{
+    struct device *dev = gpu ? g->gpu : g->cpu;
+    struct op_linear op = linear_op(c, p, gpu, false);
+
+    dev->ops->linear_fwd(dev, &op);
+    op = linear_op(c, p, gpu, true);
+    dev->ops->linear_bwd(dev, &op);
+}
+
+static inline void same_bytes(struct gpu *g, const char *name, const struct both *x,
+                              const struct both *y)
+{
+    void *a = gpu_bytes(g, x), *b = gpu_bytes(g, y);
+
+    if (memcmp(a, b, (size_t)x->n * ckpt_dtype_size(x->type)) != 0)
+        fail_msg("%s: two runs differ", name);
+    free(a);
+    free(b);
+}
+
+/* On both devices, and on the GPU once more. */
+static inline void linear_check(struct gpu *g, const struct linear_case *c)
+{
+    uint64_t draws = g->draws;
+    struct linear_pair p = linear_arrays(g, c), again;
+    double bound = gpu_bound(g->type);
+    struct both *all[] = {&p.out, &p.pre, &p.dx, &p.back_x, &p.dw, &p.db, &p.dla, &p.dlb, &p.dlm};
+    struct both *twice[] = {&again.out, &again.pre, &again.dx, &again.back_x, &again.dw,
+                            &again.db, &again.dla, &again.dlb, &again.dlm};
+    static const char *const names[] = {"out", "pre", "dx", "x", "dw", "db",
+                                        "lora da", "lora db", "dmagnitude"};
+    char name[160];
+
+    linear_run(g, c, &p, false);
+    linear_run(g, c, &p, true);
+    g->draws = draws;
+    again = linear_arrays(g, c);
+    linear_run(g, c, &again, true);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        snprintf(name, sizeof name, "%s of [%lld, %lld -> %lld] act %d x_act %d rank %lld",
+                 names[i], (long long)c->n, (long long)c->in, (long long)c->out, (int)c->act,
+                 (int)c->x_act, (long long)c->rank);
+        gpu_close_to(g, name, all[i], bound);
+        same_bytes(g, name, all[i], twice[i]);
+    }
+    gpu_fine(g);
+}
+
+static const enum ckpt_dtype linear_types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+#define N_TYPES (sizeof linear_types / sizeof linear_types[0])
+
+static inline void linear_check_all(const struct linear_case *c, size_t n)
+{
+    struct op_limits l = {.n = 300, .n_rows = 300, .dim = 520, .n_head = 8, .n_kv = 8,
+                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
+                          .lora_drop = true, .lora_magnitude = true, .drop = true,
+                          .train = true};
+
+    for (size_t t = 0; t < N_TYPES; t++) {
+        struct gpu g;
+
+        gpu_open(&g, linear_types[t], &l);
+        for (size_t i = 0; i < n; i++)
+            linear_check(&g, &c[i]);
+        gpu_close(&g);
+    }
+}
+
+#endif

@@ -1,0 +1,155 @@
+/*
+ * Head and loss on the GPU against the CPU: rows that need one block, a cluster, and more than a
+ * cluster holds; several chunks.
+ */
+#include "tests/gpu/gpu.h"
+
+struct head_case {
+    int64_t n, dim, vocab;
+    float mul, scale;
+    bool frozen, no_grad;
+};
+
+struct head_pair { struct both x, w, nll, dx, dw, targets; };
+
+static struct head_pair arrays(struct gpu *g, const struct head_case *c)
+{
+    int32_t *targets = malloc((size_t)c->n * sizeof *targets + 1);
+    struct head_pair p;
+
+    for (int64_t i = 0; i < c->n; i++)
+        targets[i] = (int32_t)((i * 7919 + 3) % c->vocab);
+    if (c->n > 1)
+        targets[c->n - 1] = (int32_t)c->vocab - 1;
+    p.x = gpu_random(g, g->type, c->n * c->dim, 1.0f);
+    p.w = gpu_random(g, g->type, c->vocab * c->dim, 2.0f / sqrtf((float)c->dim));
+    p.nll = gpu_blank(g, CKPT_F32, c->n);
+    p.dx = gpu_blank(g, g->type, c->n * c->dim);
+    p.dw = gpu_random(g, CKPT_F32, c->vocab * c->dim, 1e-3f);
+    p.targets = gpu_ints(g, targets, c->n);
+    free(targets);
+    return p;
+}
+
+#define SIDE(array) (gpu ? (array).gpu : (array).cpu)
+
+static void run(struct gpu *g, const struct head_case *c, const struct head_pair *p, bool gpu)
+{
+    struct device *dev = gpu ? g->gpu : g->cpu;
+
+    dev->ops->head_loss(dev, &(struct op_head){
+        .nll = SIDE(p->nll), .dx = c->no_grad ? NULL : SIDE(p->dx),
+        .dw = c->frozen ? NULL : SIDE(p->dw), .x = SIDE(p->x), .w = SIDE(p->w),
+        .targets = SIDE(p->targets), .n = c->n, .dim = c->dim, .vocab = c->vocab, .mul = c->mul,
+        .scale = c->scale});
+}
+
+/*
+ * Losses are off by what rounding logits to the device's type does to them, gradients by that
+ * and by rounding softmax - onehot: both relative to the largest.
+ */
+static void check(struct gpu *g, const struct head_case *c)
+{
+    uint64_t draws = g->draws;
+    struct head_pair p = arrays(g, c), again;
+    struct both *all[] = {&p.nll, &p.dx, &p.dw}, *twice[] = {&again.nll, &again.dx, &again.dw};
+    static const char *const names[] = {"nll", "dx", "dw"};
+
+    run(g, c, &p, false);
+    run(g, c, &p, true);
+    g->draws = draws;
+    again = arrays(g, c);
+    run(g, c, &again, true);
+    for (int i = 0; i < 3; i++) {
+        void *a, *b;
+
+        gpu_close_to(g, names[i], all[i], (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type));
+        a = gpu_bytes(g, all[i]);
+        b = gpu_bytes(g, twice[i]);
+        if (memcmp(a, b, (size_t)all[i]->n * ckpt_dtype_size(all[i]->type)) != 0)
+            fail_msg("%s of vocabulary %lld: two runs differ", names[i], (long long)c->vocab);
+        free(a);
+        free(b);
+    }
+}
+
+static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+static void test_loss(void **state)
+{
+    static const struct head_case c[] = {
+        {.n = 1, .dim = 16, .vocab = 2, .mul = 1, .scale = 1},
+        {.n = 5, .dim = 24, .vocab = 37, .mul = 1, .scale = 0.25f},
+        {.n = 130, .dim = 64, .vocab = 1000, .mul = 0.5f, .scale = 1.0f / 130},
+        {.n = 9, .dim = 33, .vocab = 32771, .mul = 1, .scale = 0.1f},
+        {.n = 40, .dim = 64, .vocab = 50257, .mul = 1, .scale = 0.025f},
+        {.n = 3, .dim = 16, .vocab = 250880, .mul = 1, .scale = 0.3f},
+        {.n = 2, .dim = 16, .vocab = 270001, .mul = 1, .scale = 0.5f},
+        {.n = 9, .dim = 32, .vocab = 501, .mul = 1, .scale = 1, .frozen = true},
+        {.n = 9, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .no_grad = true, .frozen = true},
+        {.n = 0, .dim = 32, .vocab = 501, .mul = 2, .scale = 1},
+    };
+    struct op_limits l = {.n = 130, .n_rows = 130, .dim = 64, .n_head = 4, .n_kv = 4,
+                          .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};
+
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        struct gpu g;
+
+        gpu_open(&g, types[t], &l);
+        for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
+            check(&g, &c[i]);
+        gpu_close(&g);
+    }
+}
+
+/* More rows than a chunk has: 2 GiB of logits are 8192 rows of 131072 (16 bits), 4096 (f32). */
+static void test_chunks(void **state)
+{
+    struct head_case c = {.n = 8300, .dim = 8, .vocab = 131072, .mul = 1, .scale = 1.0f / 8300};
+    struct op_limits l = {.n = 8300, .n_rows = 8300, .dim = 8, .n_head = 1, .n_kv = 1,
+                          .head_dim = 8, .ff = 8, .vocab = 131072, .train = true};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_BF16, &l);
+    check(&g, &c);
+    gpu_close(&g);
+}
+
+static void test_logits(void **state)
+{
+    static const int64_t shapes[][3] = {{1, 64, 1000}, {7, 33, 501}, {64, 64, 50257}};
+    struct op_limits l = {.n = 64, .n_rows = 64, .dim = 64, .n_head = 4, .n_kv = 4, .head_dim = 16,
+                          .ff = 64, .vocab = 50257};
+
+    (void)state;
+    for (size_t t = 0; t < 3; t++) {
+        struct gpu g;
+
+        gpu_open(&g, types[t], &l);
+        for (size_t i = 0; i < 3; i++) {
+            int64_t n = shapes[i][0], D = shapes[i][1], V = shapes[i][2];
+            struct both x = gpu_random(&g, g.type, n * D, 1.0f), w;
+            struct both logits = gpu_blank(&g, CKPT_F32, n * V);
+
+            w = gpu_random(&g, g.type, V * D, 0.1f);
+            g.cpu->ops->head_logits(g.cpu, logits.cpu, x.cpu, w.cpu, n, D, V, 0.7f);
+            g.gpu->ops->head_logits(g.gpu, logits.gpu, x.gpu, w.gpu, n, D, V, 0.7f);
+            /* both round their factors alike and sum in f32: as f32 in every type */
+            gpu_close_to(&g, "logits", &logits, gpu_bound(CKPT_F32));
+        }
+        gpu_close(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_logits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
