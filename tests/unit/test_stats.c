@@ -118,6 +118,37 @@ static void test_far_means(void **state)
     }
 }
 
+/* Extremes and zeros are seen in the bits of f16 and bf16: of one sign, zeros of either, both. */
+static void test_signs(void **state)
+{
+    static const enum ckpt_dtype dtype[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+    (void)state;
+    for (size_t d = 0; d < 3; d++)
+        for (int kind = 0; kind < 7; kind++) {
+            struct stats s = {0};
+            void *p;
+
+            for (size_t i = 0; i < MOST; i++) {
+                double size = 0.25 + fabs(noise(i));
+                bool odd = i % 3 == 0;
+
+                value[i] = kind == 0   ? size
+                           : kind == 1 ? -size
+                           : kind == 2 ? (odd ? 0.0 : size)
+                           : kind == 3 ? (odd ? -0.0 : -size)
+                           : kind == 4 ? (odd ? -0.0 : size)
+                           : kind == 5 ? (odd ? 0.0 : -0.0)
+                                       : (odd ? (i & 1 ? 0.0 : -0.0) : i & 1 ? size : -size);
+            }
+            p = as(dtype[d], MOST, 0);
+            stats_add(&s, p, dtype[d], MOST);
+            check_to(&s, MOST, d == 0 ? 1e-13L : 1e-7L);
+            assert_false(signbit(s.min) && s.min == 0);
+            free(p);
+        }
+}
+
 /* Squares beyond f32 are taken again where they fit. */
 static void test_huge(void **state)
 {
@@ -242,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_lengths), cmocka_unit_test(test_far_means),
+        cmocka_unit_test(test_signs),
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_what_is_no_number), cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_workers),     cmocka_unit_test(test_lines_of_blocks),

@@ -13,6 +13,7 @@
 
 #include "libckpt/pool.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/mapped.h"
 
 #define PIECE_BYTES  ((size_t)256 << 10)    /* still in cache when it is looked at */
 #define UNIT_BYTES   ((uint64_t)32 << 20)
@@ -35,25 +36,76 @@ struct job {
 
 static size_t tensor_of(const struct job *j, size_t k) { return j->index ? j->index[k] : k; }
 
-static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
-                         struct ckpt_err *err)
+/* What is made of values as they go by, in pieces that the second who looks finds in the cache. */
+static int measure_bytes(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
+                         const unsigned char *raw, size_t n, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_source_tensor(j->src, tensor_of(j, u->k))->dtype;
+    size_t width = ckpt_dtype_size(dtype), step = PIECE_BYTES / width;
+    bool numbers = (j->what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, dtype);
+    int rc = 0;
+
+    for (size_t at = 0, k; rc == 0 && at < n; at += k) {
+        k = n - at < step ? n - at : step;
+        if (sha)
+            rc = ckpt_sha256_add(sha, raw + at * width, k * width, err);
+        if (rc == 0 && numbers)
+            stats_add(&u->s, raw + at * width, dtype, k);
+    }
+    return rc;
+}
+
+/* A window of the unit where it lies in its file; false when it is to be read. */
+static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
+                           int64_t at, int64_t n, int *rc, struct ckpt_err *err)
 {
     size_t i = tensor_of(j, u->k);
     const struct ckpt_tensor *t = ckpt_source_tensor(j->src, i);
-    size_t width = ckpt_dtype_size(t->dtype);
-    int64_t step = (int64_t)(PIECE_BYTES / width);
-    bool numbers = (j->what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, t->dtype);
-    void *raw = ckpt_alloc_buffer(PIECE_BYTES);
-    int rc = raw ? 0 : ckpt_nomem(err, PIECE_BYTES);
+    size_t bytes = (size_t)n * ckpt_dtype_size(t->dtype);
+    struct ckpt_err own = {0};
+    struct ckpt_extent x;
+    const void *raw;
+    bool aligned;
 
-    for (int64_t at = u->from; rc == 0 && at < u->to; at += step) {
-        size_t n = (size_t)(u->to - at < step ? u->to - at : step);
+    if (!j->what || bytes < PIECE_BYTES || !ckpt_source_locate(j->src, i, at, n, &x))
+        return false;
+    *rc = ckpt_file_prove(x.file, x.offset, bytes, err);
+    if (*rc == 0) {
+        if (!mapped_begin(&raw, &x, bytes))
+            return false;
+        aligned = (uintptr_t)raw % 4 == 0;      /* the fast sums want it */
+        *rc = aligned ? measure_bytes(u, sha, j, raw, (size_t)n, err) : 0;
+        if (mapped_end(&own) && *rc == 0 && aligned) {
+            *err = own;
+            *rc = own.code;
+        }
+        if (!aligned)
+            return false;
+    }
+    if (*rc)
+        ckpt_err_in(err, "tensor %s", t->name);
+    return true;
+}
 
-        rc = ckpt_source_read(j->src, i, at, (int64_t)n, raw, err);
-        if (rc == 0 && sha)
-            rc = ckpt_sha256_add(sha, raw, n * width, err);
-        if (rc == 0 && numbers)
-            stats_add(&u->s, raw, t->dtype, n);
+static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
+                         struct ckpt_err *err)
+{
+    size_t i = tensor_of(j, u->k), width = ckpt_dtype_size(ckpt_source_tensor(j->src, i)->dtype);
+    void *raw = NULL;
+    int rc = 0;
+
+    for (int64_t at = u->from, n; rc == 0 && at < u->to; at += n) {
+        n = (int64_t)(MAPPED_BYTES / width);
+        n = u->to - at < n ? u->to - at : n;
+        if (!raw && measure_mapped(u, sha, j, at, n, &rc, err))
+            continue;
+        n = (int64_t)(PIECE_BYTES / width);
+        n = u->to - at < n ? u->to - at : n;
+        if (!raw)
+            raw = ckpt_alloc_buffer(PIECE_BYTES);
+        rc = raw ? ckpt_source_read(j->src, i, at, n, raw, err) : ckpt_nomem(err, PIECE_BYTES);
+        if (rc == 0)
+            rc = measure_bytes(u, sha, j, raw, (size_t)n, err);
     }
     ckpt_free(raw);
     return rc;

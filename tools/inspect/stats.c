@@ -10,7 +10,9 @@
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 
-#define BLOCK 4096              /* stays in the nearest cache */
+#define BLOCK 16384
+#define WIDE  4096              /* of a block, as doubles: stays in the nearest cache */
+#define AHEAD 16384             /* bytes: so far before they are summed values are asked for */
 
 /* What one block gives: sums over d = value - shift. */
 struct sums {
@@ -41,30 +43,66 @@ __attribute__((target("avx2,fma"))) static double lanes(__m256d a, __m256d b)
     return (v[0] + v[1]) + (v[2] + v[3]);
 }
 
-/* n is a multiple of 8. */
+/*
+ * A run is looked at twice while it lies in the nearest cache, first for its extremes, then for
+ * its sums: all at once does not go into 16 registers.
+ */
+#define RUN 512
+
+/* Half a register of f32 as doubles less the shift. */
+__attribute__((target("avx2"))) static inline __m256d wide(const float *v, __m256d shift)
+{
+    return _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(v)), shift);
+}
+
+/* d and q have four sums each.  A value that is not finite makes them so. */
+__attribute__((target("avx2,fma"))) static void run_f32(__m256d *d, __m256d *q, const float *v,
+                                                        __m256d k)
+{
+    __m256d d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    __m256d q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
+
+    for (const float *end = v + RUN; v < end; v += 16) {
+        __m256d x = wide(v, k), y = wide(v + 4, k), z = wide(v + 8, k), w = wide(v + 12, k);
+
+        d0 = _mm256_add_pd(d0, x);
+        d1 = _mm256_add_pd(d1, y);
+        d2 = _mm256_add_pd(d2, z);
+        d3 = _mm256_add_pd(d3, w);
+        q0 = _mm256_fmadd_pd(x, x, q0);
+        q1 = _mm256_fmadd_pd(y, y, q1);
+        q2 = _mm256_fmadd_pd(z, z, q2);
+        q3 = _mm256_fmadd_pd(w, w, q3);
+    }
+    d[0] = d0, d[1] = d1, d[2] = d2, d[3] = d3;
+    q[0] = q0, q[1] = q1, q[2] = q2, q[3] = q3;
+}
+
+/* n is a multiple of RUN. */
 __attribute__((target("avx2,fma"))) static void sum_f32(struct sums *s, const float *v, size_t n,
                                                         double shift)
 {
-    __m256d k = _mm256_set1_pd(shift), d0 = _mm256_setzero_pd(), d1 = d0, q0 = d0, q1 = d0;
-    __m256 zero = _mm256_setzero_ps(), low = _mm256_loadu_ps(v), high = low, odd = zero;
+    const __m256d k = _mm256_set1_pd(shift), none = _mm256_setzero_pd();
+    const __m256 zero = _mm256_setzero_ps();
+    __m256d d[4] = {none, none, none, none}, q[4] = {none, none, none, none};
+    __m256 low = _mm256_loadu_ps(v), high = low;
     __m256i zeros = _mm256_setzero_si256();
     int32_t count[8];
     float l[8], h[8];
 
-    for (size_t i = 0; i < n; i += 8) {
-        __m256 x = _mm256_loadu_ps(v + i), nothing = _mm256_sub_ps(x, x);
-        __m256d a = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)), k);
-        __m256d b = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)), k);
-        __m256 is_zero = _mm256_cmp_ps(x, zero, _CMP_EQ_OQ);
+    for (size_t i = 0; i < n; i += RUN) {
+        for (const float *p = v + i; p < v + i + RUN; p += 16) {
+            __m256 x = _mm256_loadu_ps(p), y = _mm256_loadu_ps(p + 8);
 
-        odd = _mm256_or_ps(odd, _mm256_cmp_ps(nothing, nothing, _CMP_UNORD_Q));
-        zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(is_zero));
-        low = _mm256_min_ps(low, x);
-        high = _mm256_max_ps(high, x);
-        d0 = _mm256_add_pd(d0, a);
-        d1 = _mm256_add_pd(d1, b);
-        q0 = _mm256_fmadd_pd(a, a, q0);
-        q1 = _mm256_fmadd_pd(b, b, q1);
+            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
+            low = _mm256_min_ps(low, _mm256_min_ps(x, y));
+            high = _mm256_max_ps(high, _mm256_max_ps(x, y));
+            x = _mm256_cmp_ps(x, zero, _CMP_EQ_OQ);
+            y = _mm256_cmp_ps(y, zero, _CMP_EQ_OQ);
+            zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(x));
+            zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(y));
+        }
+        run_f32(d, q, v + i, k);
     }
     _mm256_storeu_ps(l, low);
     _mm256_storeu_ps(h, high);
@@ -74,92 +112,143 @@ __attribute__((target("avx2,fma"))) static void sum_f32(struct sums *s, const fl
         s->high = h[i] > s->high ? h[i] : s->high;
         s->zeros += count[i];
     }
-    s->d = lanes(d0, d1);
-    s->dd = lanes(q0, q1);
-    s->odd = _mm256_movemask_ps(odd) != 0;
-}
-
-/* The eight sums of a run, as doubles, onto those of the block. */
-__attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m256 a)
-{
-    return _mm256_add_pd(_mm256_add_pd(sum, _mm256_cvtps_pd(_mm256_castps256_ps128(a))),
-                         _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
-}
-
-__attribute__((target("avx2"))) static void take_lanes(struct sums *s, __m256 low, __m256 high,
-                                                       __m256i zeros, __m256i size,
-                                                       uint16_t infinite)
-{
-    uint16_t count[16], most[16];
-    float l[8], h[8];
-
-    _mm256_storeu_ps(l, low);
-    _mm256_storeu_ps(h, high);
-    _mm256_storeu_si256((__m256i *)count, zeros);
-    _mm256_storeu_si256((__m256i *)most, size);
-    for (size_t i = 0; i < 8; i++) {
-        s->low = l[i] < s->low ? l[i] : s->low;
-        s->high = h[i] > s->high ? h[i] : s->high;
-        s->zeros += count[i] + count[i + 8];
-        s->odd |= most[i] >= infinite || most[i + 8] >= infinite;
-    }
+    s->d = lanes(_mm256_add_pd(d[0], d[2]), _mm256_add_pd(d[1], d[3]));
+    s->dd = lanes(_mm256_add_pd(q[0], q[2]), _mm256_add_pd(q[1], q[3]));
+    s->odd = !isfinite(s->dd);
 }
 
 /*
- * Values of 16 bits have three digits: sums of RUN of them in f32 lose none that count, and go
- * twice as fast.  Zeros and what is not finite are seen in the bits.  n is a multiple of RUN.
- * split makes two times eight floats of sixteen values, in any order.
+ * Extremes of floats of 16 bits by their bits: as signed numbers the positive go up from 0, as
+ * unsigned ones the negative go on from there, the larger the farther from 0.
  */
-#define RUN 512
-#define NARROW(name, features, split, infinite)                                               \
+struct extremes {
+    __m256i low, high, ulow, uhigh;
+};
+
+__attribute__((target("avx2"))) static void run_extremes(struct extremes *e, const uint16_t *v)
+{
+    __m256i low = e->low, high = e->high, ulow = e->ulow, uhigh = e->uhigh;
+
+    for (const uint16_t *end = v + RUN; v < end; v += 32) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)v);
+        __m256i y = _mm256_loadu_si256((const __m256i *)(v + 16));
+
+        _mm_prefetch((const char *)v + AHEAD, _MM_HINT_T0);
+        low = _mm256_min_epi16(low, _mm256_min_epi16(x, y));
+        high = _mm256_max_epi16(high, _mm256_max_epi16(x, y));
+        ulow = _mm256_min_epu16(ulow, _mm256_min_epu16(x, y));
+        uhigh = _mm256_max_epu16(uhigh, _mm256_max_epu16(x, y));
+    }
+    *e = (struct extremes){low, high, ulow, uhigh};
+}
+
+__attribute__((target("avx2"))) static int64_t zeros_of(const uint16_t *v, size_t n)
+{
+    const __m256i none = _mm256_setzero_si256();
+    int64_t zeros = 0;
+
+    for (size_t i = 0; i < n; i += 16) {
+        __m256i x = _mm256_slli_epi16(_mm256_loadu_si256((const __m256i *)(v + i)), 1);
+        int is = _mm256_movemask_epi8(_mm256_cmpeq_epi16(x, none));
+
+        zeros += __builtin_popcount((unsigned)is) / 2;
+    }
+    return zeros;
+}
+
+/* Of the block's n values; zeros are counted where there are any. */
+__attribute__((target("avx2"))) static void take_extremes(struct sums *s,
+                                                          const struct extremes *e,
+                                                          const uint16_t *v, size_t n,
+                                                          enum ckpt_dtype dtype)
+{
+    int16_t low[16], high[16];
+    uint16_t ulow[16], uhigh[16], bits[2];
+    float f[2];
+
+    _mm256_storeu_si256((__m256i *)low, e->low);
+    _mm256_storeu_si256((__m256i *)high, e->high);
+    _mm256_storeu_si256((__m256i *)ulow, e->ulow);
+    _mm256_storeu_si256((__m256i *)uhigh, e->uhigh);
+    for (size_t i = 1; i < 16; i++) {
+        low[0] = low[i] < low[0] ? low[i] : low[0];
+        high[0] = high[i] > high[0] ? high[i] : high[0];
+        ulow[0] = ulow[i] < ulow[0] ? ulow[i] : ulow[0];
+        uhigh[0] = uhigh[i] > uhigh[0] ? uhigh[i] : uhigh[0];
+    }
+    bits[0] = low[0] < 0 ? uhigh[0] : ulow[0];          /* a negative one, or there is none */
+    bits[1] = (uint16_t)(high[0] >= 0 ? high[0] : low[0]);
+    ckpt_convert(f, CKPT_F32, bits, dtype, 2);
+    s->low = f[0];
+    s->high = f[1];
+    if (ulow[0] == 0 || low[0] == INT16_MIN)
+        s->zeros = zeros_of(v, n);
+}
+
+/* The sums of a run, as doubles, onto those of the block. */
+__attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m256 a, __m256 b)
+{
+    __m256 c = _mm256_add_ps(a, b);
+
+    return _mm256_add_pd(_mm256_add_pd(sum, _mm256_cvtps_pd(_mm256_castps256_ps128(c))),
+                         _mm256_cvtps_pd(_mm256_extractf128_ps(c, 1)));
+}
+
+/*
+ * Values of 16 bits have three digits: sums of a run of them in f32 lose none that count, and go
+ * twice as fast.  n is a multiple of RUN.  split makes two times eight floats of sixteen values,
+ * in any order.  A value that is not finite, or a square beyond f32, makes the sums so.
+ */
+#define NARROW(name, features, dtype, split)                                                  \
     __attribute__((target(features))) static void name(struct sums *s, const uint16_t *v,    \
                                                        size_t n, float shift)                \
     {                                                                                         \
-        const __m256 k = _mm256_set1_ps(shift);                                              \
-        const __m256i bits = _mm256_set1_epi16(0x7fff), none = _mm256_setzero_si256();       \
-        __m256 low = _mm256_set1_ps(INFINITY), high = _mm256_set1_ps(-INFINITY);             \
-        __m256d sum0 = _mm256_setzero_pd(), sum1 = sum0, square0 = sum0, square1 = sum0;     \
-        __m256i zeros = none, most = none;                                                   \
+        const __m256 k = _mm256_set1_ps(shift), zero = _mm256_setzero_ps();                  \
+        const __m256i first = _mm256_loadu_si256((const __m256i *)v);                        \
+        struct extremes e = {first, first, first, first};                                    \
+        __m256d sum = _mm256_setzero_pd(), square = sum;                                     \
                                                                                               \
         for (size_t i = 0; i < n; i += RUN) {                                                \
-            __m256 d0 = _mm256_setzero_ps(), d1 = d0, q0 = d0, q1 = d0;                      \
+            __m256 d0 = zero, d1 = zero, d2 = zero, d3 = zero;                               \
+            __m256 q0 = zero, q1 = zero, q2 = zero, q3 = zero;                               \
                                                                                               \
-            for (size_t j = i; j < i + RUN; j += 16) {                                       \
-                __m256i raw = _mm256_loadu_si256((const __m256i *)(v + j));                  \
-                __m256i size = _mm256_and_si256(raw, bits);                                  \
-                __m256 a, b, da, db;                                                         \
+            run_extremes(&e, v + i);                                                         \
+            for (const uint16_t *p = v + i; p < v + i + RUN; p += 32) {                      \
+                __m256 a, b, c, d;                                                           \
                                                                                               \
-                split(a, b, raw);                                                            \
-                da = _mm256_sub_ps(a, k);                                                    \
-                db = _mm256_sub_ps(b, k);                                                    \
-                most = _mm256_max_epi16(most, size);                                         \
-                zeros = _mm256_sub_epi16(zeros, _mm256_cmpeq_epi16(size, none));             \
-                low = _mm256_min_ps(low, _mm256_min_ps(a, b));                               \
-                high = _mm256_max_ps(high, _mm256_max_ps(a, b));                             \
-                d0 = _mm256_add_ps(d0, da);                                                  \
-                d1 = _mm256_add_ps(d1, db);                                                  \
-                q0 = _mm256_fmadd_ps(da, da, q0);                                            \
-                q1 = _mm256_fmadd_ps(db, db, q1);                                            \
+                split(a, b, p);                                                              \
+                split(c, d, p + 16);                                                         \
+                a = _mm256_sub_ps(a, k);                                                     \
+                b = _mm256_sub_ps(b, k);                                                     \
+                c = _mm256_sub_ps(c, k);                                                     \
+                d = _mm256_sub_ps(d, k);                                                     \
+                d0 = _mm256_add_ps(d0, a);                                                   \
+                d1 = _mm256_add_ps(d1, b);                                                   \
+                d2 = _mm256_add_ps(d2, c);                                                   \
+                d3 = _mm256_add_ps(d3, d);                                                   \
+                q0 = _mm256_fmadd_ps(a, a, q0);                                              \
+                q1 = _mm256_fmadd_ps(b, b, q1);                                              \
+                q2 = _mm256_fmadd_ps(c, c, q2);                                              \
+                q3 = _mm256_fmadd_ps(d, d, q3);                                              \
             }                                                                                 \
-            sum0 = add_lanes(sum0, d0);                                                      \
-            sum1 = add_lanes(sum1, d1);                                                      \
-            square0 = add_lanes(square0, q0);                                                \
-            square1 = add_lanes(square1, q1);                                                \
+            sum = add_lanes(add_lanes(sum, d0, d1), d2, d3);                                 \
+            square = add_lanes(add_lanes(square, q0, q1), q2, q3);                           \
         }                                                                                     \
-        s->d = lanes(sum0, sum1);                                                            \
-        s->dd = lanes(square0, square1);                                                     \
-        take_lanes(s, low, high, zeros, most, infinite);                                     \
-        s->odd |= !isfinite(s->dd);     /* beyond f32: again, in f64 */                      \
+        take_extremes(s, &e, v, n, dtype);                                                   \
+        s->d = lanes(sum, _mm256_setzero_pd());                                              \
+        s->dd = lanes(square, _mm256_setzero_pd());                                          \
+        s->odd = !isfinite(s->dd);                                                           \
     }
-#define SPLIT_BF16(a, b, raw)                                                                 \
-    a = _mm256_castsi256_ps(_mm256_slli_epi32(raw, 16));                                     \
-    b = _mm256_castsi256_ps(_mm256_and_si256(raw, _mm256_set1_epi32((int)0xffff0000)))
-#define SPLIT_F16(a, b, raw)                                                                  \
-    a = _mm256_cvtph_ps(_mm256_castsi256_si128(raw));                                        \
-    b = _mm256_cvtph_ps(_mm256_extracti128_si256(raw, 1))
+#define SPLIT_BF16(a, b, p)                                                                   \
+    b = _mm256_loadu_ps((const float *)(const void *)(p));                                   \
+    a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(b), 16));                  \
+    b = _mm256_and_ps(b, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000)))
+#define SPLIT_F16(a, b, p)                                                                    \
+    a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)));                              \
+    b = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((p) + 8)))
 
-NARROW(sum_bf16, "avx2,fma", SPLIT_BF16, 0x7f80)
-NARROW(sum_f16, "avx2,fma,f16c", SPLIT_F16, 0x7c00)
+NARROW(sum_bf16, "avx2,fma", CKPT_BF16, SPLIT_BF16)
+NARROW(sum_f16, "avx2,fma,f16c", CKPT_F16, SPLIT_F16)
 
 /* The block's sums into s: it has n finite values. */
 static void take(struct stats *s, const struct sums *b, size_t n, double shift)
@@ -174,17 +263,23 @@ static void take(struct stats *s, const struct sums *b, size_t n, double shift)
 static const struct sums none = {.low = INFINITY, .high = -INFINITY};
 
 /* Near the values: what was seen so far, else the middle one of three. */
-static double shift_of(const struct stats *s, double a, double b, double c)
+static double shift_of(const struct stats *s, const void *v, enum ckpt_dtype dtype, size_t n)
 {
-    double middle = fmax(fmin(a, b), fmin(fmax(a, b), c));
+    const unsigned char *p = v;
+    double a[3], middle;
 
-    return s->n && isfinite(s->mean) ? s->mean : isfinite(middle) ? middle : 0;
+    if (s->n && isfinite(s->mean))
+        return s->mean;
+    for (size_t i = 0; i < 3; i++)
+        ckpt_convert(&a[i], CKPT_F64, p + i * (n - 1) / 2 * ckpt_dtype_size(dtype), dtype, 1);
+    middle = fmax(fmin(a[0], a[1]), fmin(fmax(a[0], a[1]), a[2]));
+    return isfinite(middle) ? middle : 0;
 }
 
 static void add_f64(struct stats *s, double *v, size_t n)
 {
     struct sums b = none;
-    double shift = shift_of(s, v[0], v[n / 2], v[n - 1]);
+    double shift = shift_of(s, v, CKPT_F64, n);
     size_t k = 0;
 
     sum_f64(&b, v, n, shift);
@@ -197,7 +292,7 @@ static void add_f64(struct stats *s, double *v, size_t n)
         }
         n = k;
         b = none;
-        shift = n ? shift_of(s, v[0], v[n / 2], v[n - 1]) : 0;
+        shift = n ? shift_of(s, v, CKPT_F64, n) : 0;
         sum_f64(&b, v, n, shift);
     }
     if (n)
@@ -206,17 +301,21 @@ static void add_f64(struct stats *s, double *v, size_t n)
 
 static void widen(struct stats *s, const void *values, enum ckpt_dtype dtype, size_t n)
 {
-    CKPT_UNSET double wide[BLOCK];
+    CKPT_UNSET double wide[WIDE];
 
-    ckpt_convert(wide, CKPT_F64, values, dtype, n);
-    add_f64(s, wide, n);
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < WIDE ? n - at : WIDE;
+        ckpt_convert(wide, CKPT_F64, (const unsigned char *)values + at * ckpt_dtype_size(dtype),
+                     dtype, k);
+        add_f64(s, wide, k);
+    }
 }
 
 static void add_f32(struct stats *s, const float *v, size_t n)
 {
-    const size_t whole = n - n % 8;
+    const size_t whole = n - n % RUN;
     struct sums b = none;
-    double shift = shift_of(s, v[0], v[n / 2], v[n - 1]);
+    double shift = shift_of(s, v, CKPT_F32, n);
 
     if (whole)
         sum_f32(&b, v, whole, shift);
@@ -234,11 +333,8 @@ static void add_narrow(struct stats *s, const uint16_t *v, enum ckpt_dtype dtype
 {
     const size_t whole = n - n % RUN;
     struct sums b = none;
-    float three[3], shift;
+    float shift = (float)shift_of(s, v, dtype, n);
 
-    for (size_t i = 0; i < 3; i++)
-        ckpt_convert(&three[i], CKPT_F32, v + i * (n - 1) / 2, dtype, 1);
-    shift = (float)shift_of(s, three[0], three[1], three[2]);
     if (whole && dtype == CKPT_BF16)
         sum_bf16(&b, v, whole, shift);
     else if (whole)

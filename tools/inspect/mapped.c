@@ -1,0 +1,128 @@
+/* mapped - see mapped.h. */
+#include "tools/inspect/mapped.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/fault.h"
+
+/* What a thread has mapped.  The handler runs in the thread whose load failed, on its own. */
+static _Thread_local struct window {
+    unsigned char         *base;        /* NULL: nothing */
+    size_t                 size;
+    const struct ckpt_file *file;
+    uint64_t               offset, end; /* of the wanted bytes in file; the end in its descriptor */
+    volatile sig_atomic_t  gone;        /* some bytes are zeros that the file does not have */
+} window;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction before;
+static size_t page;
+
+/*
+ * From the page of the failed load to the window's end there are zeros now, and the load is done
+ * again.  mmap is one system call, which a handler may make.  Of a load elsewhere, or of a signal
+ * that somebody sent, nothing is known here: whoever was in charge before is so again.
+ */
+static void on_bus(int sig, siginfo_t *info, void *context)
+{
+    struct window *w = &window;
+    unsigned char *at = info->si_addr;
+    int saved = errno;
+
+    (void)context;
+    if (info->si_code > 0 && w->base && at >= w->base && at < w->base + w->size) {
+        size_t from = (size_t)(at - w->base) / page * page;
+
+        if (mmap(w->base + from, w->size - from, PROT_READ,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+            w->gone = 1;
+            errno = saved;
+            return;
+        }
+    }
+    sigaction(sig, &before, NULL);
+    raise(sig);                         /* comes when this handler has returned */
+    errno = saved;
+}
+
+/* Looked at for each window: somebody else may have taken the signal since. */
+static bool guard(void)
+{
+    struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO}, now = {0};
+    bool ours;
+
+    pthread_mutex_lock(&lock);
+    ours = sigaction(SIGBUS, NULL, &now) == 0 && now.sa_sigaction == on_bus;
+    if (!ours) {
+        page = (size_t)sysconf(_SC_PAGESIZE);
+        before = now;
+        ours = sigaction(SIGBUS, &act, NULL) == 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return ours;
+}
+
+/* Whether the bytes are in memory.  To look at each page takes time, the last stands for all; who
+ * may not know is told yes. */
+static bool cached(unsigned char *map, size_t n)
+{
+    unsigned char there = 1;
+
+    return mincore(map + (n - 1) / page * page, 1, &there) == 0 && (there & 1);
+}
+
+bool mapped_begin(const void **out, const struct ckpt_extent *x, size_t n)
+{
+    uint64_t base, from;
+    int fd = ckpt_file_fd(x->file, &base);
+    struct stat st;
+    size_t lead;
+    void *map;
+
+    if (fd < 0 || n == 0 || !guard() || fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return false;
+    from = base + x->offset;
+    if (st.st_size < 0 || from > (uint64_t)st.st_size || n > (uint64_t)st.st_size - from)
+        return false;                   /* reading says how it is too short */
+    lead = (size_t)(from % page);
+    map = mmap(NULL, lead + n, PROT_READ, MAP_SHARED, fd, (off_t)(from - lead));
+    if (map == MAP_FAILED)
+        return false;
+    if (!cached(map, lead + n)) {
+        munmap(map, lead + n);
+        return false;
+    }
+    window = (struct window){.base = map, .size = lead + n, .file = x->file,
+                             .offset = x->offset, .end = from + n};
+    *out = (unsigned char *)map + lead;
+    return true;
+}
+
+/* The tail of a file's last page is zeros and no signal: a file that was cut there is told by
+ * its size alone. */
+int mapped_end(struct ckpt_err *err)
+{
+    const struct window w = window;
+    uint64_t base;
+    struct stat st;
+    bool known = fstat(ckpt_file_fd(w.file, &base), &st) == 0;
+
+    window.base = NULL;
+    munmap(w.base, w.size);
+    if (known && (uint64_t)st.st_size < w.end)
+        return ckpt_fail_as(err, CKPT_EIO, "truncated",
+                            "%s: ended at %llu while it was read, it had %llu bytes",
+                            ckpt_file_name(w.file),
+                            (unsigned long long)((uint64_t)st.st_size > base
+                                                     ? (uint64_t)st.st_size - base : 0),
+                            (unsigned long long)ckpt_file_size(w.file));
+    if (w.gone || !known || ckpt_fault(CKPT_FAULT_READ))
+        return ckpt_fail_errno(err, CKPT_EIO, EIO, "%s: read at %llu", ckpt_file_name(w.file),
+                               (unsigned long long)w.offset);
+    return 0;
+}
