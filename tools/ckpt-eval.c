@@ -1,4 +1,5 @@
 /* ckpt-eval - loss, perplexity and generations of models, side by side with a base. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "tools/eval/eval.h"
 #include "tools/out.h"
 
-#define ROWS (32 + DATA_ROWS)
+#define ROWS (40 + DATA_ROWS)
 
 static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
 {
@@ -49,7 +50,9 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
          NULL, 0, 1 << 20, false},
         {0, "max-new-tokens", "N", OPT_INT, &w->max_new_tokens, "tokens of a continuation", NULL,
          1, 1 << 20, false},
-        {0, "do-sample", NULL, OPT_FLAG, &w->do_sample, "draw tokens instead of the likeliest",
+        {0, "min-new-tokens", "N", OPT_INT, &w->min_new_tokens,
+         "no end before so many tokens", NULL, 0, 1 << 20, false},
+        {0, "do-sample", NULL, OPT_SWITCH, &w->do_sample, "draw tokens instead of the likeliest",
          NULL, 0, 0, false},
         {0, "temperature", "X", OPT_REAL, &w->temperature, "divides logits before a draw", NULL,
          1e-6, 1e6, false},
@@ -57,8 +60,12 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
          1 << 30, false},
         {0, "top-p", "X", OPT_REAL, &w->top_p, "draw among the likeliest of this mass", NULL, 1e-9,
          1, false},
+        {0, "min-p", "X", OPT_REAL, &w->min_p,
+         "draw among those at least X times as likely as the likeliest; 0: all", NULL, 0, 1, false},
         {0, "repetition-penalty", "X", OPT_REAL, &w->repetition_penalty,
          "makes tokens that were there less likely; 1: off", NULL, 1e-6, 1e6, false},
+        {0, "no-repeat-ngram-size", "N", OPT_INT, &w->no_repeat_ngram_size,
+         "no N tokens in a row come twice; 0: off", NULL, 0, 1 << 20, false},
         {0, "num-beams", "N", OPT_INT, &w->num_beams,
          "search with N beams for the likeliest whole continuation; 1: no search", NULL, 1, 64,
          false},
@@ -169,10 +176,12 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct eval_want w = {.batch_size = 8, .max_new_tokens = 64,
-                          .temperature = 1.0, .top_p = 1.0, .top_k = 50,
-                          .repetition_penalty = 1.0, .num_beams = 1, .length_penalty = 1.0,
-                          .early_stopping = "false", .seed = 42};
+    struct eval_want w = {.batch_size = 8, .seed = 42,
+                          .max_new_tokens = EVAL_UNSAID, .min_new_tokens = EVAL_UNSAID,
+                          .top_k = EVAL_UNSAID, .no_repeat_ngram_size = EVAL_UNSAID,
+                          .num_beams = EVAL_UNSAID, .do_sample = EVAL_UNSAID,
+                          .temperature = NAN, .top_p = NAN, .min_p = NAN,
+                          .repetition_penalty = NAN, .length_penalty = NAN};
     struct data_want data = {0};
     struct opt row[ROWS];
     struct opt_spec spec = {

@@ -59,7 +59,7 @@ static int apply(struct parse *p, size_t i, const char *value, const char *where
         ++*(int *)o->dest;
         return 0;
     }
-    if (o->kind == OPT_FLAG) {
+    if (opt_is_flag(o)) {
         opt_set_flag(o, true);
         return 0;
     }
@@ -85,7 +85,7 @@ static int long_option(struct parse *p, const char *arg)
     snprintf(where, sizeof where, "--%.*s", (int)n, arg);
     if (i == SIZE_MAX && n > 3 && strncmp(arg, "no-", 3) == 0) {
         i = opt_find(&p->t, arg + 3, n - 3);
-        if (i != SIZE_MAX && opt_at(&p->t, i)->kind == OPT_FLAG && opt_at(&p->t, i)->dest) {
+        if (i != SIZE_MAX && opt_is_flag(opt_at(&p->t, i)) && opt_at(&p->t, i)->dest) {
             if (eq)
                 return ckpt_fail(p->err, CKPT_EUSAGE, "%s takes no value", where);
             p->given[i] = true;

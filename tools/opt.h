@@ -17,6 +17,7 @@
 
 enum opt_kind {
     OPT_FLAG,       /* bool; --no-x undoes it */
+    OPT_SWITCH,     /* int: 1, or 0 by --no-x; not given, it stays as it was */
     OPT_COUNT,      /* int, each occurrence adds one */
     OPT_INT,        /* int64_t, in [min, max] */
     OPT_REAL,       /* double, in [min, max] */

@@ -66,7 +66,7 @@ static int set_scalar(struct reader *r, const struct opt *o, const yaml_node_t *
     if (text_of(r, v, &text))
         return r->err->code;
     on = truth_of(text);
-    if (o->kind == OPT_FLAG) {
+    if (opt_is_flag(o)) {
         if (on < 0)
             return bad(r, v, "true or false is wanted here");
         opt_set_flag(o, on);

@@ -116,7 +116,7 @@ static void bash(const struct opt_table *t, const struct cli *cli)
 
         if (o->kind != OPT_GROUP)
             printf("--%s ", o->name);
-        if (o->kind == OPT_FLAG && o->dest)
+        if (opt_is_flag(o) && o->dest)
             printf("--no-%s ", o->name);
     }
     printf("' -- \"$cur\")) ;;\n  esac\n}\ncomplete -o default -F ");

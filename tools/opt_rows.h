@@ -29,6 +29,7 @@ const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, b
 /* Parse text into the row's dest.  where is put in front of a message ("--dtype", "run.yaml:3"). */
 int opt_set(const struct opt_table *t, const struct opt *o, const char *text, const char *where,
             struct ckpt_err *err);
+bool opt_is_flag(const struct opt *o);      /* given without a value, undone by --no-NAME */
 void opt_set_flag(const struct opt *o, bool on);
 /* True for kinds that take a value. */
 bool opt_takes_value(const struct opt *o);

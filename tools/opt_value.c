@@ -105,10 +105,18 @@ const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, b
 
 bool opt_takes_value(const struct opt *o)
 {
-    return o->kind != OPT_FLAG && o->kind != OPT_COUNT && o->kind != OPT_GROUP;
+    return !opt_is_flag(o) && o->kind != OPT_COUNT && o->kind != OPT_GROUP;
 }
 
-void opt_set_flag(const struct opt *o, bool on) { *(bool *)o->dest = on; }
+bool opt_is_flag(const struct opt *o) { return o->kind == OPT_FLAG || o->kind == OPT_SWITCH; }
+
+void opt_set_flag(const struct opt *o, bool on)
+{
+    if (o->kind == OPT_SWITCH)
+        *(int *)o->dest = on;
+    else
+        *(bool *)o->dest = on;
+}
 
 static int bad(struct ckpt_err *err, const char *where, const char *text, const char *want)
 {

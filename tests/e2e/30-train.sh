@@ -51,3 +51,20 @@ cp "$T/l.safetensors" "$T/l.was"
 expect 73 "logits that are there" ckpt-eval -q --eval-file "$T/e3.jsonl" --logits "$T/l.safetensors" "$T/r1/checkpoint-6"
 t "stay as they were" cmp "$T/l.safetensors" "$T/l.was"
 t "unless told" ckpt-eval -q --eval-file "$T/e3.jsonl" --overwrite --logits "$T/l.safetensors" "$T/r1/checkpoint-6"
+
+# How a text is continued is the model's own choice, unless an option says otherwise.
+cp -r "$T/r1/checkpoint-6" "$T/says"
+say() { echo "{\"eos_token_id\": 2, $1}" > "$T/says/generation_config.json"; }
+words() { ckpt-eval -q --json --prompt "Define the noun: cat" "$@" "$T/says" | grep '"who"' | tail -n 1; }
+same_words() { [ -n "$1" ] && [ "$1" = "$2" ]; }
+say '"max_new_tokens": 5'
+short=$(words)
+t "the model's own length" same_words "$short" "$(words --max-new-tokens 5)"
+t "an option wins" bash -c '[ "$1" != "$2" ]' - "$short" "$(words --max-new-tokens 9)"
+say '"max_new_tokens": 9, "do_sample": true, "top_k": 1'
+t "drawn from one is the likeliest" same_words "$(words)" "$(words --no-do-sample)"
+say '"max_new_tokens": 9, "num_beams": 3, "no_repeat_ngram_size": 2'
+t "the model's own search" same_words "$(words)" "$(words --num-beams 3 --no-repeat-ngram-size 2 --max-new-tokens 9)"
+say '"guidance_scale": 2.0'
+expect 65 "a key that is not built" ckpt-eval --prompt "Define the noun: cat" "$T/says"
+t "is named" says "guidance_scale"

@@ -4,7 +4,7 @@
  */
 #include "tests/unit/golden_model.h"
 
-#include "trainer/model/generate.h"
+#include "trainer/model/logits.h"
 
 static const struct model_opts eval = {.max_tokens = 1400, .max_docs = 3, .max_rows = 1,
                                        .max_enc = 200};
@@ -271,6 +271,7 @@ static void draws(int count[6], const struct generate_opts *o, const int32_t *hi
                   int64_t n)
 {
     static const double p[6] = {0.05, 0.4, 0.1, 0.25, 0.15, 0.05};
+    const struct generate_place at = {.history = history, .n = n};
     struct generate_choice scratch[6];
 
     memset(count, 0, 6 * sizeof *count);
@@ -280,7 +281,7 @@ static void draws(int count[6], const struct generate_opts *o, const int32_t *hi
 
         for (int j = 0; j < 6; j++)
             logits[j] = (float)log(p[j]) + 5;
-        id = generate_pick(logits, 6, history, n, o, (i + 0.5) / 1000, scratch);
+        id = generate_pick(logits, 6, &at, o, (i + 0.5) / 1000, scratch);
         assert_in_range(id, 0, 5);
         count[id]++;
     }
@@ -329,14 +330,15 @@ static void test_generate_pick_follows_the_options(void **state)
 static void test_generate_pick_refuses_nan(void **state)
 {
     struct generate_opts o = {.repetition_penalty = 1};
+    const struct generate_place at = {.n = 0};
     struct generate_choice scratch[3];
     float bad[3] = {1, NAN, 2}, none[3] = {-INFINITY, -INFINITY, -INFINITY},
           ties[3] = {1, 2, 2};
 
     (void)state;
-    assert_int_equal(generate_pick(bad, 3, NULL, 0, &o, 0.5, scratch), -1);
-    assert_int_equal(generate_pick(none, 3, NULL, 0, &o, 0.5, scratch), -1);
-    assert_int_equal(generate_pick(ties, 3, NULL, 0, &o, 0.5, scratch), 1);
+    assert_int_equal(generate_pick(bad, 3, &at, &o, 0.5, scratch), -1);
+    assert_int_equal(generate_pick(none, 3, &at, &o, 0.5, scratch), -1);
+    assert_int_equal(generate_pick(ties, 3, &at, &o, 0.5, scratch), 1);
 }
 
 /* Sampled continuations are the same alone, in a batch, and in another order. */

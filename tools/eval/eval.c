@@ -12,7 +12,7 @@
 #include "trainer/data/loader.h"
 #include "trainer/evaluate.h"
 #include "trainer/model/arch.h"
-#include "trainer/model/generate.h"
+#include "trainer/model/generate_config.h"
 #include "trainer/session.h"
 
 /* Everything that is open while one model is looked at. */
@@ -172,21 +172,58 @@ static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
     return 0;
 }
 
-static int continue_all(struct eval *e, struct eval_result *r, struct encoding *enc,
-                        struct generate_seq *seq, int32_t *out, struct ckpt_err *err)
+static void override_int(int64_t *to, int64_t said)
 {
-    const struct eval_want *w = e->w;
-    int32_t eos = tokenizer_eos(e->s.tokenizer);
-    struct generate_opts opts = {
-        .max_new_tokens = w->max_new_tokens, .do_sample = w->do_sample,
-        .temperature = w->temperature, .top_k = w->top_k, .top_p = w->top_p,
-        .repetition_penalty = w->repetition_penalty, .eos = &eos, .n_eos = eos >= 0 ? 1 : 0,
-        .seed = (uint64_t)w->seed, .num_beams = w->num_beams,
-        .length_penalty = w->length_penalty,
-        .early_stopping = strcmp(w->early_stopping, "true") == 0    ? GENERATE_FULL
-                          : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
-                                                                    : GENERATE_LIKELY,
-    };
+    if (said != EVAL_UNSAID)
+        *to = said;
+}
+
+static void override_real(double *to, double said)
+{
+    if (!isnan(said))
+        *to = said;
+}
+
+/* The model's own choices, but where an option says otherwise. */
+static int choices(struct generate_opts *o, const struct generate_config *c,
+                   const struct eval_want *w, const int32_t *eos, struct ckpt_err *err)
+{
+    *o = c->opts;
+    if (o->n_eos == 0 && *eos >= 0) {
+        o->eos = eos;
+        o->n_eos = 1;
+    }
+    o->seed = (uint64_t)w->seed;
+    override_int(&o->max_new_tokens, w->max_new_tokens);
+    override_int(&o->min_new_tokens, w->min_new_tokens);
+    override_int(&o->top_k, w->top_k);
+    override_int(&o->no_repeat_ngram_size, w->no_repeat_ngram_size);
+    override_int(&o->num_beams, w->num_beams);
+    override_real(&o->temperature, w->temperature);
+    override_real(&o->top_p, w->top_p);
+    override_real(&o->min_p, w->min_p);
+    override_real(&o->repetition_penalty, w->repetition_penalty);
+    override_real(&o->length_penalty, w->length_penalty);
+    if (w->do_sample != EVAL_UNSAID)
+        o->do_sample = w->do_sample != 0;
+    if (w->early_stopping)
+        o->early_stopping = strcmp(w->early_stopping, "true") == 0    ? GENERATE_FULL
+                            : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
+                                                                      : GENERATE_LIKELY;
+    if (w->max_new_tokens != EVAL_UNSAID)
+        o->max_length = 0;              /* it wins, as in transformers */
+    if (w->min_new_tokens != EVAL_UNSAID)
+        o->min_length = 0;
+    if (o->max_new_tokens == 0)
+        o->max_new_tokens = o->max_length > 0 ? o->max_length : EVAL_MAX_NEW_TOKENS;
+    return generate_config_built(c, o, err);
+}
+
+/* Every prompt as its tokens. */
+static int encode_all(struct eval *e, struct eval_result *r, struct encoding *enc,
+                      struct generate_seq *seq, struct ckpt_err *err)
+{
+    bool ends = e->s.arch->stack == ARCH_ENCODER_DECODER;
 
     for (size_t i = 0; i < r->n; i++) {
         if (tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]), true,
@@ -194,46 +231,68 @@ static int continue_all(struct eval *e, struct eval_result *r, struct encoding *
             return err->code;
         if (enc[i].n == 0)
             return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
-        if (e->s.arch->stack == ARCH_ENCODER_DECODER && add_eos(&enc[i], eos, err))
+        if (ends && add_eos(&enc[i], tokenizer_eos(e->s.tokenizer), err))
             return err->code;
         seq[i] = (struct generate_seq){.prompt = enc[i].id, .n_prompt = (int64_t)enc[i].n,
-                                       .stream = i,
-                                       .out = out + (int64_t)i * w->max_new_tokens};
-    }
-    if (generate_run(e->s.model, zero_weights(e->s.zero), &opts, seq, (int64_t)r->n, err))
-        return err->code;
-    for (size_t i = 0; i < r->n; i++) {
-        size_t len;
-
-        if (tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)seq[i].n_out,
-                             true, err))
-            return err->code;
+                                       .stream = i};
     }
     return 0;
 }
 
+static int continue_all(struct eval *e, struct eval_result *r, struct encoding *enc,
+                        struct generate_seq *seq, const struct generate_opts *opts,
+                        struct ckpt_err *err)
+{
+    int64_t most = opts->max_new_tokens;
+    int32_t *out;
+    int rc = encode_all(e, r, enc, seq, err);
+
+    if (rc)
+        return rc;
+    out = ckpt_alloc(r->n * (size_t)most, sizeof *out);
+    if (!out)
+        return ckpt_nomem(err, r->n * (size_t)most * sizeof *out);
+    for (size_t i = 0; i < r->n; i++)
+        seq[i].out = out + (int64_t)i * most;
+    rc = generate_run(e->s.model, zero_weights(e->s.zero), opts, seq, (int64_t)r->n, err);
+    for (size_t i = 0; rc == 0 && i < r->n; i++) {
+        size_t len;
+
+        rc = tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)seq[i].n_out,
+                              true, err);
+    }
+    ckpt_free(out);
+    return rc;
+}
+
 static int generate(struct eval *e, struct eval_result *r, struct ckpt_err *err)
 {
-    struct generate_seq *seq;
-    struct encoding *enc;
-    int32_t *out;
+    struct generate_config config = {0};
+    struct generate_opts opts;
+    struct generate_seq *seq = NULL;
+    struct encoding *enc = NULL;
+    int32_t eos;
     int rc;
 
     if (!e->s.tokenizer)
         return ckpt_fail(err, CKPT_EUSAGE, "generation needs a tokenizer: --tokenizer DIR");
+    eos = tokenizer_eos(e->s.tokenizer);
     rc = collect_prompts(e, r, err);
     if (rc || r->n == 0)
         return rc;
+    rc = generate_config_read(&config, e->s.model_dir, e->s.arch, err);
+    if (rc == 0)
+        rc = choices(&opts, &config, e->w, &eos, err);
     seq = ckpt_alloc(r->n, sizeof *seq);
     enc = ckpt_alloc(r->n, sizeof *enc);
-    out = ckpt_alloc(r->n * (size_t)e->w->max_new_tokens, sizeof *out);
-    rc = seq && enc && out ? continue_all(e, r, enc, seq, out, err)
-                           : ckpt_nomem(err, r->n * sizeof *seq);
+    if (rc == 0)
+        rc = seq && enc ? continue_all(e, r, enc, seq, &opts, err)
+                        : ckpt_nomem(err, r->n * sizeof *seq);
     for (size_t i = 0; enc && i < r->n; i++)
         encoding_release(&enc[i]);
     ckpt_free(enc);
     ckpt_free(seq);
-    ckpt_free(out);
+    generate_config_release(&config);
     return rc;
 }
 

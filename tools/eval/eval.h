@@ -8,6 +8,9 @@
 #include "tools/opt.h"
 #include "trainer/data/options.h"
 
+#define EVAL_UNSAID (-1)
+#define EVAL_MAX_NEW_TOKENS 64          /* where neither an option nor the model says */
+
 struct eval_want {
     const char     *base;               /* model to compare with, or NULL */
     const char     *adapter;            /* directory of a PEFT adapter to put beside the models */
@@ -20,13 +23,13 @@ struct eval_want {
     int64_t         max_eval_samples;   /* 0: all */
     int64_t         batch_size;
     int64_t         generate;           /* rows of the data to continue as well */
-    const char     *device;         /* as in struct device_opts */
-    int64_t         max_new_tokens, top_k, seed, threads;
-    double          temperature, top_p, repetition_penalty;
-    int64_t         num_beams;
-    double          length_penalty;
+    const char     *device;             /* as in struct device_opts */
+    int64_t         seed, threads;
+    /* How texts are continued; EVAL_UNSAID, NAN or NULL: as the model's own file says. */
+    int64_t         max_new_tokens, min_new_tokens, top_k, no_repeat_ngram_size, num_beams;
+    double          temperature, top_p, min_p, repetition_penalty, length_penalty;
     const char     *early_stopping;     /* "true", "false" or "never" */
-    bool            do_sample;
+    int             do_sample;
     const char     *logits;             /* file to write, or NULL */
     bool            overwrite;          /* also when it exists */
 };

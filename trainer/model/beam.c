@@ -13,7 +13,7 @@
 
 #include "libckpt/mem.h"
 #include "trainer/model/arch.h"
-#include "trainer/model/generate.h"
+#include "trainer/model/logits.h"
 #include "trainer/model/pass.h"         /* the description of a model */
 
 #define NO_SCORE (-1e9f)
@@ -33,6 +33,7 @@ struct search {
     int32_t *out;                               /* [B][max_new] of running beams */
     int32_t *end;                               /* [B][max_new] */
     int64_t  n_end;
+    int64_t  most;                              /* tokens of a continuation */
     bool     done;
 };
 
@@ -53,13 +54,13 @@ struct beams {
     int64_t                     n_best;
 };
 
-/* Logits become log-probabilities, with the penalty of what was there. */
+/* Logits become log-probabilities, processed. */
 static int log_probs(struct beams *s, const struct search *q, const struct generate_seq *seq,
                      int64_t beam, int64_t len, float *z, struct ckpt_err *err)
 {
+    struct generate_place at = {.history = s->history, .most = q->most};
     float max = -INFINITY;
     double sum = 0;
-    int64_t n = 0;
 
     for (int64_t i = 0; i < s->vocab; i++)
         max = z[i] > max || isnan(z[i]) ? z[i] : max;
@@ -70,15 +71,10 @@ static int log_probs(struct beams *s, const struct search *q, const struct gener
         sum += exp((double)(z[i] - max));
     for (int64_t i = 0; i < s->vocab; i++)
         z[i] = z[i] - max - (float)log(sum);
-    if (s->opts->repetition_penalty == 1)
-        return 0;
-    if (s->arch->stack == ARCH_ENCODER_DECODER)
-        s->history[n++] = (int32_t)s->arch->decoder_start_token_id;
-    else
-        for (; n < seq->n_prompt; n++)
-            s->history[n] = seq->prompt[n];
-    memcpy(s->history + n, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
-    generate_penalise(z, s->history, n + len, (float)s->opts->repetition_penalty, s->scratch);
+    at.n_fed = generate_fed(s->history, s->arch, s->opts, seq);
+    at.n = at.n_fed + len;
+    memcpy(s->history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
+    generate_process(z, s->vocab, &at, s->opts, s->scratch);
     return 0;
 }
 
@@ -121,7 +117,7 @@ static void add_end(struct beams *s, struct search *q, const struct next *next, 
 static bool hopeful(const struct beams *s, const struct search *q, int64_t len)
 {
     bool far = s->opts->early_stopping == GENERATE_NEVER && s->opts->length_penalty > 0;
-    double most = pow((double)(far ? s->max_new : len), s->opts->length_penalty);
+    double most = pow((double)(far ? q->most : len), s->opts->length_penalty);
 
     return q->n_end < s->B || (float)((double)q->score[0] / most) > q->end_score[s->B - 1];
 }
@@ -150,7 +146,7 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
 static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err)
 {
     struct search *q = &s->search[i];
-    bool last = len + 1 == s->max_new;
+    bool last = len + 1 == q->most;
     bool full = s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
 
     s->n_best = 0;
@@ -188,7 +184,7 @@ static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err
         return err->code;
     memset(s->n_new, 0, (size_t)(s->n * s->B) * sizeof *s->n_new);
     for (int64_t i = 0; i < s->n; i++) {
-        s->ids[i] = (int32_t)s->arch->decoder_start_token_id;
+        generate_fed(s->ids + i, s->arch, s->opts, &s->seq[i]);
         s->n_new[i * s->B] = 1;
     }
     return 0;
@@ -254,6 +250,7 @@ static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
         !s->scratch || !s->best || !s->logits)
         return ckpt_nomem(err, seqs * V * sizeof *s->logits);
     for (int64_t i = 0; i < s->n; i++) {
+        s->search[i].most = generate_most(s->arch, s->opts, &s->seq[i]);
         s->search[i].out = s->tokens + 2 * i * row;
         s->search[i].end = s->tokens + (2 * i + 1) * row;
         for (int64_t b = 0; b < s->B; b++)
