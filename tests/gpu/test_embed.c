@@ -1,0 +1,232 @@
+/* The embedding on a GPU against the CPU: every field, ids that are seldom, often and alone. */
+#include "tests/gpu/gpu.h"
+
+static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+/* Sums in f32 of what starts from the same rounded values. */
+#define SUM_BOUND 2e-5
+
+enum { V = 501, P = 300, KINDS = 3, RANK = 5, TOKENS = 40, NO_GRAD = 7 };
+
+enum { POS = 1, KIND = 2, LAYER = 4, RMS = 8, LORA = 16, OWN = 32, DROP = 64, PICKS = 128,
+       FROZEN = 256, ODD_TABLE = 512, KIND_ZERO = 1024 };
+
+/* How ids are spread: evenly; most of them a few; all the same. */
+enum spread { EVEN, FEW, ONE };
+
+struct data {
+    struct both out, stats, dout, table, dtable, pos, dpos, kind, w, b, dw, db, la, lb, dla, dlb,
+        tokens, dtokens, ids, positions, kinds, token_ids;
+};
+
+static struct both draw_ids(struct gpu *g, int64_t n, int64_t limit, enum spread how)
+{
+    float *at = malloc((size_t)n * sizeof *at + 1);
+    int32_t *id = malloc((size_t)n * sizeof *id + 1);
+    struct both b;
+
+    rng_normal(at, 0, n, 1, 3, ++g->draws);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = (int64_t)(fabsf(at[i]) * 1e6f);
+
+        id[i] = (int32_t)(how == ONE ? limit - 1 : how == FEW && x % 4 ? x % 9 : x % limit);
+    }
+    b = gpu_ints(g, id, n);
+    free(at);
+    free(id);
+    return b;
+}
+
+static void draw(struct data *d, struct gpu *g, int64_t n, int64_t dim, enum spread how,
+                 unsigned opts)
+{
+    int32_t own[TOKENS];
+
+    *d = (struct data){.out = gpu_blank(g, g->type, n * dim), .stats = gpu_blank(g, CKPT_F32, 2 * n)};
+    d->dout = gpu_random(g, g->type, n * dim, 1);
+    d->table = gpu_random(g, g->type, V * dim + 1, 1);
+    d->dtable = gpu_random(g, opts & PICKS ? g->type : CKPT_F32, V * dim + 1, 1);
+    d->pos = gpu_random(g, g->type, P * dim, 1);
+    d->dpos = gpu_random(g, CKPT_F32, P * dim, 1);
+    d->kind = gpu_random(g, g->type, KINDS * dim, 1);
+    d->w = gpu_random(g, g->type, dim, 1);
+    d->b = gpu_random(g, g->type, dim, 1);
+    d->dw = gpu_random(g, CKPT_F32, dim, 1);
+    d->db = gpu_random(g, CKPT_F32, dim, 1);
+    d->la = gpu_random(g, g->type, RANK * V, 1);
+    d->lb = gpu_random(g, g->type, dim * RANK, 1);
+    d->dla = gpu_random(g, CKPT_F32, RANK * V, 1);
+    d->dlb = gpu_random(g, CKPT_F32, dim * RANK, 1);
+    d->tokens = gpu_random(g, g->type, TOKENS * dim, 1);
+    d->dtokens = gpu_random(g, CKPT_F32, TOKENS * dim, 1);
+    d->ids = draw_ids(g, n, V, how);
+    d->positions = draw_ids(g, n, P, how);
+    d->kinds = draw_ids(g, n, KINDS, EVEN);
+    for (int i = 0; i < TOKENS; i++)
+        own[i] = (V - 1) - i * 9 % V;
+    own[3] = NO_GRAD;
+    d->token_ids = gpu_ints(g, own, TOKENS);
+}
+
+#define AT(v) (s ? (v).gpu : (v).cpu)
+static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t dim, unsigned opts)
+{
+    struct device *dev = s ? g->gpu : g->cpu;
+    size_t odd = opts & ODD_TABLE ? 1 : 0, wide = s ? ckpt_dtype_size(g->type) : sizeof(float);
+    bool frozen = opts & FROZEN;
+    struct op_norm norm = {opts & RMS ? OP_NORM_RMS : OP_NORM_LAYER, 1e-5f, AT(d->w),
+                           opts & RMS ? NULL : AT(d->b), frozen ? NULL : AT(d->dw),
+                           opts & RMS || frozen ? NULL : AT(d->db)};
+    struct op_embed op = {
+        .out = AT(d->out), .stats = AT(d->stats), .dout = AT(d->dout),
+        .dtable = frozen ? NULL : (float *)AT(d->dtable) + odd,
+        .table = (char *)AT(d->table) + odd * wide, .ids = AT(d->ids),
+        .positions = AT(d->positions), .norm = opts & (LAYER | RMS) ? &norm : NULL, .n = n,
+        .dim = dim, .vocab = V, .no_grad = NO_GRAD, .picks = opts & PICKS,
+    };
+
+    if (opts & POS) {
+        op.pos = AT(d->pos);
+        op.dpos = frozen ? NULL : AT(d->dpos);
+    }
+    if (opts & KIND) {
+        op.kind = AT(d->kind);
+        op.kinds = opts & KIND_ZERO ? NULL : AT(d->kinds);
+    }
+    if (opts & LORA)
+        op.lora = (struct op_lora){.a = AT(d->la), .b = AT(d->lb), .da = AT(d->dla),
+                                   .db = AT(d->dlb), .rank = RANK, .scale = 0.5f};
+    if (opts & OWN) {
+        op.tokens = AT(d->tokens);
+        op.dtokens = AT(d->dtokens);
+        op.token_ids = AT(d->token_ids);
+        op.n_tokens = TOKENS;
+    }
+    if (opts & DROP)
+        op.drop = (struct op_drop){0.1f, 4242, 9};
+    dev->ops->embed_fwd(dev, &op);
+    if (!(opts & KIND) && !(opts & POS && op.norm))     /* those are forward only */
+        dev->ops->embed_bwd(dev, &op);
+}
+#undef AT
+
+static void once(struct gpu *g, int64_t n, int64_t dim, enum spread how, unsigned opts,
+                 void *bytes[3])
+{
+    /* what the sums add has been rounded before when a norm or a mask made it */
+    double bound = gpu_bound(g->type), sums = fmax(SUM_BOUND, bound);
+    struct data d;
+
+    if (!(opts & (LAYER | RMS | DROP | PICKS)))
+        sums = SUM_BOUND;
+    draw(&d, g, n, dim, how, opts);
+    for (int s = 0; s < 2; s++)
+        run(g, &d, s, n, dim, opts);
+    gpu_close_to(g, "out", &d.out, bound);
+    if (opts & (LAYER | RMS))
+        gpu_close_to(g, "stats", &d.stats, SUM_BOUND);
+    gpu_close_to(g, "dtable", &d.dtable, sums);
+    gpu_close_to(g, "dpos", &d.dpos, sums);
+    gpu_close_to(g, "dw", &d.dw, sums);
+    gpu_close_to(g, "db", &d.db, sums);
+    gpu_close_to(g, "dA", &d.dla, sums);
+    gpu_close_to(g, "dB", &d.dlb, sums);
+    gpu_close_to(g, "dtokens", &d.dtokens, sums);
+    bytes[0] = gpu_bytes(g, &d.dtable);
+    bytes[1] = gpu_bytes(g, &d.dpos);
+    bytes[2] = gpu_bytes(g, &d.dlb);
+}
+
+static void check(struct gpu *g, int64_t n, int64_t dim, enum spread how, unsigned opts)
+{
+    uint64_t draws = g->draws;
+    size_t size[3] = {(size_t)(V * dim) * (opts & PICKS ? ckpt_dtype_size(g->type) : 4),
+                      (size_t)(P * dim) * 4, (size_t)(RANK * dim) * 4};
+    void *a[3], *b[3];
+
+    once(g, n, dim, how, opts, a);
+    g->draws = draws;
+    once(g, n, dim, how, opts, b);
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(a[i], b[i], size[i]);
+        free(a[i]);
+        free(b[i]);
+    }
+}
+
+static void over_types(void (*test)(struct gpu *g))
+{
+    struct op_limits limits = {.n = 2500, .dim = 4096, .embed = 4096, .vocab = V,
+                               .lora_rank = RANK, .train = true};
+
+    for (int t = 0; t < 3; t++) {
+        struct gpu g;
+
+        gpu_open(&g, types[t], &limits);
+        test(&g);
+        gpu_close(&g);
+    }
+}
+
+static void shapes(struct gpu *g)
+{
+    static const int64_t shape[][2] = {{1, 1},    {1, 64},   {31, 7},   {32, 64},   {33, 100},
+                                       {64, 8},   {65, 768}, {300, 72}, {2500, 64}, {200, 2048},
+                                       {70, 4096}};
+
+    for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
+        for (int how = EVEN; how <= ONE; how++) {
+            check(g, shape[i][0], shape[i][1], (enum spread)how, 0);
+            check(g, shape[i][0], shape[i][1], (enum spread)how, LAYER | DROP);
+        }
+}
+
+static void fields(struct gpu *g)
+{
+    static const unsigned opts[] = {
+        POS, POS | DROP, POS | FROZEN, KIND, KIND | KIND_ZERO | POS, KIND | POS | LAYER, LAYER,
+        RMS, RMS | FROZEN, LORA, LORA | LAYER, LORA | RMS | DROP, OWN, OWN | LAYER,
+        OWN | LORA | POS, OWN | LORA | LAYER | DROP, ODD_TABLE, ODD_TABLE | LAYER, DROP, FROZEN,
+        FROZEN | LORA | OWN,
+    };
+
+    for (size_t i = 0; i < sizeof opts / sizeof opts[0]; i++) {
+        check(g, 150, 96, FEW, opts[i]);
+        check(g, 150, 50, EVEN, opts[i]);
+    }
+    check(g, 2500, 96, FEW, OWN | LORA | LAYER | DROP);         /* more than a slab */
+    check(g, 0, 96, EVEN, LORA | LAYER);
+}
+
+/* The table is an activation, and so is its gradient. */
+static void picks(struct gpu *g)
+{
+    check(g, 60, 768, EVEN, PICKS);
+    check(g, 60, 33, FEW, PICKS);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    over_types(shapes);
+}
+
+static void test_fields(void **state)
+{
+    (void)state;
+    over_types(fields);
+}
+
+static void test_picks(void **state)
+{
+    (void)state;
+    over_types(picks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_picks)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

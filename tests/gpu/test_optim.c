@@ -1,0 +1,157 @@
+/* AdamW, sums of squares, casts, dropout and jitter on a GPU against the CPU. */
+#include "tests/gpu/gpu.h"
+
+static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+/* One step's arithmetic in f32: contracted differently on each side, so a few units in the last
+ * place, relative to values of one size. */
+#define F32_BOUND 2e-6
+
+static void test_adamw(void **state)
+{
+    static const int64_t sizes[] = {1, 3, 4, 5, 1000, 1023, 100003};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_F32, NULL);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+        for (int skew = 0; skew < 6; skew++) {  /* 4, 5: the arrays lie differently */
+            int64_t n = sizes[k], all = n + 8;
+            int at[4] = {skew & 3, skew & 3, skew == 4 ? 1 : skew & 3, skew == 5 ? 2 : skew & 3};
+            struct both a[4];
+            struct device *dev[2] = {g.cpu, g.gpu};
+
+            for (int i = 0; i < 4; i++)
+                a[i] = gpu_random(&g, CKPT_F32, all, i == 0 ? 1.0f : i == 2 ? 0.0f : 0.1f);
+            for (int step = 1; step <= 3; step++)
+                for (int s = 0; s < 2; s++) {
+                    struct adamw o = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+                                      .weight_decay = 0.1, .grad_scale = 0.7, .step = step};
+                    float *p[4];
+
+                    for (int i = 0; i < 4; i++)
+                        p[i] = (float *)(s ? a[i].gpu : a[i].cpu) + at[i];
+                    dev[s]->ops->adamw(dev[s], p[0], p[1], p[2], p[3], n, &o);
+                }
+            gpu_close_to(&g, "param", &a[0], F32_BOUND);
+            gpu_close_to(&g, "exp_avg", &a[1], F32_BOUND);
+            gpu_close_to(&g, "exp_avg_sq", &a[2], F32_BOUND);
+        }
+    gpu_close(&g);
+}
+
+static void test_sum_squares(void **state)
+{
+    static const int64_t sizes[] = {0, 1, 5, 1000, 4194304 + 3};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_F32, NULL);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+        for (int at = 0; at < 4; at++) {
+            struct both x = gpu_random(&g, CKPT_F32, sizes[k] + 4, 3);
+            double want = -1, got = -1, again = -1;
+
+            g.cpu->ops->sum_squares(g.cpu, &want, (float *)x.cpu + at, sizes[k]);
+            g.gpu->ops->sum_squares(g.gpu, &got, (float *)x.gpu + at, sizes[k]);
+            g.gpu->ops->sum_squares(g.gpu, &again, (float *)x.gpu + at, sizes[k]);
+            gpu_fine(&g);
+            /* both sum in f64: what differs is their order */
+            if (!(fabs(got - want) <= 1e-12 * want))
+                fail_msg("sum of %lld squares: GPU %.17g, CPU %.17g", (long long)sizes[k], got,
+                         want);
+            assert_memory_equal(&got, &again, sizeof got);
+        }
+    gpu_close(&g);
+}
+
+/* Every pair of types, aligned and not, against ckpt_convert: bit for bit. */
+static void test_cast(void **state)
+{
+    static const int64_t sizes[] = {1, 7, 8, 9, 100003};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_F32, NULL);
+    for (int i = 0; i < 9; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+            for (int at = 0; at < 2; at++) {
+                enum ckpt_dtype from = types[i / 3], to = types[i % 3];
+                int64_t n = sizes[k];
+                size_t in = ckpt_dtype_size(from), out = ckpt_dtype_size(to);
+                struct both x = gpu_random(&g, from, n + 1, 100), y = gpu_blank(&g, to, n + 1);
+                unsigned char *src = gpu_bytes(&g, &x), *want = malloc((size_t)n * out);
+                unsigned char *got;
+
+                ckpt_convert(want, to, src + (size_t)at * in, from, (size_t)n);
+                g.gpu->ops->cast(g.gpu, (char *)y.gpu + (size_t)at * out, to,
+                                 (char *)x.gpu + (size_t)at * in, from, n);
+                got = gpu_bytes(&g, &y);
+                assert_memory_equal(got + (size_t)at * out, want, (size_t)n * out);
+                free(src);
+                free(want);
+                free(got);
+            }
+    gpu_close(&g);
+}
+
+/* Ends of the ranges: ties, overflow, what is below the normal numbers, infinity. */
+static void test_cast_edges(void **state)
+{
+    static const float edge[] = {0.0f, -0.0f, 1.00390625f, 1.01171875f, 65504, 65519, 65520, 1e30f,
+                                 6e-8f, 2.9e-8f, 1e-40f, -1e-40f, INFINITY, -INFINITY, 3.4e38f, 1};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_F32, NULL);
+    for (int i = 0; i < 3; i++) {
+        int64_t n = sizeof edge / sizeof edge[0];
+        struct both x = gpu_values(&g, CKPT_F32, edge, n), y = gpu_blank(&g, types[i], n);
+        unsigned char want[sizeof edge], *got;
+
+        ckpt_convert(want, types[i], edge, CKPT_F32, (size_t)n);
+        g.gpu->ops->cast(g.gpu, y.gpu, types[i], x.gpu, CKPT_F32, n);
+        got = gpu_bytes(&g, &y);
+        assert_memory_equal(got, want, (size_t)n * ckpt_dtype_size(types[i]));
+        free(got);
+    }
+    gpu_close(&g);
+}
+
+/* Masks are the same words on both sides, so that each value is off by one rounding at most. */
+static void test_masks(void **state)
+{
+    static const int64_t shape[][2] = {{1, 1}, {3, 7}, {5, 64}, {33, 1022}, {700, 1024}, {0, 8}};
+    static const float ps[] = {0, 0.1f, 0.5f, 1};
+
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        struct gpu g;
+
+        gpu_open(&g, types[t], NULL);
+        for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
+            for (int i = 0; i < 8; i++) {
+                int64_t n = shape[k][0], width = shape[k][1];
+                struct op_drop d = {ps[i % 4], 1234567890123456789u, 77};
+                struct both x = gpu_random(&g, types[t], n * width, 2);
+                struct device *dev[2] = {g.cpu, g.gpu};
+
+                for (int s = 0; s < 2; s++)
+                    (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
+                                                                      width, &d);
+                gpu_close_to(&g, i < 4 ? "drop" : "jitter", &x, gpu_bound(types[t]));
+            }
+        gpu_close(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adamw),      cmocka_unit_test(test_sum_squares),
+        cmocka_unit_test(test_cast),       cmocka_unit_test(test_cast_edges),
+        cmocka_unit_test(test_masks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
