@@ -148,6 +148,7 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
     opts.pair = session_pair(&r->session);
     opts.kept = strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
+    opts.chat_dir = r->session.tokenizer_dir;
     if (open_records(d, s, path, n, train, err))
         return err->code;
     opts.passes = passes(r, records_count(d->records), train);

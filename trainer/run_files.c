@@ -1,6 +1,9 @@
 /* run_files - see run_files.h. */
 #include "trainer/run_files.h"
 
+#include <string.h>
+
+#include "formats/text/chat.h"
 #include "formats/weights/torch_out.h"
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
@@ -10,10 +13,25 @@ static const char *const tokenizer_files[] = {
     "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
     "chat_template.jinja", "generation_config.json",
 };
+static const char chat_file[] = "chat_template.jinja";
 
-int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, struct ckpt_err *err)
+static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *which,
+                             struct ckpt_err *err)
 {
-    int rc = 0;
+    struct ckpt_arena a = {0};
+    const char *text;
+    int rc = chat_template_text(&text, from, which, &a, err);
+
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, chat_file, text, strlen(text), err);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
+                   struct ckpt_err *err)
+{
+    int rc = chat_template ? put_chat_template(dir, from, chat_template, err) : 0;
 
     for (size_t i = 0; rc == 0 && i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++) {
         struct ckpt_arena a = {0};
@@ -21,7 +39,8 @@ int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, struct ckpt_e
         char *bytes;
         size_t n;
 
-        if (!ckpt_dir_has(from, tokenizer_files[i]))
+        if ((chat_template && strcmp(tokenizer_files[i], chat_file) == 0) ||
+            !ckpt_dir_has(from, tokenizer_files[i]))
             continue;
         rc = ckpt_file_open_at(&f, from, tokenizer_files[i], err);
         if (rc == 0)

@@ -8,8 +8,12 @@
 #include "libckpt/commit.h"
 #include "trainer/settings.h"
 
-/* Copy every tokenizer file that is in from; CKPT_ELIMIT for one above 256 MiB. */
-int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, struct ckpt_err *err);
+/*
+ * Copy every tokenizer file that is in from; CKPT_ELIMIT for one above 256 MiB.  chat_template (or
+ * NULL), as chat_open takes it, becomes the model's.
+ */
+int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
+                   struct ckpt_err *err);
 /*
  * training_args.bin: transformers' TrainingArguments with the fields this trainer has a setting
  * for.  Source: transformers 5.17 training_args.py.

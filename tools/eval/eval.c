@@ -61,6 +61,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
         records_slice(e->records, 0, w->max_eval_samples);
     opts.stop = &cli_stop;
     opts.pair = session_pair(&e->s);
+    opts.chat_dir = e->s.tokenizer_dir;
     if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
         data_settings_check_bad(&w->rows, e->source, err))
         return err->code;
@@ -226,7 +227,10 @@ static int encode_all(struct eval *e, struct eval_result *r, struct encoding *en
     bool ends = e->s.arch->stack == ARCH_ENCODER_DECODER;
 
     for (size_t i = 0; i < r->n; i++) {
-        if (tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]), true,
+        /* A chat has its special tokens already. */
+        bool special = i < e->w->prompt.n || data_source_kind(e->source) != DATA_CHAT;
+
+        if (tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]), special,
                              err))
             return err->code;
         if (enc[i].n == 0)

@@ -136,10 +136,12 @@ static void put_text(struct ckpt_buf *b, const char *s)
 static int make_key(unsigned char key[SAMPLE_FILE_KEY], const struct data_source *d,
                     const struct data_opts *o, struct ckpt_err *err)
 {
-    unsigned char id[16], tok[16] = {0};
+    unsigned char id[16], tok[16] = {0}, chat[16] = {0};
     struct ckpt_buf b;
     int rc = records_identity(d->records, id, err);
 
+    if (rc == 0 && d->chat)
+        rc = chat_digest(d->chat, chat, err);
     if (rc)
         return rc;
     if (d->tok)
@@ -152,11 +154,14 @@ static int make_key(unsigned char key[SAMPLE_FILE_KEY], const struct data_source
     put_text(&b, o->completion_template);
     put_text(&b, o->text_field);
     put_text(&b, o->field_mapping);
+    put_text(&b, o->messages_field);
+    ckpt_buf_put(&b, chat, sizeof chat);
     ckpt_buf_put_u64le(&b, (uint64_t)o->max_seq_length);
     ckpt_buf_put_u64le(&b, (uint64_t)d->kind);
     ckpt_buf_put_u8(&b, o->loss_on_prompt);
     ckpt_buf_put_u8(&b, o->no_eos);
     ckpt_buf_put_u8(&b, o->cut_left);
+    ckpt_buf_put_u8(&b, o->mask_history);
     ckpt_buf_put_u8(&b, o->pair.wanted);
     ckpt_buf_put_u32le(&b, (uint32_t)o->pair.start);
     ckpt_buf_put_u32le(&b, (uint32_t)o->pair.pad);

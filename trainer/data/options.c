@@ -16,6 +16,8 @@ struct data_opts data_settings_opts(const struct data_settings *s)
     return (struct data_opts){
         .prompt_template = s->prompt_template, .completion_template = s->completion_template,
         .field_mapping = s->field_mapping, .text_field = s->text_field,
+        .messages_field = s->messages_field, .chat_template = s->chat_template,
+        .mask_history = s->mask_history,
         .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
         .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
         .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP,

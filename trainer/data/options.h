@@ -11,6 +11,9 @@ struct data_settings {
     struct records_opts rows;           /* how files are read; the split is the caller's */
     const char  *field_mapping;         /* JSON, or NULL */
     const char  *text_field;
+    const char  *messages_field;        /* column of chats */
+    const char  *chat_template;         /* a file, or the name of one the model has, or NULL */
+    bool         mask_history;          /* of chats the last turn only */
     const char  *prompt_template;       /* "{field}" text, or NULL */
     const char  *completion_template;
     bool         train_on_prompt;       /* loss on the prompt too */

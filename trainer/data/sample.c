@@ -158,6 +158,17 @@ static int64_t label_from(const struct encoding *enc, size_t prompt)
     return (int64_t)i;
 }
 
+/* At most max of the n tokens that were filled in. */
+static void limit(struct sample *s, int64_t n, int64_t max)
+{
+    s->cut = n > max;
+    s->n = s->cut ? max : n;
+    s->given = n;
+    s->lead = s->cut && s->cut_left ? n - max : 0;
+    memmove(s->ids, s->ids + s->lead, (size_t)s->n * sizeof *s->ids);
+    memmove(s->labels, s->labels + s->lead, (size_t)s->n * sizeof *s->labels);
+}
+
 int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
                      size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err)
 {
@@ -178,12 +189,49 @@ int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *
     }
     if (eos >= 0 && (n == 0 || s->ids[n - 1] != eos))
         s->ids[n] = s->labels[n] = eos, n++;
-    s->cut = n > max;
-    s->n = s->cut ? max : n;
-    s->given = n;
-    s->lead = s->cut && s->cut_left ? n - max : 0;
-    memmove(s->ids, s->ids + s->lead, (size_t)s->n * sizeof *s->ids);
-    memmove(s->labels, s->labels + s->lead, (size_t)s->n * sizeof *s->labels);
+    limit(s, n, max);
+out:
+    encoding_release(&enc);
+    return rc;
+}
+
+/* Tokens [*first, *end) reach into the span, and those between them that have no bytes; the search
+ * begins at token *end. */
+static void tokens_of(const struct encoding *enc, const struct jinja_span *span, size_t *first,
+                      size_t *end)
+{
+    size_t i = *end;
+
+    while (i < enc->n && enc->end[i] <= (int64_t)span->begin)
+        i++;
+    *first = *end = i;
+    for (; i < enc->n && enc->start[i] < (int64_t)span->end; i++)
+        if (enc->end[i] > enc->start[i])
+            *end = i + 1;
+}
+
+int sample_from_spans(struct sample *s, const struct tokenizer *tok, const char *text, size_t len,
+                      const struct jinja_span *span, size_t n_span, int64_t max,
+                      struct ckpt_err *err)
+{
+    struct encoding enc = {0};
+    size_t first, end = 0;
+    int rc = tokenizer_encode(tok, &enc, text, len, false, err);
+
+    if (rc == 0)
+        rc = sample_reserve(s, (int64_t)enc.n + 1, err);
+    if (rc)
+        goto out;
+    for (size_t i = 0; i < enc.n; i++) {
+        s->ids[i] = enc.id[i];
+        s->labels[i] = SAMPLE_NO_LABEL;
+    }
+    for (size_t k = 0; k < n_span; k++) {
+        tokens_of(&enc, &span[k], &first, &end);
+        for (size_t i = first; i < end; i++)
+            s->labels[i] = enc.id[i];
+    }
+    limit(s, (int64_t)enc.n, max);
 out:
     encoding_release(&enc);
     return rc;

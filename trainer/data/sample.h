@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "formats/text/jinja.h"
 #include "formats/tokens/tokenizer.h"
 
 #define SAMPLE_NO_LABEL (-100)
@@ -53,6 +54,14 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
  */
 int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
                      size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err);
+
+/*
+ * From a text that brings its special tokens itself: labels are for the tokens that lie, were it
+ * with one byte, in one of the spans, which ascend.  At most max tokens.
+ */
+int sample_from_spans(struct sample *s, const struct tokenizer *tok, const char *text, size_t len,
+                      const struct jinja_span *span, size_t n_span, int64_t max,
+                      struct ckpt_err *err);
 
 /*
  * Pairs, at most max tokens for the encoder and as many targets.  From a record's input_ids and

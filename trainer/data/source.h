@@ -3,6 +3,7 @@
 #define CKPT_DATA_SOURCE_H
 
 #include "trainer/data/stream.h"
+#include "trainer/data/talk.h"
 #include "trainer/data/template.h"
 
 struct keep;
@@ -14,6 +15,8 @@ struct data_source {
     enum data_kind          kind;
     json_t                 *mapping;                /* field -> column, or NULL */
     struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
+    struct chat            *chat;                   /* DATA_CHAT: its template */
+    char                   *chat_field;             /* and where its messages are */
     struct keep            *kept;                   /* samples that were kept, or NULL */
     int64_t                 n;
     int64_t                *keep;       /* [n] record of each sample; NULL: all records */

@@ -68,6 +68,29 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
     return template_render(d->completion, text, record, err);
 }
 
+static int chat_sample(const struct data_source *d, const json_t *record, struct sample *s,
+                       struct ckpt_err *err)
+{
+    enum talk_loss loss = d->o.mask_history || d->o.pair.wanted ? TALK_LAST
+                          : d->o.loss_on_prompt                 ? TALK_ALL : TALK_ASSISTANT;
+    struct jinja_out out = {0};
+    struct talk talk = {0};
+    int rc = talk_of(&talk, record, d->chat_field, err);
+
+    if (rc == 0)
+        rc = talk_render(&talk, d->chat, loss, &out, err);
+    if (rc == 0 && d->o.pair.wanted)
+        rc = sample_pair_from_text(s, d->tok, (const char *)out.text.data, out.span[0].end,
+                                   out.span[0].begin, d->o.no_eos ? -1 : tokenizer_eos(d->tok),
+                                   &d->o.pair, d->o.max_seq_length, err);
+    else if (rc == 0)
+        rc = sample_from_spans(s, d->tok, (const char *)out.text.data, out.text.len, out.span,
+                               out.n_span, d->o.max_seq_length, err);
+    jinja_out_release(&out);
+    talk_release(&talk);
+    return rc;
+}
+
 int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                      struct ckpt_err *err)
 {
@@ -85,6 +108,8 @@ int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
         rc = sample_pair_from_ids(s, record, &d->o.pair, d->o.max_seq_length, err);
     else if (d->kind == DATA_IDS)
         rc = sample_from_ids(s, record, d->o.max_seq_length, err);
+    else if (d->kind == DATA_CHAT)
+        rc = chat_sample(d, record, s, err);
     else if ((rc = render(d, record, &text, &prompt, err)) == 0 && d->o.pair.wanted)
         rc = sample_pair_from_text(s, d->tok, text.len ? (const char *)text.data : "", text.len,
                                    prompt, d->o.no_eos ? -1 : tokenizer_eos(d->tok), &d->o.pair,
@@ -114,38 +139,63 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     return d->kept && keep_get(d->kept, i, s) ? 0 : data_source_make(d, i, s, err);
 }
 
+static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
+                     struct ckpt_buf *completion, struct ckpt_err *err)
+{
+    struct talk talk = {0};
+    int rc = talk_of(&talk, record, d->chat_field, err);
+
+    if (rc == 0)
+        rc = talk_question(&talk, d->chat, prompt, completion, err);
+    talk_release(&talk);
+    return rc;
+}
+
+/* The two parts of a record that is text. */
+static int plain_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
+                      struct ckpt_buf *completion, struct ckpt_err *err)
+{
+    size_t split;
+
+    if (render(d, record, prompt, &split, err))
+        return err->code;
+    if (d->kind == DATA_TEXT)
+        return 0;
+    ckpt_buf_put(completion, prompt->data + split, prompt->len - split);
+    prompt->len = split;
+    return 0;
+}
+
 int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
                      struct ckpt_err *err)
 {
-    struct ckpt_buf text;
+    struct ckpt_buf part[2];
     json_t *record = NULL;
     int64_t at = d->keep && i >= 0 && i < d->n ? d->keep[i] : i;
-    size_t split;
     int rc;
 
     *prompt = *completion = NULL;
-    ckpt_buf_init(&text, SIZE_MAX);
     if (d->kind == DATA_IDS)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "rows of input_ids have no text");
+    ckpt_buf_init(&part[0], SIZE_MAX);
+    ckpt_buf_init(&part[1], SIZE_MAX);
     rc = get_record(d, at, &record, err);
-    if (rc == 0 && (rc = render(d, record, &text, &split, err)))
+    if (rc == 0 && (rc = (d->kind == DATA_CHAT ? chat_text : plain_text)(d, record, &part[0],
+                                                                         &part[1], err)))
         records_err_in(d->records, at, err);
     if (rc == 0) {
-        split = d->kind == DATA_TEXT ? text.len : split;
-        *prompt = ckpt_alloc(split + 1, 1);
-        *completion = ckpt_alloc(text.len - split + 1, 1);
-        if (*prompt && *completion && text.len > 0) {
-            memcpy(*prompt, text.data, split);
-            memcpy(*completion, text.data + split, text.len - split);
-        } else if (!*prompt || !*completion) {
-            rc = ckpt_nomem(err, text.len);
+        *prompt = ckpt_buf_ok(&part[0]) ? ckpt_strdup(ckpt_buf_str(&part[0])) : NULL;
+        *completion = ckpt_buf_ok(&part[1]) ? ckpt_strdup(ckpt_buf_str(&part[1])) : NULL;
+        if (!*prompt || !*completion) {
+            rc = ckpt_nomem(err, part[0].len + part[1].len);
             ckpt_free(*prompt);
             ckpt_free(*completion);
             *prompt = *completion = NULL;
         }
     }
     json_decref(record);
-    ckpt_buf_release(&text);
+    ckpt_buf_release(&part[0]);
+    ckpt_buf_release(&part[1]);
     return rc;
 }
 
@@ -179,8 +229,8 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
     json_object_foreach((json_t *)record, name, v)
         ckpt_buf_printf(&names, "%s%s", names.len ? ", " : "", name);
     rc = ckpt_fail(err, CKPT_EFORMAT, "no fields that make a sample (text; prompt, completion; "
-                   "instruction, output; question, answer or answers; input_ids); there are: "
-                   "%.400s",
+                   "instruction, output; question, answer or answers; messages or conversations; "
+                   "input_ids); there are: %.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
     ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
@@ -201,12 +251,36 @@ static int parse_field(struct template **out, const char *field, struct ckpt_err
     return rc;
 }
 
+/* The records are chats. */
+static int decide_chat(struct data_source *d, const char *field, struct ckpt_err *err)
+{
+    d->kind = DATA_CHAT;
+    d->chat_field = ckpt_strdup(field);
+    if (!d->chat_field)
+        return ckpt_nomem(err, strlen(field));
+    if (!d->tok || !d->o.chat_dir)
+        return ckpt_fail(err, CKPT_ECONFIG, "the records are chats, and there is no tokenizer");
+    return chat_open(&d->chat, d->o.chat_dir, d->o.chat_template, d->tok, err);
+}
+
 static int decide(struct data_source *d, const json_t *record, struct ckpt_err *err)
 {
     const struct shape_row *shape = shape_of(record);
     const char *prompt = d->o.prompt_template, *completion = d->o.completion_template;
+    const char *chat = d->o.messages_field ? d->o.messages_field : talk_field(record);
+    bool told = prompt || completion || d->o.text_field;
 
-    if (!prompt && !completion && !d->o.text_field && json_object_get(record, "input_ids")) {
+    if (told && d->o.messages_field)
+        return ckpt_fail(err, CKPT_ECONFIG, "both a messages field and %s are given",
+                         d->o.text_field ? "a text field" : "templates");
+    if (!told && !d->o.messages_field && json_object_get(record, "input_ids"))
+        chat = NULL;
+    if (!told && chat)
+        return decide_chat(d, chat, err);
+    if (d->o.chat_template || d->o.mask_history)
+        return ckpt_fail(err, CKPT_ECONFIG, "--%s is given, and the records are no chats",
+                         d->o.chat_template ? "chat-template" : "mask-history");
+    if (!told && json_object_get(record, "input_ids")) {
         d->kind = DATA_IDS;
         return 0;
     }
@@ -235,7 +309,7 @@ static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
         return 0;
     if (!d->tok)
         return ckpt_fail(err, CKPT_ECONFIG, "the data is text, and there is no tokenizer");
-    if (!d->o.no_eos && tokenizer_eos(d->tok) < 0)
+    if (d->kind != DATA_CHAT && !d->o.no_eos && tokenizer_eos(d->tok) < 0)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "the tokenizer does not say which token ends a text "
                          "(eos_token in tokenizer_config.json)");
@@ -272,7 +346,8 @@ int data_source_open(struct data_source **out, struct records *records,
         rc = check_tokenizer(d, err);
     /* Strings of opts are not looked at again: the caller may drop them. */
     d->o.prompt_template = d->o.completion_template = d->o.text_field = NULL;
-    d->o.field_mapping = NULL;
+    d->o.field_mapping = d->o.messages_field = d->o.chat_template = NULL;
+    d->o.chat_dir = NULL;
     if (rc == 0)
         rc = keep_open(&d->kept, d, opts, err);
     if (rc == 0 && opts->bad == DATA_BAD_SKIP)
@@ -294,6 +369,8 @@ void data_source_close(struct data_source *d)
     json_decref(d->mapping);
     template_free(d->prompt);
     template_free(d->completion);
+    chat_close(d->chat);
+    ckpt_free(d->chat_field);
     ckpt_free(d->keep);
     ckpt_free(d->length);
     ckpt_free(d);

@@ -9,10 +9,13 @@
  *   instruction, [input], output            loss on the output
  *   question, [context], answers            loss on the first answer (SQuAD)
  *   question, answer                        loss on the answer
+ *   messages or conversations               loss on the assistant's turns (talk.h)
+ *   prompt, completion as lists of messages loss on the completion
  *   text                                    loss on everything
  *
  * Text is tokenised once, prompt and completion together; tokens that end inside the prompt
- * carry no loss.  eos is appended, then the sample is cut to max_seq_length.
+ * carry no loss.  eos is appended, then the sample is cut to max_seq_length.  A chat brings its
+ * special tokens itself.
  *
  * What decides samples is in keep.c's make_key too.
  */
@@ -22,7 +25,7 @@
 #include "formats/records/record.h"
 #include "trainer/data/sample.h"
 
-enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT };
+enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT, DATA_CHAT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
 /* Samples in the cache (keep.h): neither read nor written; read, and made where that pays;
  * always.  Where it pays: text that is gone through more than once, or that is gone through as a
@@ -34,6 +37,10 @@ struct data_opts {
     const char   *completion_template;
     const char   *text_field;           /* NULL: "text" */
     const char   *field_mapping;        /* JSON {"field": "column"}: other names; or NULL */
+    const char   *messages_field;       /* the records are chats, under this name; or NULL */
+    struct ckpt_dir *chat_dir;          /* where a chat template lies; NULL: none */
+    const char   *chat_template;        /* as chat_open's which, or NULL */
+    bool          mask_history;         /* of a chat the last turn of the assistant only */
     int64_t       max_seq_length;       /* >= 1 */
     bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
     bool          no_eos;

@@ -1,0 +1,85 @@
+# Chats in training and evaluation: what is learnt of them, which template they go through.
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+# A conversation as messages, as ShareGPT, as a pair of lists, and as the texts a template makes of it.
+rows() { for n in one two three four five six seven eight; do printf "$1\n" "$n" "$n"; done; }
+rows '{"messages":[{"role":"user","content":"Define %s."},{"role":"assistant","content":"%s is a number."}]}' > "$T/chat.jsonl"
+rows '{"conversations":[{"from":"human","value":"Define %s."},{"from":"gpt","value":"%s is a number."}]}' > "$T/gpt.jsonl"
+rows '{"prompt":[{"role":"user","content":"Define %s."}],"completion":[{"role":"assistant","content":"%s is a number."}]}' > "$T/pair.jsonl"
+rows '{"prompt":"# user\\nDefine %s.\\n# assistant\\n","completion":"%s is a number.</s>\\n"}' > "$T/text.jsonl"
+sed 's/"messages"/"talk"/' "$T/chat.jsonl" > "$T/talk.jsonl"
+train() { # NAME FILE [option ...]
+    local name=$1 file=$2; shift 2
+    ckpt-train -q --model "$T/base" --train-file "$file" --max-seq-length 64 --learning-rate 2e-3 --max-steps 3 --logging-steps 1 \
+        --per-device-train-batch-size 4 -o "$T/$name" "$@"
+}
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl" | grep .; }
+same() { losses "$1" > "$T/a" && losses "$2" > "$T/b" && diff "$T/a" "$T/b"; }
+differ() { ! same "$@" > /dev/null; }
+expect 78 "a chat without a template" train x "$T/chat.jsonl"
+t "says so" says "no chat template, neither chat_template.jinja nor in tokenizer_config.json"
+t "and what to do" says "hint: give one with --chat-template FILE"
+printf '%s' "{% for m in messages %}# {{ m.role }}
+{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}
+
+{% endfor %}{% if add_generation_prompt %}# assistant
+{% endif %}" > "$T/base/chat_template.jinja"
+t "texts" train text "$T/text.jsonl" --no-add-eos-token
+t "messages" train chat "$T/chat.jsonl"
+t "have the losses of the texts: on the assistant's turns alone" same text chat
+for f in gpt pair; do t "$f" train $f "$T/$f.jsonl"; t "has them too" same text $f; done
+t "a column of another name" train talk "$T/talk.jsonl" --messages-field talk
+t "has them too" same text talk
+t "a mapped name" train mapped "$T/talk.jsonl" --field-mapping '{"messages": "talk"}'
+t "has them too" same text mapped
+t "two ranks" train ranks "$T/chat.jsonl" --nproc 2 --per-device-train-batch-size 2
+t "the loss on all tokens" train all "$T/chat.jsonl" --train-on-prompt
+t "is another" differ text all
+# The same in a run file.
+printf 'train_file: %s\nmessages_field: talk\nchat_template: %s\n' "$T/talk.jsonl" "$T/base/chat_template.jinja" > "$T/run.yaml"
+t "a run file" ckpt-train -q --config "$T/run.yaml" --model "$T/base" --max-seq-length 64 --learning-rate 2e-3 --max-steps 3 --logging-steps 1 \
+    --per-device-train-batch-size 4 -o "$T/file"
+t "says the same" same text file
+# Another template, marked by itself; it goes with the model.
+printf '%s' "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}\
+{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}" > "$T/own.jinja"
+t "a template of one's own" train own "$T/chat.jsonl" --chat-template "$T/own.jinja"
+t "has other losses" differ text own
+t "is saved with the model" cmp "$T/own.jinja" "$T/own/checkpoint-3/chat_template.jinja"
+t "the model's own is saved too" cmp "$T/base/chat_template.jinja" "$T/chat/checkpoint-3/chat_template.jinja"
+# Samples that are kept are those of their template.
+cached() { train "$1" "$T/chat.jsonl" --data-cache on --chat-template "$2"; }
+t "a run whose samples are kept" cached kept "$T/base/chat_template.jinja"
+t "has the same losses" same text kept
+t "another template" cached other "$T/own.jinja"
+t "has its own" same own other
+t "the first again" cached again "$T/base/chat_template.jinja"
+t "has the first ones" same text again
+# Several turns: all of the assistant's, or the last.
+rows '{"messages":[{"role":"user","content":"Say %s."},{"role":"assistant","content":"%s."},{"role":"user","content":"More?"},{"role":"assistant","content":"No."}]}' > "$T/long.jsonl"
+t "several turns" train long "$T/long.jsonl"
+t "the last of them" train last "$T/long.jsonl" --mask-history
+t "are learnt otherwise" differ long last
+# Rows that are no chats.
+{ sed -n 1,2p "$T/chat.jsonl"; echo '{"messages":[{"content":"no role"}]}'; sed -n 3,4p "$T/chat.jsonl"; } > "$T/bad.jsonl"
+expect 65 "a message without a role" train x "$T/bad.jsonl"
+t "is named by file and row" says 'bad.jsonl: record 3: field "messages": message 1 has no role'
+t "is skipped when asked" train skip "$T/bad.jsonl" --skip-bad-rows 1
+sed -n 1,4p "$T/chat.jsonl" > "$T/good.jsonl"
+t "the good rows" train good "$T/good.jsonl"
+t "have the same losses" same good skip
+expect 78 "a template for rows that are no chats" train x "$T/text.jsonl" --chat-template "$T/own.jinja"
+t "is refused" says '--chat-template is given, and the records are no chats'
+printf '{%% if %%}' > "$T/broken.jinja"
+expect 65 "a broken template" train x "$T/chat.jsonl" --chat-template "$T/broken.jinja"
+t "is named with its line" says 'line 1'
+# Evaluation: the same rows, the same loss; the question is asked, the answer stands beside it.
+score() { ckpt-eval -q --json --eval-file "$1" "${@:2}" "$T/chat/checkpoint-3" | grep -oE '"(loss|perplexity)": ?[0-9.e+-]+' | grep .; }
+agree() { score "$1" > "$T/a" && score "$T/text.jsonl" --no-add-eos-token > "$T/b" && diff "$T/a" "$T/b"; }
+t "messages are scored as their texts" agree "$T/chat.jsonl"
+t "so are the other spellings" agree "$T/gpt.jsonl"
+t "and pairs" agree "$T/pair.jsonl"
+expect 0 "chats are continued" ckpt-eval -q --json --eval-file "$T/chat.jsonl" --generate 2 --max-new-tokens 4 "$T/chat/checkpoint-3"
+t "from the question" prints '# user\nDefine two.\n# assistant\n'
+t "beside the answer" prints '"two is a number."'
