@@ -1,0 +1,353 @@
+/*
+ * Attention over packed documents, GPU against CPU: every flag, forward and backward.
+ *
+ * Bounds.  16 bits: P, dS and results are rounded once each, and out, of which D is made, too: two
+ * to three roundings of gpu_bound.  f32: an exponent of up to 20 in base 2 has an error of 2e-6.
+ */
+#include "tests/gpu/gpu.h"
+
+enum layout { BLOCKS, BLOOM, CROSS };
+
+enum { DOCS = 12 };
+
+struct shape {
+    const char *name;
+    int64_t     n_head, n_kv, dim;
+    enum layout layout;
+    int64_t     docs[DOCS], keys[DOCS];     /* lengths; -1 ends; keys: CROSS */
+    int64_t     window, reach, n_bucket;
+    bool        whole, slopes, shared_keys; /* shared: all documents have the first's keys */
+    float       drop;
+};
+
+#define END -1
+
+static const struct shape shapes[] = {
+    {"one row", 1, 1, 16, BLOCKS, .docs = {1, END}},
+    {"causal 64", 2, 2, 64, BLOCKS, .docs = {5, 1, 64, 130, END}},
+    {"bloom 64", 4, 4, 64, BLOOM, .docs = {200, 77, END}, .slopes = true},
+    {"bloom 96", 2, 2, 96, BLOOM, .docs = {129, 300, 1, END}, .slopes = true},
+    {"bloom 128", 2, 2, 128, BLOOM, .docs = {129, 63, END}, .slopes = true},
+    {"grouped 128", 8, 2, 128, BLOCKS, .docs = {257, 3, 128, END}},
+    {"one key head", 5, 1, 64, BLOCKS, .docs = {70, 190, END}},
+    {"one wide", 3, 3, 1, BLOCKS, .docs = {40, 9, END}},
+    {"odd 33", 2, 2, 33, BLOCKS, .docs = {40, 90, END}},
+    {"odd 33 bloom", 2, 2, 33, BLOOM, .docs = {140, 9, END}, .slopes = true},
+    {"even 20", 3, 1, 20, BLOCKS, .docs = {66, 35, END}},
+    {"72", 2, 2, 72, BLOCKS, .docs = {150, 64, END}},
+    {"80", 2, 2, 80, BLOOM, .docs = {150, 64, END}, .slopes = true},
+    {"96", 2, 1, 96, BLOCKS, .docs = {256, 31, END}},
+    {"104", 2, 2, 104, BLOCKS, .docs = {100, 31, END}},
+    {"200", 2, 2, 200, BLOCKS, .docs = {100, 31, END}},
+    {"256", 4, 2, 256, BLOCKS, .docs = {130, 200, END}},
+    {"256 slopes", 2, 2, 256, BLOOM, .docs = {70, 140, END}, .slopes = true},
+    {"window 17", 2, 2, 64, BLOCKS, .docs = {300, 16, 18, END}, .window = 17},
+    {"window 64", 2, 1, 128, BLOCKS, .docs = {350, 64, END}, .window = 64},
+    {"window 1", 2, 2, 32, BLOCKS, .docs = {70, END}, .window = 1},
+    {"window slopes", 2, 2, 96, BLOOM, .docs = {333, END}, .window = 100, .slopes = true},
+    {"window wide", 2, 2, 256, BLOCKS, .docs = {170, END}, .window = 40},
+    {"whole", 2, 2, 64, BLOCKS, .docs = {100, 31, 129, END}, .whole = true},
+    {"whole 128", 2, 2, 128, BLOCKS, .docs = {100, 31, 129, END}, .whole = true},
+    {"whole slopes", 2, 2, 64, BLOCKS, .docs = {100, 31, END}, .whole = true, .slopes = true},
+    {"encoder", 4, 4, 64, BLOCKS, .docs = {150, 300, END}, .whole = true, .reach = 32,
+     .n_bucket = 32},
+    {"encoder 128", 2, 2, 128, BLOCKS, .docs = {150, 30, END}, .whole = true, .reach = 128,
+     .n_bucket = 32},
+    {"encoder far", 2, 2, 64, BLOCKS, .docs = {40, 3, END}, .whole = true, .reach = 1000,
+     .n_bucket = 7},
+    {"encoder near", 2, 2, 96, BLOCKS, .docs = {140, 3, END}, .whole = true, .reach = 1,
+     .n_bucket = 3},
+    {"reach 0", 2, 2, 64, BLOCKS, .docs = {90, END}, .whole = true, .reach = 0, .n_bucket = 1},
+    {"decoder", 2, 2, 64, BLOCKS, .docs = {150, 64, END}, .reach = 20, .n_bucket = 32},
+    {"decoder 256", 2, 1, 256, BLOCKS, .docs = {150, 64, END}, .reach = 20, .n_bucket = 32},
+    {"cross", 2, 2, 64, CROSS, .docs = {7, 40, 1, END}, .keys = {65, 130, 3, END},
+     .whole = true},
+    {"cross 128", 4, 2, 128, CROSS, .docs = {140, 0, 10, END}, .keys = {1, 30, 200, END},
+     .whole = true},
+    {"shared keys", 2, 2, 64, CROSS, .docs = {3, 3, 1, END}, .keys = {90, END}, .whole = true,
+     .shared_keys = true},
+    {"dropped", 2, 2, 64, BLOCKS, .docs = {150, 33, END}, .drop = 0.1f},
+    {"dropped 128", 4, 2, 128, BLOOM, .docs = {133, 34, END}, .drop = 0.3f, .slopes = true},
+    {"dropped 256", 2, 2, 256, BLOCKS, .docs = {133, 34, END}, .drop = 0.2f},
+    {"dropped encoder", 2, 2, 64, BLOCKS, .docs = {133, 34, END}, .drop = 0.2f, .whole = true,
+     .reach = 16, .n_bucket = 8},
+    {"dropped cross", 2, 2, 64, CROSS, .docs = {13, 34, END}, .keys = {70, 41, END},
+     .drop = 0.2f,
+     .whole = true},
+    {"all dropped", 2, 2, 64, BLOCKS, .docs = {70, END}, .drop = 1.0f},
+    {"empty documents", 2, 2, 64, BLOCKS, .docs = {0, 5, 0, 0, 70, 0, END}},
+    {"no rows", 2, 2, 64, BLOCKS, .docs = {0, END}},
+    {"short ones", 2, 2, 64, BLOCKS, .docs = {1, 2, 3, 4, 5, 6, 7, 1, 1, 2, 40, END},
+     .slopes = true},
+};
+
+/* Both sides of one operation. */
+struct sides {
+    struct both qkv, kv, dqkv, dkv, out, dout, lse, table, dtable, slopes;
+    struct both doc_start, key_start, key_end, bucket;
+    int64_t n, n_keys, n_docs, max_doc;
+};
+
+static int32_t starts(int32_t to[DOCS + 1], const int64_t *len, int64_t n, int64_t *max)
+{
+    to[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        to[i + 1] = to[i] + (int32_t)len[i];
+        *max = len[i] > *max ? len[i] : *max;
+    }
+    return to[n];
+}
+
+static void documents(struct gpu *g, struct sides *s, const struct shape *sh)
+{
+    int32_t at[DOCS + 1], first[DOCS], end[DOCS];
+
+    while (sh->docs[s->n_docs] != END)
+        s->n_docs++;
+    s->n = starts(at, sh->docs, s->n_docs, &s->max_doc);
+    s->doc_start = gpu_ints(g, at, s->n_docs + 1);
+    if (sh->layout != CROSS)
+        return;
+    s->n_keys = starts(at, sh->keys, sh->shared_keys ? 1 : s->n_docs, &s->max_doc);
+    for (int64_t i = 0; i < s->n_docs; i++) {
+        first[i] = sh->shared_keys ? 0 : at[i];
+        end[i] = sh->shared_keys ? at[1] : at[i + 1];
+    }
+    s->key_start = gpu_ints(g, first, s->n_docs);
+    s->key_end = gpu_ints(g, end, s->n_docs);
+}
+
+static int64_t row_of(const struct shape *sh)
+{
+    return sh->layout == CROSS ? sh->n_head * sh->dim : (sh->n_head + 2 * sh->n_kv) * sh->dim;
+}
+
+static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
+{
+    int64_t kv = 2 * sh->n_kv * sh->dim, out = s->n * sh->n_head * sh->dim;
+    float slopes[64];
+    int32_t bucket[4096];
+
+    s->qkv = gpu_random(g, g->type, s->n * row_of(sh), 1.0f);
+    s->dqkv = gpu_blank(g, g->type, s->n * row_of(sh));
+    s->kv = gpu_random(g, g->type, s->n_keys * kv, 1.0f);
+    s->dkv = gpu_blank(g, g->type, s->n_keys * kv);
+    s->out = gpu_blank(g, g->type, out);
+    s->dout = gpu_random(g, g->type, out, 1.0f);
+    s->lse = gpu_blank(g, CKPT_F32, s->n * sh->n_head);
+    for (int64_t h = 0; h < sh->n_head; h++)
+        slopes[h] = powf(0.5f, (float)(h + 1));
+    if (sh->slopes)
+        s->slopes = gpu_values(g, CKPT_F32, slopes, sh->n_head);
+    for (int64_t k = 0; k <= 2 * sh->reach; k++)
+        bucket[k] = (int32_t)(k * sh->n_bucket / (2 * sh->reach + 1));
+    if (sh->n_bucket) {
+        s->bucket = gpu_ints(g, bucket, 2 * sh->reach + 1);
+        s->table = gpu_random(g, g->type, sh->n_bucket * sh->n_head, 1.0f);
+        s->dtable = gpu_random(g, CKPT_F32, sh->n_bucket * sh->n_head, 1.0f);
+    }
+}
+
+/* Where queries, keys and values lie in the arrays of one side. */
+static struct op_heads heads(const struct shape *sh, void *qkv, void *kv, size_t size)
+{
+    int64_t d = sh->dim, k = sh->n_head * d, v = k + sh->n_kv * d;
+    unsigned char *base = qkv;
+    struct op_heads at = {.q = base, .row_stride = row_of(sh), .q_head = d, .kv_head = d};
+
+    if (sh->layout == BLOOM) {
+        k = d;
+        v = 2 * d;
+        at.q_head = at.kv_head = 3 * d;
+    }
+    if (sh->layout == CROSS) {
+        base = kv;
+        k = 0;
+        v = sh->n_kv * d;
+        at.kv_stride = 2 * sh->n_kv * d;
+    }
+    at.k = base + (size_t)k * size;
+    at.v = base + (size_t)v * size;
+    return at;
+}
+
+#define SIDE(b) (on_gpu ? (b).gpu : (b).cpu)
+
+static struct op_attention operation(const struct gpu *g, const struct sides *s,
+                                     const struct shape *sh, bool on_gpu)
+{
+    size_t size = on_gpu ? ckpt_dtype_size(g->type) : sizeof(float);
+
+    return (struct op_attention){
+        .out = SIDE(s->out), .lse = SIDE(s->lse),
+        .in = heads(sh, SIDE(s->qkv), SIDE(s->kv), size),
+        .grad = heads(sh, SIDE(s->dqkv), SIDE(s->dkv), size), .dout = SIDE(s->dout),
+        .doc_start = SIDE(s->doc_start), .key_start = SIDE(s->key_start),
+        .key_end = SIDE(s->key_end), .slopes = SIDE(s->slopes),
+        .distance = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
+        .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
+        .n_kv = sh->n_kv, .dim = sh->dim, .window = sh->window,
+        .scale = 1.0f / sqrtf((float)sh->dim), .whole = sh->whole,
+        .drop = {sh->drop, 0x1234567890abcdefu, 77},
+    };
+}
+
+static void release(struct gpu *g, struct sides *s)
+{
+    struct both *all = (struct both *)s;
+
+    for (size_t i = 0; i < offsetof(struct sides, n) / sizeof *all; i++) {
+        g->cpu->ops->free(g->cpu, all[i].cpu);
+        g->gpu->ops->free(g->gpu, all[i].gpu);
+    }
+}
+
+/* The GPU once more into fresh arrays: the same bits. */
+static void again(struct gpu *g, const struct shape *sh, const struct sides *s, bool back)
+{
+    const struct both *what[] = {&s->out, &s->lse, &s->dqkv, &s->dkv};
+    struct op_attention op = operation(g, s, sh, true);
+    void *was[4];
+
+    op.distance.dtable = NULL;          /* is added to: compared below */
+    for (int i = 0; i < 4; i++)
+        was[i] = gpu_bytes(g, what[i]);
+    g->gpu->ops->attention_fwd(g->gpu, &op);
+    if (back)
+        g->gpu->ops->attention_bwd(g->gpu, &op);
+    for (int i = 0; i < 4; i++) {
+        void *now = gpu_bytes(g, what[i]);
+
+        if (memcmp(now, was[i], (size_t)what[i]->n * ckpt_dtype_size(what[i]->type)))
+            fail_msg("%s: array %d differs in a second run", sh->name, i);
+        free(now);
+        free(was[i]);
+    }
+}
+
+/* A table's gradient from zero, twice. */
+static void table_again(struct gpu *g, const struct shape *sh, const struct sides *s)
+{
+    struct op_attention op = operation(g, s, sh, true);
+    size_t bytes = (size_t)s->dtable.n * sizeof(float);
+    void *was = NULL, *now;
+
+    for (int i = 0; s->dtable.gpu && i < 2; i++) {
+        g->gpu->ops->zero(g->gpu, s->dtable.gpu, bytes);
+        g->gpu->ops->attention_bwd(g->gpu, &op);
+        now = gpu_bytes(g, &s->dtable);
+        if (was && memcmp(now, was, bytes))
+            fail_msg("%s: the table's gradient differs in a second run", sh->name);
+        free(was);
+        was = now;
+    }
+    free(was);
+}
+
+static void one(struct gpu *g, const struct shape *sh)
+{
+    struct sides s = {0};
+    double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
+    bool back = !sh->shared_keys;
+    struct op_attention cpu, gpu;
+    char name[64];
+
+    documents(g, &s, sh);
+    arrays(g, &s, sh);
+    cpu = operation(g, &s, sh, false);
+    gpu = operation(g, &s, sh, true);
+    g->cpu->ops->attention_fwd(g->cpu, &cpu);
+    g->gpu->ops->attention_fwd(g->gpu, &gpu);
+    if (back) {
+        g->cpu->ops->attention_bwd(g->cpu, &cpu);
+        g->gpu->ops->attention_bwd(g->gpu, &gpu);
+    }
+#define CLOSE(array, by)                                                                       \
+    (snprintf(name, sizeof name, "%s: " #array, sh->name), gpu_close_to(g, name, &s.array, by))
+    CLOSE(out, bound);
+    CLOSE(lse, 1e-5);
+    if (back) {
+        CLOSE(dqkv, 2 * bound);
+        CLOSE(dkv, 2 * bound);
+        if (s.dtable.n)
+            CLOSE(dtable, 3 * bound);
+    }
+#undef CLOSE
+    again(g, sh, &s, back);
+    table_again(g, sh, &s);
+    gpu_fine(g);
+    release(g, &s);
+}
+
+static void all_shapes(enum ckpt_dtype type)
+{
+    struct op_limits l = {.n = 1024, .n_rows = 1, .max_doc = 512, .dim = 1024, .n_head = 8,
+                          .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
+    struct gpu g;
+
+    gpu_open(&g, type, &l);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        one(&g, &shapes[i]);
+    gpu_close(&g);
+}
+
+static void test_f32(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_F32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_BF16);
+}
+
+static void test_f16(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_F16);
+}
+
+/* More documents than a warp looks at in one step, and than its square. */
+static void test_many_documents(void **state)
+{
+    enum { MANY = 1500 };
+    static const struct shape sh = {"many", 2, 2, 32, BLOCKS, .slopes = true};
+    struct op_limits l = {.n = 8 * MANY, .n_rows = 1, .max_doc = 16, .dim = 64, .n_head = 2,
+                          .n_kv = 2, .head_dim = 32, .ff = 64, .vocab = 64, .train = true};
+    int32_t at[MANY + 1] = {0};
+    struct sides s = {.max_doc = 13, .n_docs = MANY};
+    struct op_attention cpu, gpu;
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_BF16, &l);
+    for (int i = 0; i < MANY; i++)
+        at[i + 1] = at[i] + i * 5 % 14;
+    s.n = at[MANY];
+    s.doc_start = gpu_ints(&g, at, MANY + 1);
+    arrays(&g, &s, &sh);
+    cpu = operation(&g, &s, &sh, false);
+    gpu = operation(&g, &s, &sh, true);
+    g.cpu->ops->attention_fwd(g.cpu, &cpu);
+    g.gpu->ops->attention_fwd(g.gpu, &gpu);
+    g.cpu->ops->attention_bwd(g.cpu, &cpu);
+    g.gpu->ops->attention_bwd(g.gpu, &gpu);
+    gpu_close_to(&g, "many: out", &s.out, gpu_bound(g.type));
+    gpu_close_to(&g, "many: dqkv", &s.dqkv, 2 * gpu_bound(g.type));
+    release(&g, &s);
+    gpu_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_many_documents),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/*
+ * Attention against a cache, GPU against CPU: prompts, single rows, both mixed, all flags.
+ *
+ * Bounds: as in test_attention.c; of 16 bits P is not rounded for single rows.
+ */
+#include "tests/gpu/gpu.h"
+
+enum { SEGS = 5, N_SEQ = 6 };
+
+struct shape {
+    const char *name;
+    int64_t     n_head, n_kv, dim;
+    int64_t     past[SEGS], fresh[SEGS];        /* of each segment; fresh -1 ends */
+    int64_t     window, reach, n_bucket, capacity;
+    bool        slopes;
+};
+
+#define END -1
+
+static const struct shape shapes[] = {
+    {"first row", 2, 2, 64, {0}, {1, END}, .capacity = 8},
+    {"one row", 4, 4, 64, {1000}, {1, END}, .capacity = 1001},
+    {"one row 128", 8, 2, 128, {777}, {1, END}, .capacity = 1024},
+    {"long row", 2, 1, 128, {9000}, {1, END}, .capacity = 9100},
+    {"one key head", 9, 1, 64, {300}, {1, END}, .capacity = 512},
+    {"share 71", 71, 1, 64, {300}, {1, END}, .capacity = 512},
+    {"96", 2, 2, 96, {300, 2}, {1, 1, END}, .capacity = 512, .slopes = true},
+    {"80", 2, 2, 80, {65, 2}, {1, 1, END}, .capacity = 70},
+    {"33", 2, 2, 33, {65, 2}, {1, 2, END}, .capacity = 70},
+    {"20", 2, 1, 20, {65, 2}, {1, 2, END}, .capacity = 70},
+    {"256", 4, 2, 256, {650, 2}, {1, 1, END}, .capacity = 700},
+    {"many rows", 4, 2, 64, {5, 100, 0, 63, 64}, {1, 1, 1, 1, 1}, .capacity = 128},
+    {"slopes", 4, 4, 64, {500, 20}, {2, 1, END}, .capacity = 512, .slopes = true},
+    {"window", 4, 4, 64, {500, 20}, {2, 1, END}, .capacity = 512, .window = 33},
+    {"buckets", 4, 4, 64, {500, 20}, {1, 1, END}, .capacity = 512, .reach = 128,
+     .n_bucket = 32},
+    {"prompt", 4, 4, 64, {0}, {300, END}, .capacity = 512},
+    {"prompt 128", 8, 2, 128, {0, 0}, {100, 30, END}, .capacity = 128},
+    {"prompt behind", 4, 2, 64, {100, 7}, {100, 1, END}, .capacity = 256, .slopes = true},
+    {"prompt window", 4, 2, 96, {100}, {150, END}, .capacity = 256, .window = 70},
+    {"prompt buckets", 4, 4, 64, {13, 0}, {20, 64, END}, .capacity = 256, .reach = 16,
+     .n_bucket = 32},
+    {"prompt 33", 2, 2, 33, {9}, {75, END}, .capacity = 90},
+    {"prompt 256", 2, 1, 256, {9}, {75, END}, .capacity = 90},
+};
+
+struct sides {
+    struct both qkv, k, v, out, table, slopes, start, seq, past, bucket;
+    int64_t n, n_seg, max_keys;
+};
+
+static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
+{
+    int64_t cache = N_SEQ * sh->n_kv * sh->capacity * sh->dim;
+    int32_t start[SEGS + 1] = {0}, seq[SEGS], past[SEGS], bucket[512];
+    float slopes[128];
+
+    for (; s->n_seg < SEGS && sh->fresh[s->n_seg] != END; s->n_seg++) {
+        int64_t i = s->n_seg, keys = sh->past[i] + sh->fresh[i];
+
+        start[i + 1] = start[i] + (int32_t)sh->fresh[i];
+        seq[i] = (int32_t)((2 * i + 1) % N_SEQ);
+        seq[i] = i == 3 ? 0 : i == 4 ? 2 : seq[i];      /* no two alike, not in order */
+        past[i] = (int32_t)sh->past[i];
+        s->max_keys = keys > s->max_keys ? keys : s->max_keys;
+    }
+    s->n = start[s->n_seg];
+    s->start = gpu_ints(g, start, s->n_seg + 1);
+    s->seq = gpu_ints(g, seq, s->n_seg);
+    s->past = gpu_ints(g, past, s->n_seg);
+    s->qkv = gpu_random(g, g->type, s->n * (sh->n_head + 2 * sh->n_kv) * sh->dim, 1.0f);
+    s->k = gpu_random(g, g->type, cache, 1.0f);
+    s->v = gpu_random(g, g->type, cache, 1.0f);
+    s->out = gpu_blank(g, g->type, s->n * sh->n_head * sh->dim);
+    for (int64_t h = 0; h < sh->n_head; h++)
+        slopes[h] = powf(0.5f, (float)(h + 1));
+    if (sh->slopes)
+        s->slopes = gpu_values(g, CKPT_F32, slopes, sh->n_head);
+    for (int64_t i = 0; i <= 2 * sh->reach; i++)
+        bucket[i] = (int32_t)(i * sh->n_bucket / (2 * sh->reach + 1));
+    if (sh->n_bucket) {
+        s->bucket = gpu_ints(g, bucket, 2 * sh->reach + 1);
+        s->table = gpu_random(g, g->type, sh->n_bucket * sh->n_head, 1.0f);
+    }
+}
+
+#define SIDE(b) (on_gpu ? (b).gpu : (b).cpu)
+
+static struct op_cached operation(const struct gpu *g, const struct sides *s,
+                                  const struct shape *sh, bool on_gpu)
+{
+    size_t size = on_gpu ? ckpt_dtype_size(g->type) : sizeof(float);
+    int64_t d = sh->dim, H = sh->n_head, K = sh->n_kv;
+    unsigned char *base = SIDE(s->qkv);
+
+    return (struct op_cached){
+        .out = SIDE(s->out), .k_cache = SIDE(s->k), .v_cache = SIDE(s->v),
+        .in = {.q = base, .k = base + (size_t)(H * d) * size,
+               .v = base + (size_t)((H + K) * d) * size, .row_stride = (H + 2 * K) * d,
+               .q_head = d, .kv_head = d},
+        .seg_start = SIDE(s->start), .seg_seq = SIDE(s->seq), .seg_past = SIDE(s->past),
+        .slopes = SIDE(s->slopes),
+        .distance = {.table = SIDE(s->table), .bucket = SIDE(s->bucket), .reach = sh->reach,
+                     .n_bucket = sh->n_bucket},
+        .n = s->n, .n_seg = s->n_seg, .capacity = sh->capacity, .max_keys = s->max_keys,
+        .n_head = H, .n_kv = K, .dim = d, .window = sh->window,
+        .scale = 1.0f / sqrtf((float)d),
+    };
+}
+
+static void release(struct gpu *g, struct sides *s)
+{
+    struct both *all = (struct both *)s;
+
+    for (size_t i = 0; i < offsetof(struct sides, n) / sizeof *all; i++) {
+        g->cpu->ops->free(g->cpu, all[i].cpu);
+        g->gpu->ops->free(g->gpu, all[i].gpu);
+    }
+}
+
+static void one(struct gpu *g, const struct shape *sh)
+{
+    double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
+    struct sides s = {0};
+    struct op_cached cpu, gpu;
+    void *was, *now;
+
+    arrays(g, &s, sh);
+    cpu = operation(g, &s, sh, false);
+    gpu = operation(g, &s, sh, true);
+    g->cpu->ops->attention_cached(g->cpu, &cpu);
+    g->gpu->ops->attention_cached(g->gpu, &gpu);
+    gpu_close_to(g, sh->name, &s.out, bound);
+    gpu_close_to(g, sh->name, &s.k, 0);         /* new keys and values are copied as they are */
+    gpu_close_to(g, sh->name, &s.v, 0);
+    was = gpu_bytes(g, &s.out);
+    g->gpu->ops->attention_cached(g->gpu, &gpu);
+    now = gpu_bytes(g, &s.out);
+    if (memcmp(was, now, (size_t)s.out.n * ckpt_dtype_size(g->type)))
+        fail_msg("%s: a second run differs", sh->name);
+    free(was);
+    free(now);
+    release(g, &s);
+}
+
+static void all_shapes(enum ckpt_dtype type)
+{
+    struct op_limits l = {.n = 512, .n_rows = 1, .max_doc = 512, .max_keys = 9100, .dim = 4544,
+                          .n_head = 71, .n_kv = 1, .head_dim = 256, .ff = 1024, .vocab = 64};
+    struct gpu g;
+
+    gpu_open(&g, type, &l);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        one(&g, &shapes[i]);
+    gpu_close(&g);
+}
+
+static void test_f32(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_F32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_BF16);
+}
+
+static void test_f16(void **state)
+{
+    (void)state;
+    all_shapes(CKPT_F16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_f16),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

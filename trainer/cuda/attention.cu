@@ -1,0 +1,319 @@
+/*
+ * attention - attention over packed documents on the tensor cores: forward.
+ *
+ * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
+ * a softmax that rescales what was summed before (online), and the product with the values, all in
+ * registers.  Keys and values come by asynchronous copies: values while scores are made, the next
+ * keys while probabilities are.  Tiles that the mask leaves empty are not visited, and only
+ * those on its edge test each element.  f32 goes to attention_f32.cu.
+ *
+ * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
+ */
+#include "trainer/cuda/attention.cuh"
+
+/* Sizes of a tile by the width of a head. */
+template <int D> struct fwd_shape {
+    static const int WARPS = D > 128 ? 8 : 4;
+    static const int MR = D > 128 ? 1 : 2;          /* 16-row parts of a warp */
+    static const int BM = WARPS * MR * 16, BN = 64;
+};
+
+/* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
+template <int MR> struct softmax {
+    float max[MR][2], sum[MR][2];
+};
+
+/* Scores of a tile in base 2 with all terms; what a row does not see becomes -inf. */
+template <typename T, int MODE, int MR, int NT>
+__device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR][NT][4], int j,
+                                          int pos, float slope, const float *line)
+{
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int at = j + 8 * n + e % 2, i = pos + 16 * m + e / 2 * 8;
+                float x = s[m][n][e] * a.scale2;
+
+                x = fmaf(slope, (float)(j - pos) + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), x);
+                if (MODE == ATTEND_ANY && a.table)
+                    x += distance_term(a, line, at - i);
+                s[m][n][e] = x;
+            }
+}
+
+template <int MR, int NT>
+__device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][4], int j, int pos,
+                                     int keys)
+{
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int i = pos + 16 * m + 8 * r, from = sees_from(a, i), to = sees_to(a, i, keys);
+
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    int at = j + 8 * n + c;
+
+                    if (at < from || at >= to)
+                        s[m][n][2 * r + c] = -INFINITY;
+                }
+        }
+}
+
+/* Scores become probabilities against the largest so far; the sums and out follow it. */
+template <int MODE, int MR, int NT, int OT>
+__device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
+                                       float (&out)[MR][OT][4], float scale2)
+{
+    const float by = MODE == ATTEND_PLAIN ? scale2 : 1.0f;
+
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float max = w.max[m][r], sum = 0, low, fix;
+
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                max = fmaxf(max, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+            max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
+            max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
+            low = max == -INFINITY ? 0.0f : max * by;
+            fix = exp2_fast(w.max[m][r] * by - low);
+            w.max[m][r] = max;
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    float p = exp2_fast(fmaf(s[m][n][2 * r + c], by, -low));
+
+                    s[m][n][2 * r + c] = p;
+                    sum += p;
+                }
+            w.sum[m][r] = w.sum[m][r] * fix + sum;
+#pragma unroll
+            for (int n = 0; n < OT; n++) {
+                out[m][n][2 * r] *= fix;
+                out[m][n][2 * r + 1] *= fix;
+            }
+        }
+}
+
+/*
+ * Probabilities of a tile dropped out: row is the counter's row of the lane's first, j the tile's
+ * first key.  Two neighbours hold four columns of rows g and g + 8: each makes the words of one.
+ */
+template <int MR, int NT>
+__device__ __forceinline__ void drop_tile(const struct attend &a, float (&s)[MR][NT][4],
+                                          int64_t row, int j)
+{
+    int lane = (int)threadIdx.x % 32, odd = lane % 2, quad = lane % 4 / 2;
+
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            unsigned bits = kept_bits(a, row + 16 * m + 8 * odd, (j + 8 * n) / 4 + quad)
+                            << (4 * odd);
+
+            bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[m][n][e] = bits >> (e / 2 * 4 + odd * 2 + e % 2) & 1 ?
+                                 s[m][n][e] * a.drop.scale : 0.0f;
+        }
+}
+
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(fwd_shape<D>::WARPS * 32)
+    forward(const __grid_constant__ struct attend a)
+{
+    using S = fwd_shape<D>;
+    const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
+    extern __shared__ __align__(16) unsigned char pool[];
+    T *q = (T *)pool, *k = q + BM * (D + 8), *v = k + BN * (D + 8);
+    float *line = (float *)(v + BN * (D + 8));
+    int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
+    int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16;
+    struct place p;
+    float slope = head_slope(a, h), out[MR][OT][4];
+    struct softmax<MR> w;
+
+    if (!query_tile(a, &p, BM, slot, g))
+        return;
+    const T *kf = (const T *)a.k + p.key_at, *vf = (const T *)a.v + p.key_at;
+    int64_t i0 = p.first + p.begin;
+    int pos = p.shift + p.begin, last = p.len - p.begin < BM ? p.shift + p.len - 1 : pos + BM - 1;
+    int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys);
+    int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
+
+    load_tile<T, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+                                 a.row_stride, p.len - p.begin, a.dim, a.vec);
+    load_tile<T, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
+    copies_end();
+    if (MODE == ATTEND_ANY)
+        distance_line<T>(a, line, h);
+    clear(out);
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+        for (int r = 0; r < 2; r++) {
+            w.max[m][r] = -INFINITY;
+            w.sum[m][r] = 0;
+        }
+    for (; j < end; j += BN) {
+        float s[MR][NT][4];
+
+        copies_wait<0>();
+        __syncthreads();                /* keys are there, values no longer read */
+        load_tile<T, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+                                     a.vec);
+        copies_end();
+        rows_by_rows<T, D>(s, q + row * (D + 8), k);
+        if (MODE != ATTEND_PLAIN)
+            add_terms<T, MODE>(a, s, j + lane % 4 * 2, pos + row + lane / 4, slope, line);
+        if (j + BN > none_before || j < all_after)
+            mask(a, s, j + lane % 4 * 2, pos + row + lane / 4, p.keys);
+        copies_wait<0>();
+        __syncthreads();                /* the other way round */
+        if (j + BN < end)
+            load_tile<T, D, BN, THREADS>(k, kf + (j + BN) * a.kv_stride, a.kv_stride,
+                                         p.keys - j - BN, a.dim, a.vec);
+        copies_end();
+        soften<MODE>(s, w, out, a.scale2);
+        if (MODE == ATTEND_ANY && a.drop.on)
+            drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
+        times_rows<T, D>(out, s, v);
+    }
+#pragma unroll
+    for (int m = 0; m < MR; m++) {
+        float by[2];
+
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int i = row + 16 * m + 8 * r + lane / 4;
+            float sum = w.sum[m][r];
+
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            by[r] = 1.0f / sum;
+            if (a.lse && lane % 4 == 0 && p.begin + i < p.len)
+                a.lse[h * a.n + i0 + i] =
+                    w.max[m][r] * (MODE == ATTEND_PLAIN ? a.scale : LN2) + logf(sum);
+        }
+        store_rows((T *)a.out + i0 * a.n_head * a.dim + h * a.dim, (int64_t)a.n_head * a.dim,
+                   row + 16 * m, p.len - p.begin, a.dim, a.pairs, out[m], by[0], by[1]);
+    }
+}
+
+template <typename T, int D, int MODE>
+static void launch(struct device *dev, const char *op, struct attend a)
+{
+    using S = fwd_shape<D>;
+    size_t bytes = sizeof(T) * (S::BM + 2 * S::BN) * (D + 8) + line_bytes(a);
+    int64_t slots = slots_of(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
+
+    a.slots = (int)slots;
+    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE>, bytes)))
+        return;
+    forward<T, D, MODE><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+    cuda_launched(dev, op);
+}
+
+template <typename T, int D>
+static void plain_or_slopes(struct device *dev, const char *op, const struct attend &a)
+{
+    if (a.slopes)
+        launch<T, D, ATTEND_SLOPES>(dev, op, a);
+    else
+        launch<T, D, ATTEND_PLAIN>(dev, op, a);
+}
+
+/* Rare terms and wide heads share a kernel: each takes its time to compile. */
+template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a)
+{
+    if (a.table || a.drop.on || a.dim > 128 || !(a.scale > 0)) {
+        if (a.dim <= 64)
+            launch<T, 64, ATTEND_ANY>(dev, op, a);
+        else if (a.dim <= 128)
+            launch<T, 128, ATTEND_ANY>(dev, op, a);
+        else
+            launch<T, 256, ATTEND_ANY>(dev, op, a);
+    } else if (a.dim <= 64) {
+        plain_or_slopes<T, 64>(dev, op, a);
+    } else if (a.dim <= 80) {
+        plain_or_slopes<T, 80>(dev, op, a);
+    } else if (a.dim <= 96) {
+        plain_or_slopes<T, 96>(dev, op, a);
+    } else {
+        plain_or_slopes<T, 128>(dev, op, a);
+    }
+}
+
+template void attend_fwd<__nv_bfloat16>(struct device *, const char *, const struct attend &);
+template void attend_fwd<__half>(struct device *, const char *, const struct attend &);
+
+bool attend_vec(const struct op_heads *at, int64_t dim, size_t size)
+{
+    int64_t each = 16 / (int64_t)size;
+
+    return cuda_aligned(at->q, 16) && cuda_aligned(at->k, 16) && cuda_aligned(at->v, 16) &&
+           at->row_stride % each == 0 && at->kv_stride % each == 0 && at->q_head % each == 0 &&
+           at->kv_head % each == 0 && dim % each == 0;
+}
+
+struct attend attend_of(const struct device *dev, const struct op_attention *o)
+{
+    struct attend a = {};
+    size_t size = ckpt_dtype_size(dev->act);
+    int64_t far = o->distance.reach < o->max_doc ? o->distance.reach : o->max_doc;
+
+    a.q = o->in.q;
+    a.k = o->in.k;
+    a.v = o->in.v;
+    a.out = o->out;
+    a.lse = o->lse;
+    a.doc_start = o->doc_start;
+    a.key_start = o->key_start;
+    a.key_end = o->key_end;
+    a.slopes = o->slopes;
+    a.n = o->n;
+    a.row_stride = o->in.row_stride;
+    a.kv_stride = o->in.kv_stride ? o->in.kv_stride : o->in.row_stride;
+    a.q_head = o->in.q_head;
+    a.kv_head = o->in.kv_head;
+    a.n_docs = (int)o->n_docs;
+    a.max_doc = (int)o->max_doc;
+    a.n_head = (int)o->n_head;
+    a.n_kv = (int)o->n_kv;
+    a.share = (int)(o->n_head / o->n_kv);
+    a.dim = (int)o->dim;
+    a.window = (int)o->window;
+    a.scale = o->scale;
+    a.scale2 = o->scale * LOG2E;
+    a.whole = o->whole || o->key_start;
+    a.vec = attend_vec(&o->in, o->dim, size);
+    a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
+              a.q_head % 2 == 0 && a.kv_head % 2 == 0;
+    a.drop = cuda_drop_of(&o->drop);
+    a.drop_width = (o->max_doc + 3) / 4;
+    if (o->distance.table) {
+        a.table = o->distance.table;
+        a.far = (int)far;
+        a.bucket = o->distance.bucket + (o->distance.reach - far);
+    }
+    return a;
+}
+
+void cuda_attention_fwd(struct device *dev, const struct op_attention *o)
+{
+    if (dev->err.code || o->n == 0 || o->n_docs == 0)
+        return;
+    CUDA_ACT(dev, attend_fwd<T>(dev, "attention_fwd", attend_of(dev, o)));
+}

@@ -1,0 +1,410 @@
+/*
+ * attention - what the attention rooms share: their arguments, tiles of documents, terms of the
+ * scores, and products of 16-bit tiles in shared memory on the tensor cores.
+ *
+ * Scores are kept in base 2: s * log2(e), so that a probability is one exp2.  A tile lies in shared
+ * memory with 8 elements between its rows: 16-byte rows of an 8 x 8 matrix then fall on different
+ * banks for every width here.
+ *
+ * A fragment of a 16 x 8 product holds, in lane l, rows l / 4 and l / 4 + 8 at columns
+ * 2 (l % 4) and the next (PTX ISA 8.5, section 9.7.14, mma.m16n8k16).
+ */
+#ifndef CKPT_ATTENTION_H
+#define CKPT_ATTENTION_H
+
+#include "trainer/cuda/cuda.h"
+
+#define LOG2E 1.4426950408889634f
+#define LN2   0.6931471805599453f
+
+/* What a kernel knows of an operation; pointers of 16-bit or f32 elements by the kernel's T. */
+struct attend {
+    const void    *q, *k, *v, *dout;
+    void          *out, *dq, *dk, *dv;
+    float         *lse, *delta;         /* [H, N] */
+    float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
+    const int32_t *doc_start, *key_start, *key_end;
+    const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
+    const float   *slopes;
+    const void    *table;
+    const int32_t *bucket;              /* from distance -far on */
+    int64_t        n, capacity;
+    int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
+    int64_t        drop_width;          /* counters of a row of P */
+    int            n_docs, n_head, n_kv, share, dim, window, far, slots, max_doc;
+    float          scale, scale2;       /* the second in base 2 */
+    bool           whole;
+    bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
+    struct cuda_drop drop;
+};
+
+/* What differs from the plain causal case; a kernel is built for one of them. */
+enum { ATTEND_PLAIN, ATTEND_SLOPES, ATTEND_ANY };
+
+/* A tile of a document. */
+struct place {
+    int64_t first, key_at;              /* the document's first row; first element of its keys */
+    int64_t key_first;                  /* and their first row */
+    int     doc, begin;                 /* the tile's first row, inside the document */
+    int     len, keys, shift;           /* row i stands at position shift + i among the keys */
+};
+
+/*
+ * Slots number tiles of packed documents without a list: those of document d begin at
+ * start[d] / tile + d, which leaves each at least as many as it needs.  The warp looks for the
+ * last document that begins at or before the slot, 32 at a time.
+ */
+__device__ __forceinline__ int doc_of_slot(const int32_t *start, int n_docs, int tile, int slot)
+{
+    int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
+
+    while (n > 1) {
+        int step = (n + 31) / 32, at = lane * step;
+        bool fits = at < n && start[lo + at] / tile + lo + at <= slot;
+        int last = 31 - __clz((int)__ballot_sync(0xffffffffu, fits));
+
+        lo += last * step;
+        n = n - last * step < step ? n - last * step : step;
+    }
+    return lo;
+}
+
+static inline int64_t slots_of(int64_t n, int64_t n_docs, int tile) { return n / tile + n_docs; }
+
+__device__ __forceinline__ void document(const struct attend &a, struct place *p, int doc, int g)
+{
+    p->doc = doc;
+    p->first = a.doc_start[doc];
+    p->len = a.doc_start[doc + 1] - (int)p->first;
+    p->shift = 0;
+    p->key_first = p->first;
+    p->keys = p->len;
+    if (a.key_start) {
+        p->key_first = a.key_start[doc];
+        p->keys = a.key_end[doc] - (int)p->key_first;
+    }
+    p->key_at = p->key_first * a.kv_stride + g * a.kv_head;
+    if (a.past) {
+        p->shift = a.past[doc];
+        p->keys = p->shift + p->len;
+        p->key_at = ((int64_t)a.seq[doc] * a.n_kv + g) * a.capacity * a.dim;
+    }
+}
+
+/* The slot's tile of queries; false: it has none. */
+__device__ __forceinline__ bool query_tile(const struct attend &a, struct place *p, int tile,
+                                           int slot, int g)
+{
+    int doc = doc_of_slot(a.doc_start, a.n_docs, tile, slot);
+
+    document(a, p, doc, g);
+    p->begin = (slot - (int)(p->first / tile) - doc) * tile;
+    return p->begin < p->len;
+}
+
+/* The slot's tile of keys. */
+__device__ __forceinline__ bool key_tile(const struct attend &a, struct place *p, int tile,
+                                         int slot, int g)
+{
+    int each = (a.max_doc + tile - 1) / tile;
+
+    if (!a.key_start)
+        return query_tile(a, p, tile, slot, g);
+    document(a, p, slot / each, g);
+    p->begin = slot % each * tile;
+    return p->begin < p->keys;
+}
+
+static inline int64_t key_slots(const struct attend &a, int tile)
+{
+    return a.key_start ? cuda_blocks(a.max_doc, tile) * a.n_docs : slots_of(a.n, a.n_docs, tile);
+}
+
+/* Keys [from, to) that a query at that position sees. */
+__device__ __forceinline__ int sees_from(const struct attend &a, int pos)
+{
+    return !a.whole && a.window > 0 && pos >= a.window ? pos - a.window + 1 : 0;
+}
+
+__device__ __forceinline__ int sees_to(const struct attend &a, int pos, int keys)
+{
+    return a.whole || pos + 1 > keys ? keys : pos + 1;
+}
+
+/* -- terms of the scores ---------------------------------------------------------------------- */
+
+/* The head's line of terms by distance, in base 2, for distances [-far, far]. */
+template <typename T>
+__device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
+{
+    for (int k = (int)threadIdx.x; a.table && k < 2 * a.far + 1; k += (int)blockDim.x)
+        line[k] = LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[k] * a.n_head + h]);
+}
+
+static inline size_t line_bytes(const struct attend &a)
+{
+    return a.table ? (size_t)(2 * a.far + 1) * sizeof(float) : 0;
+}
+
+__device__ __forceinline__ float distance_term(const struct attend &a, const float *line, int rel)
+{
+    return line[a.far + min(max(rel, -a.far), a.far)];
+}
+
+__device__ __forceinline__ float head_slope(const struct attend &a, int h)
+{
+    return a.slopes ? a.slopes[h] * LOG2E : 0.0f;
+}
+
+/* Which of the four columns from 4 * col4 on stay, as bits. */
+__device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t row, int col4)
+{
+    uint32_t w[4];
+    unsigned bits = 0;
+
+    cuda_philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        bits |= (unsigned)(w[i] >= a.drop.least) << i;
+    return a.drop.all ? 0 : bits;
+}
+
+/* -- f32 or 16 bits: small things ------------------------------------------------------------- */
+
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* -- tiles of 16-bit elements ----------------------------------------------------------------- */
+
+__device__ __forceinline__ uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* 16 bytes to shared memory, zeros where there is nothing to read. */
+__device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
+                 "r"(there ? 16 : 0));
+}
+
+__device__ __forceinline__ void copy_4(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_at(to)), "l"(from),
+                 "r"(there ? 4 : 0));
+}
+
+__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
+
+template <int LEFT> __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+}
+
+/* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both. */
+template <typename T, int D, int ROWS, int THREADS>
+__device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride, int rows,
+                                          int dim, bool vec)
+{
+    const int each = D / 8;
+
+#pragma unroll 4
+    for (int c = (int)threadIdx.x; c < ROWS * each; c += THREADS) {
+        int r = c / each, col = c % each * 8;
+        T *to = tile + r * (D + 8) + col;
+        const T *at = from + r * stride + col;
+
+        if (vec) {
+            bool there = r < rows && col < dim;
+
+            copy_16(to, there ? at : from, there);
+        } else {
+            for (int i = 0; i < 8; i++)
+                to[i] = r < rows && col + i < dim ? at[i] : from_f32<T>(0.0f);
+        }
+    }
+}
+
+__device__ __forceinline__ void matrices(uint32_t to[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_at(p)));
+}
+
+__device__ __forceinline__ void matrices_t(uint32_t to[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_at(p)));
+}
+
+template <typename T>
+__device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+
+template <>
+__device__ __forceinline__ void mma<__nv_bfloat16>(float c[4], const uint32_t a[4], uint32_t b0,
+                                                   uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ __forceinline__ void mma<__half>(float c[4], const uint32_t a[4], uint32_t b0,
+                                            uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Two elements as the fragments hold them, the first in the low half. */
+template <typename T> __device__ __forceinline__ uint32_t two(float lo, float hi);
+template <> __device__ __forceinline__ uint32_t two<__nv_bfloat16>(float lo, float hi)
+{
+    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+template <> __device__ __forceinline__ uint32_t two<__half>(float lo, float hi)
+{
+    __half2 x = __floats2half2_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+
+template <int MR, int NT> __device__ __forceinline__ void clear(float (&x)[MR][NT][4])
+{
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                x[m][n][e] = 0.0f;
+}
+
+/* acc[16 MR, 8 NT] = a[16 MR, D] b[8 NT, D]^T, a and b tiles of width D. */
+template <typename T, int D, int MR, int NT>
+__device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a, const T *b)
+{
+    const int ld = D + 8, lane = (int)threadIdx.x % 32;
+
+    clear(acc);
+    a += lane % 16 * ld + lane / 16 * 8;
+    b += (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+        uint32_t fa[MR][4], fb[4];
+
+#pragma unroll
+        for (int m = 0; m < MR; m++)
+            matrices(fa[m], a + m * 16 * ld + k);
+#pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            matrices(fb, b + n * 8 * ld + k);
+#pragma unroll
+            for (int m = 0; m < MR; m++) {
+                mma<T>(acc[m][n], fa[m], fb[0], fb[1]);
+                mma<T>(acc[m][n + 1], fa[m], fb[2], fb[3]);
+            }
+        }
+    }
+}
+
+/* acc[16 MR, 8 NT] += p[16 MR, 8 KT] b[8 KT, 8 NT]; b lies in a tile of width D, p is rounded. */
+template <typename T, int D, int MR, int KT, int NT>
+__device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const float (&p)[MR][KT][4],
+                                           const T *b)
+{
+    const int ld = D + 8, lane = (int)threadIdx.x % 32;
+
+    b += (lane / 8 % 2 * 8 + lane % 8) * ld + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < KT; k += 2) {
+        uint32_t fa[MR][4], fb[4];
+
+#pragma unroll
+        for (int m = 0; m < MR; m++) {
+            fa[m][0] = two<T>(p[m][k][0], p[m][k][1]);
+            fa[m][1] = two<T>(p[m][k][2], p[m][k][3]);
+            fa[m][2] = two<T>(p[m][k + 1][0], p[m][k + 1][1]);
+            fa[m][3] = two<T>(p[m][k + 1][2], p[m][k + 1][3]);
+        }
+#pragma unroll
+        for (int n = 0; n < NT; n += 2) {
+            matrices_t(fb, b + k * 8 * ld + n * 8);
+#pragma unroll
+            for (int m = 0; m < MR; m++) {
+                mma<T>(acc[m][n], fa[m], fb[0], fb[1]);
+                mma<T>(acc[m][n + 1], fa[m], fb[2], fb[3]);
+            }
+        }
+    }
+}
+
+/* Fragments to rows [0, rows) of a matrix whose row 0 is at `to`, columns [0, dim). */
+template <typename T, int NT>
+__device__ __forceinline__ void store_rows(T *to, int64_t stride, int row, int rows, int dim,
+                                           bool pairs, const float (&x)[NT][4], float lo, float hi)
+{
+    int lane = (int)threadIdx.x % 32, r = row + lane / 4, col = lane % 4 * 2;
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float by = half ? hi : lo;
+        T *at = to + (r + 8 * half) * stride + col;
+
+        if (r + 8 * half >= rows)
+            continue;
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            float x0 = x[n][2 * half] * by, x1 = x[n][2 * half + 1] * by;
+
+            if (pairs) {
+                if (8 * n + col < dim)
+                    *(uint32_t *)(at + 8 * n) = two<T>(x0, x1);
+            } else {
+                if (8 * n + col < dim)
+                    at[8 * n] = from_f32<T>(x0);
+                if (8 * n + col + 1 < dim)
+                    at[8 * n + 1] = from_f32<T>(x1);
+            }
+        }
+    }
+}
+
+/* A kernel may use more than 48 KiB of shared memory only when told so. */
+template <typename F> static inline cudaError_t may_share(F *kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+/* -- entries ---------------------------------------------------------------------------------- */
+
+/* attention.cu: what both passes read of an operation. */
+struct attend attend_of(const struct device *dev, const struct op_attention *a);
+/* True when 16-byte accesses may read queries, keys and values of that element size. */
+bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
+/* Forward of that type, T: out, and lse where it is not NULL. */
+template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
+/* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta and lse are there. */
+template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
+
+/* attention_f32.cu */
+template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
+template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
+
+/* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
+enum { ATTEND_GROUPS = 16 };
+
+#endif

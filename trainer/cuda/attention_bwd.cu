@@ -1,0 +1,572 @@
+/*
+ * attention_bwd - attention over packed documents on the tensor cores: backward.
+ *
+ * Two kernels rebuild P = exp(s - lse) and dS = P (dP - D) tile by tile.  One holds queries and
+ * walks over keys: dq += dS k.  The other holds keys and walks over the queries that see them, of
+ * all heads that share them: it makes the transposes, so that dv += P^T dout and dk += dS^T q take
+ * them from registers as they are.  So no sum is shared between blocks and every rerun gives the
+ * same bits; the price is that scores are made twice.
+ *
+ * The gradient of a table by distance is the sum of dS along diagonals.  Each warp lays the part
+ * of a tile that is near the diagonal into shared memory and adds up its diagonals in order; what
+ * lies farther than the table tells apart is one sum a lane.  A block walks over several tiles of
+ * queries and leaves one line, and a last kernel adds the lines in order.
+ *
+ * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
+ */
+#include "trainer/cuda/attention.cuh"
+
+/* The kernel of dq: rows are queries. */
+template <int D> struct dq_shape {
+    static const int WARPS = D > 128 ? 8 : 4;
+    static const int MR = D > 128 ? 1 : 2;
+    static const int BM = WARPS * MR * 16, BN = D > 64 ? 32 : 64;
+};
+
+/* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv a block makes. */
+template <int D> struct dkv_shape {
+    static const int WARPS = D == 64 || D > 128 ? 4 : 8;
+    static const int MR = D == 64 ? 2 : 1;
+    static const int BM = WARPS * MR * 16, BN = D > 64 && D <= 128 ? 64 : 32;
+    static const int COLS = D > 128 ? D / 2 : D;
+};
+
+/* D[h, i] = dout[i, h] . out[i, h]: eight lanes a row and head. */
+template <typename T> __global__ void deltas(const __grid_constant__ struct attend a)
+{
+    int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 8, all = a.n * a.n_head;
+    int64_t i = at / a.n_head, h = at % a.n_head;
+    int lane = (int)threadIdx.x % 8;
+    const T *x = (const T *)a.out + at * a.dim, *y = (const T *)a.dout + at * a.dim;
+    bool vec = a.dim % 8 == 0 && (uintptr_t)a.out % 16 == 0 && (uintptr_t)a.dout % 16 == 0;
+    float sum = 0;
+
+    for (int c = lane * 8; at < all && c < a.dim; c += 64) {
+        if (vec && sizeof(T) == 2) {
+            cuda_pack<T, 8> px = *(const cuda_pack<T, 8> *)(x + c);
+            cuda_pack<T, 8> py = *(const cuda_pack<T, 8> *)(y + c);
+
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                sum += to_f32(px.at[e]) * to_f32(py.at[e]);
+        } else {
+            for (int e = c; e < c + 8 && e < a.dim; e++)
+                sum += to_f32(x[e]) * to_f32(y[e]);
+        }
+    }
+    for (int s = 4; s > 0; s /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, s);
+    if (at < all && lane == 0)
+        a.delta[h * a.n + i] = sum;
+}
+
+/* -- the gradient of terms by distance -------------------------------------------------------- */
+
+enum { SPREAD = 33 };                   /* floats from row to row of a warp's part: 32 keys */
+
+/* A warp's sums: line by distance [2 far + 1], and a lane's of what lies beyond. */
+struct spread {
+    float *line, *part;                 /* part [rows][SPREAD] */
+    float  low, high;
+};
+
+/* Adds dS of a warp's rows, from position pos on, and 32 keys from j on. */
+template <int MR, int NT>
+__device__ __forceinline__ void add_spread(const struct attend &a, struct spread &w,
+                                           const float (&ds)[MR][NT][4], int pos, int j)
+{
+    const int rows = 16 * MR;
+    int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+    for (int n0 = 0; n0 < NT; n0 += 4) {
+        int least = j + 8 * n0 - (pos + rows - 1), most = j + 8 * n0 + 31 - pos;
+
+        if (least >= a.far || most <= -a.far) {
+            float sum = 0;
+
+#pragma unroll
+            for (int m = 0; m < MR; m++)
+#pragma unroll
+                for (int n = n0; n < n0 + 4; n++)
+                    sum += ds[m][n][0] + ds[m][n][1] + ds[m][n][2] + ds[m][n][3];
+            *(least >= a.far ? &w.high : &w.low) += sum;
+            continue;
+        }
+        __syncwarp();
+#pragma unroll
+        for (int m = 0; m < MR; m++)
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    w.part[(16 * m + lane / 4 + e / 2 * 8) * SPREAD + 8 * n + lane % 4 * 2 +
+                           e % 2] = ds[m][n0 + n][e];
+        __syncwarp();
+        for (int d = lane; d < rows + 31; d += 32) {    /* column - row = d - (rows - 1) */
+            int from = d < rows ? rows - 1 - d : 0, c = d < rows ? 0 : d - rows + 1;
+            int rel = least + d;
+            float sum = 0;
+
+            for (int r = from; r < rows && c < 32; r++, c++)
+                sum += w.part[r * SPREAD + c];
+            if (rel > -a.far && rel < a.far)
+                w.line[a.far + rel] += sum;
+            else
+                *(rel >= a.far ? &w.high : &w.low) += sum;
+        }
+    }
+}
+
+/* The block's line from those of its warps. */
+template <int WARPS>
+__device__ __forceinline__ void end_spread(const struct attend &a, const struct spread &w,
+                                           const float *lines, float *ends, float *to)
+{
+    int warp = (int)threadIdx.x / 32, all = 2 * a.far + 1;
+    float low = warp_sum(w.low), high = warp_sum(w.high);
+
+    if (threadIdx.x % 32 == 0) {
+        ends[2 * warp] = low;
+        ends[2 * warp + 1] = high;
+    }
+    __syncthreads();
+    for (int k = (int)threadIdx.x; k < all; k += WARPS * 32) {
+        float sum = 0;
+
+        for (int i = 0; i < WARPS; i++) {
+            sum += lines[i * all + k];
+            if (k == 0)
+                sum += ends[2 * i];
+            if (k == all - 1)
+                sum += ends[2 * i + 1];
+        }
+        to[k] = sum;
+    }
+}
+
+/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head. */
+__global__ void fold_lines(const __grid_constant__ struct attend a, float *dtable, int n_bucket,
+                           int groups)
+{
+    extern __shared__ float sums[];
+    int h = (int)blockIdx.x, all = 2 * a.far + 1;
+
+    for (int k = (int)threadIdx.x; k < all; k += (int)blockDim.x) {
+        float sum = 0;
+
+        for (int i = 0; i < groups; i++)
+            sum += a.dline[((int64_t)i * a.n_head + h) * all + k];
+        sums[k] = sum;
+    }
+    __syncthreads();
+    for (int b = (int)threadIdx.x; b < n_bucket; b += (int)blockDim.x) {
+        float sum = 0;
+
+        for (int k = 0; k < all; k++)
+            if (a.bucket[k] == b)
+                sum += sums[k];
+        dtable[(int64_t)b * a.n_head + h] += sum;
+    }
+}
+
+/* -- P and dS ---------------------------------------------------------------------------------- */
+
+/* A score s and its dP = dout . v become what dv and what dk, dq are made with: P, dropped out,
+ * and dS.  lse is in base 2. */
+template <int MODE>
+__device__ __forceinline__ void p_ds(const struct attend &a, float &s, float &dp, float lse,
+                                     float delta, float slope, float rel, const float *line,
+                                     bool seen, float keep)
+{
+    float x = fmaf(s, a.scale2, -lse), p;
+
+    if (MODE != ATTEND_PLAIN)
+        x = fmaf(slope, rel, x);
+    if (MODE == ATTEND_ANY && a.table)
+        x += distance_term(a, line, (int)rel);
+    p = seen ? exp2_fast(x) : 0.0f;
+    dp = p * ((MODE == ATTEND_ANY ? dp * keep : dp) - delta);
+    s = MODE == ATTEND_ANY ? p * keep : p;
+}
+
+/* Rows are queries: lse and delta by row. */
+template <int MODE, int MR, int NT>
+__device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT][4],
+                                      float (&dp)[MR][NT][4], const float (&lse)[MR][2],
+                                      const float (&delta)[MR][2], int pos, int j, int keys,
+                                      bool edge, float slope, const float *line, int64_t drop_row)
+{
+    int lane = (int)threadIdx.x % 32, odd = lane % 2;
+    float base = (float)(j + lane % 4 * 2 - pos);
+
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            unsigned bits = 0;
+
+            if (MODE == ATTEND_ANY && a.drop.on) {
+                bits = kept_bits(a, drop_row + 16 * m + 8 * odd, (j + 8 * n) / 4 + lane % 4 / 2)
+                       << (4 * odd);
+                bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = pos + 16 * m + e / 2 * 8, at = j + lane % 4 * 2 + 8 * n + e % 2;
+                bool seen = !edge || (at >= sees_from(a, i) && at < sees_to(a, i, keys));
+                float rel = base + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), keep = 1.0f;
+
+                if (MODE == ATTEND_ANY && a.drop.on)
+                    keep = bits >> (e / 2 * 4 + odd * 2 + e % 2) & 1 ? a.drop.scale : 0.0f;
+                p_ds<MODE>(a, s[m][n][e], dp[m][n][e], lse[m][e / 2], delta[m][e / 2], slope, rel,
+                           line, seen, keep);
+            }
+        }
+}
+
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(dq_shape<D>::WARPS * 32)
+    queries_back(const __grid_constant__ struct attend a)
+{
+    using S = dq_shape<D>;
+    const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
+    const int LD = D + 8;
+    extern __shared__ __align__(16) unsigned char pool[];
+    T *q = (T *)pool, *dout = q + BM * LD, *k = dout + BM * LD, *v = k + 2 * BN * LD;
+    float *line = (float *)(v + 2 * BN * LD), *lines = line + (a.table ? 2 * a.far + 1 : 0);
+    int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
+    int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, row = warp * MR * 16;
+    float slope = head_slope(a, h);
+    struct spread w = {};
+    float *ends = lines + S::WARPS * (2 * a.far + 1);
+
+    if (MODE == ATTEND_ANY) {
+        distance_line<T>(a, line, h);
+        if (a.dline) {
+            w.line = lines + warp * (2 * a.far + 1);
+            w.part = ends + 2 * S::WARPS + warp * 16 * MR * SPREAD;
+            for (int x = lane; x < 2 * a.far + 1; x += 32)
+                w.line[x] = 0;
+        }
+    }
+    for (int slot = a.slots - 1 - group; slot >= 0; slot -= groups) {
+        struct place p;
+        float dq[MR][OT][4], lse[MR][2], delta[MR][2];
+
+        if (!query_tile(a, &p, BM, slot, g))
+            continue;
+        const T *kf = (const T *)a.k + p.key_at, *vf = (const T *)a.v + p.key_at;
+        int64_t i0 = p.first + p.begin, out_ld = (int64_t)a.n_head * a.dim;
+        int pos = p.begin, last = (p.len < pos + BM ? p.len : pos + BM) - 1;
+        int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys), stage = 0;
+        int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
+
+        __syncthreads();                /* of the last tile's readers */
+        load_tile<T, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+                                     a.row_stride, p.len - pos, a.dim, a.vec);
+        load_tile<T, D, BM, THREADS>(dout, (const T *)a.dout + i0 * out_ld + h * a.dim, out_ld,
+                                     p.len - pos, a.dim, a.vec);
+        load_tile<T, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+                                     a.vec);
+        load_tile<T, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+                                     a.vec);
+        copies_end();
+        clear(dq);
+#pragma unroll
+        for (int m = 0; m < MR; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                int i = row + 16 * m + 8 * r + lane / 4;
+                bool there = pos + i < p.len;
+
+                lse[m][r] = there ? a.lse[h * a.n + i0 + i] * LOG2E : INFINITY;
+                delta[m][r] = there ? a.delta[h * a.n + i0 + i] : 0.0f;
+            }
+        for (; j < end; j += BN, stage ^= 1) {
+            float s[MR][NT][4], dp[MR][NT][4];
+            const T *kt = k + stage * BN * LD, *vt = v + stage * BN * LD;
+
+            copies_wait<0>();
+            __syncthreads();
+            if (j + BN < end) {
+                int next = j + BN;
+
+                load_tile<T, D, BN, THREADS>(k + (stage ^ 1) * BN * LD, kf + next * a.kv_stride,
+                                             a.kv_stride, p.keys - next, a.dim, a.vec);
+                load_tile<T, D, BN, THREADS>(v + (stage ^ 1) * BN * LD, vf + next * a.kv_stride,
+                                             a.kv_stride, p.keys - next, a.dim, a.vec);
+                copies_end();
+            }
+            rows_by_rows<T, D>(s, q + row * LD, kt);
+            rows_by_rows<T, D>(dp, dout + row * LD, vt);
+            backs<MODE>(a, s, dp, lse, delta, pos + row + lane / 4, j, p.keys,
+                        j + BN > none_before || j < all_after, slope, line,
+                        h * a.n + i0 + row + lane / 4);
+            if (MODE == ATTEND_ANY && a.dline)
+                add_spread(a, w, dp, pos + row, j);
+            times_rows<T, D>(dq, dp, kt);
+        }
+#pragma unroll
+        for (int m = 0; m < MR; m++)
+            store_rows((T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride, row + 16 * m,
+                       p.len - pos, a.dim, a.pairs, dq[m], a.scale, a.scale);
+    }
+    if (MODE == ATTEND_ANY && a.dline) {
+        __syncthreads();
+        end_spread<S::WARPS>(a, w, lines, ends,
+                             a.dline + ((int64_t)group * a.n_head + h) * (2 * a.far + 1));
+    }
+}
+
+/* Rows are keys, columns queries: lse and delta by column. */
+template <int MODE, int MR, int NT>
+__device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][NT][4],
+                                        float (&dp)[MR][NT][4], const float *lse,
+                                        const float *delta, int j, int i0, const struct place &p,
+                                        bool edge, float slope, const float *line, int64_t drop_row)
+{
+    int lane = (int)threadIdx.x % 32, third = lane / 4 % 4, col = lane % 4 * 2;
+    float base = (float)(j - i0 - col);
+
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        float2 l = *(const float2 *)(lse + 8 * n + col), d = *(const float2 *)(delta + 8 * n + col);
+
+#pragma unroll
+        for (int m = 0; m < MR; m++) {
+            unsigned bits = 0;
+
+            /* Four lanes that hold keys 4x ... 4x + 3 need one word each of the same four
+             * counters: keys 8 apart, two queries.  Each makes one; bits go to all. */
+            if (MODE == ATTEND_ANY && a.drop.on) {
+                bits = kept_bits(a, drop_row + 8 * n + col + third % 2,
+                                 (j + 16 * m + third / 2 * 8) / 4)
+                       << (4 * third);
+                bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
+                bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = i0 + col + 8 * n + e % 2, at = j + 16 * m + e / 2 * 8;
+                bool seen = !edge || (i < p.len && at >= sees_from(a, i) &&
+                                      at < sees_to(a, i, p.keys));
+                float rel = base + (float)(16 * m + e / 2 * 8 - 8 * n - e % 2), keep = 1.0f;
+
+                if (MODE == ATTEND_ANY && a.drop.on)
+                    keep = bits >> (4 * e + third) & 1 ? a.drop.scale : 0.0f;
+                p_ds<MODE>(a, s[m][n][e], dp[m][n][e], (e % 2 ? l.y : l.x) * LOG2E,
+                           e % 2 ? d.y : d.x, slope, rel, line, seen, keep);
+            }
+        }
+    }
+}
+
+/* A stage of the kernel below: queries, their gradients of out and statistics. */
+template <typename T, int D, int BN, int THREADS>
+__device__ __forceinline__ void load_queries(const struct attend &a, T *q, T *dout, float *lse,
+                                             float *delta, const struct place &p, int h, int i)
+{
+    int64_t at = p.first + i, out_ld = (int64_t)a.n_head * a.dim;
+    int x = (int)threadIdx.x;
+
+    load_tile<T, D, BN, THREADS>(q, (const T *)a.q + at * a.row_stride + h * a.q_head,
+                                 a.row_stride, p.len - i, a.dim, a.vec);
+    load_tile<T, D, BN, THREADS>(dout, (const T *)a.dout + at * out_ld + h * a.dim, out_ld,
+                                 p.len - i, a.dim, a.vec);
+    if (x < BN) {
+        bool there = i + x < p.len;
+
+        copy_4(lse + x, a.lse + (there ? h * a.n + at + x : 0), there);
+        copy_4(delta + x, a.delta + (there ? h * a.n + at + x : 0), there);
+    }
+    copies_end();
+}
+
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
+    keys_back(const __grid_constant__ struct attend a)
+{
+    using S = dkv_shape<D>;
+    const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = S::COLS / 8;
+    const int LD = D + 8, THREADS = S::WARPS * 32, PARTS = D / S::COLS;
+    extern __shared__ __align__(16) unsigned char pool[];
+    T *k = (T *)pool, *v = k + BM * LD, *q = v + BM * LD, *dout = q + 2 * BN * LD;
+    float *lse = (float *)(dout + 2 * BN * LD), *delta = lse + 2 * BN, *line = delta + 2 * BN;
+    int part = (int)blockIdx.x % PARTS, at = (int)(blockIdx.x / PARTS);
+    int g = at % a.n_kv, slot = at / a.n_kv, lane = (int)threadIdx.x % 32, stage = 0;
+    int row = (int)threadIdx.x / 32 * MR * 16;
+    struct place p;
+    float dk[MR][OT][4], dv[MR][OT][4];
+
+    if (!key_tile(a, &p, BM, slot, g))
+        return;
+    int j = p.begin, last = (p.keys < j + BM ? p.keys : j + BM) - 1;
+    int from = a.whole ? 0 : j / BN * BN, to = p.len;
+
+    if (!a.whole && a.window > 0 && last + a.window < to)
+        to = last + a.window;
+    load_tile<T, D, BM, THREADS>(k, (const T *)a.k + p.key_at + j * a.kv_stride, a.kv_stride,
+                                 p.keys - j, a.dim, a.vec);
+    load_tile<T, D, BM, THREADS>(v, (const T *)a.v + p.key_at + j * a.kv_stride, a.kv_stride,
+                                 p.keys - j, a.dim, a.vec);
+    clear(dk);
+    clear(dv);
+    for (int h = g * a.share; from < to && h < (g + 1) * a.share; h++) {
+        float slope = head_slope(a, h);
+
+        __syncthreads();                /* of the last head's readers */
+        if (MODE == ATTEND_ANY)
+            distance_line<T>(a, line, h);
+        load_queries<T, D, BN, THREADS>(a, q + stage * BN * LD, dout + stage * BN * LD,
+                                        lse + stage * BN, delta + stage * BN, p, h, from);
+        for (int i = from; i < to; i += BN, stage ^= 1) {
+            float s[MR][NT][4], dp[MR][NT][4];
+            const T *qt = q + stage * BN * LD, *dt = dout + stage * BN * LD;
+            int next = stage ^ 1, end = i + BN;
+            bool edge = end > p.len || j + BM > p.keys ||
+                        (!a.whole && (last > i || (a.window > 0 && end - 1 - a.window >= j)));
+
+            copies_wait<0>();
+            __syncthreads();
+            if (end < to)
+                load_queries<T, D, BN, THREADS>(a, q + next * BN * LD, dout + next * BN * LD,
+                                                lse + next * BN, delta + next * BN, p, h, end);
+            rows_by_rows<T, D>(s, k + row * LD, qt);
+            rows_by_rows<T, D>(dp, v + row * LD, dt);
+            backs_t<MODE>(a, s, dp, lse + stage * BN, delta + stage * BN, j + row + lane / 4, i, p,
+                          edge, slope, line, h * a.n + p.first + i);
+            times_rows<T, D>(dv, s, dt + part * S::COLS);
+            times_rows<T, D>(dk, dp, qt + part * S::COLS);
+        }
+    }
+    copies_wait<0>();
+#pragma unroll
+    for (int m = 0; m < MR; m++) {
+        int64_t to_at = (p.key_first + j) * a.kv_stride + g * a.dkv_head + part * S::COLS;
+
+        store_rows((T *)a.dk + to_at, a.kv_stride, row + 16 * m, p.keys - j,
+                   a.dim - part * S::COLS, a.pairs, dk[m], a.scale, a.scale);
+        store_rows((T *)a.dv + to_at, a.kv_stride, row + 16 * m, p.keys - j,
+                   a.dim - part * S::COLS, a.pairs, dv[m], 1.0f, 1.0f);
+    }
+}
+
+/* -- launches ---------------------------------------------------------------------------------- */
+
+template <typename T, int D, int MODE> static void launch_dq(struct device *dev, struct attend a)
+{
+    using S = dq_shape<D>;
+    size_t bytes = sizeof(T) * (2 * S::BM + 4 * S::BN) * (D + 8) + line_bytes(a);
+    int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
+
+    if (a.dline) {
+        groups = ATTEND_GROUPS;
+        bytes += S::WARPS * line_bytes(a) +
+                 sizeof(float) * S::WARPS * (2 + 16 * S::MR * SPREAD);
+    }
+    a.slots = (int)slots;
+    if (slots == 0 || !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE>, bytes)))
+        return;
+    queries_back<T, D, MODE><<<(unsigned)(groups * a.n_head), S::WARPS * 32, bytes,
+                               cuda_of(dev)->stream>>>(a);
+    cuda_launched(dev, "attention_bwd");
+}
+
+template <typename T, int D, int MODE> static void launch_dkv(struct device *dev, struct attend a)
+{
+    using S = dkv_shape<D>;
+    size_t bytes = sizeof(T) * (2 * S::BM + 4 * S::BN) * (D + 8) + sizeof(float) * 4 * S::BN +
+                   line_bytes(a);
+    int64_t blocks = key_slots(a, S::BM) * a.n_kv * (D / S::COLS);
+
+    if (blocks == 0 || !cuda_ok(dev, "attention_bwd", may_share(keys_back<T, D, MODE>, bytes)))
+        return;
+    keys_back<T, D, MODE><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+    cuda_launched(dev, "attention_bwd");
+}
+
+template <typename T, int D, int MODE>
+static void launch(struct device *dev, const struct attend &a)
+{
+    launch_dq<T, D, MODE>(dev, a);
+    launch_dkv<T, D, MODE>(dev, a);
+}
+
+/* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */
+template <typename T> void attend_bwd(struct device *dev, const struct attend &a)
+{
+    if (a.table || a.drop.on || a.dim > 128) {
+        if (a.dim <= 64)
+            launch<T, 64, ATTEND_ANY>(dev, a);
+        else if (a.dim <= 128)
+            launch<T, 128, ATTEND_ANY>(dev, a);
+        else
+            launch<T, 256, ATTEND_ANY>(dev, a);
+    } else if (a.dim <= 64) {
+        launch<T, 64, ATTEND_SLOPES>(dev, a);
+    } else if (a.dim <= 80) {
+        launch<T, 80, ATTEND_SLOPES>(dev, a);
+    } else if (a.dim <= 96) {
+        launch<T, 96, ATTEND_SLOPES>(dev, a);
+    } else {
+        launch<T, 128, ATTEND_SLOPES>(dev, a);
+    }
+}
+
+static uint64_t delta_bytes(int64_t n, int64_t n_head)
+{
+    return cuda_part((uint64_t)(n * n_head) * sizeof(float));
+}
+
+static uint64_t dline_bytes(int64_t far, int64_t n_head)
+{
+    return (uint64_t)(ATTEND_GROUPS * n_head * (2 * far + 1)) * sizeof(float);
+}
+
+uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
+{
+    (void)dev;
+    return l->train ? delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head) : 0;
+}
+
+void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
+{
+    struct attend a;
+    cudaStream_t stream = cuda_of(dev)->stream;
+    uint64_t bytes = delta_bytes(o->n, o->n_head);
+    unsigned char *work;
+
+    if (dev->err.code || o->n_docs == 0)
+        return;
+    a = attend_of(dev, o);
+    if (o->distance.dtable)
+        bytes += dline_bytes(a.far, o->n_head);
+    work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
+    if (!work)
+        return;
+    a.dq = o->grad.q;
+    a.dk = o->grad.k;
+    a.dv = o->grad.v;
+    a.dq_head = o->grad.q_head;
+    a.dkv_head = o->grad.kv_head;
+    a.dout = o->dout;
+    a.vec = a.vec && cuda_aligned(o->dout, 16);
+    a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
+              cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
+    a.delta = (float *)work;
+    a.dline = o->distance.dtable ? (float *)(work + delta_bytes(o->n, o->n_head)) : NULL;
+    if (o->n > 0)
+        CUDA_ACT(dev, deltas<T><<<(unsigned)cuda_blocks(o->n * o->n_head * 8, 256), 256, 0,
+                                  stream>>>(a));
+    if (!cuda_launched(dev, "attention_bwd"))
+        return;
+    CUDA_ACT(dev, attend_bwd<T>(dev, a));
+    if (!a.dline || o->n == 0 || dev->err.code ||
+        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line_bytes(a))))
+        return;
+    fold_lines<<<(unsigned)o->n_head, 256, line_bytes(a), stream>>>(
+        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, ATTEND_GROUPS);
+    cuda_launched(dev, "attention_bwd");
+}

@@ -1,0 +1,386 @@
+/*
+ * attention_cached - attention of new rows against a cache of keys and values (generation).
+ *
+ * First the new keys and values are put behind those in the cache.  Then prompts, many rows of a
+ * sequence, go through the tiles of attention.cu.  A few rows a sequence are bound by reading the
+ * cache once: a block takes one row, one key head with the heads that share it, and a part of the
+ * keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a softmax of their
+ * own.  The groups of a block, then the parts of a row, are put together in a fixed order.
+ *
+ * Source: Dao et al. 2023 (Flash-Decoding).
+ */
+#include "trainer/cuda/attention.cuh"
+
+enum {
+    THREADS = 128, WARPS = THREADS / 32,
+    ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
+    LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block */
+    FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
+    MOST_SHARE = 8,                     /* heads of a block */
+};
+
+/* The segment of a row: the last that begins at or before it. */
+__device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
+{
+    int lo = 0, hi = n - 1;
+
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+
+        if (start[mid] <= row)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+/* New rows into the cache: a block is a row; E elements at once. */
+template <typename T, int E>
+__global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v_cache)
+{
+    using pack = cuda_pack<T, E>;
+    int row = (int)blockIdx.x, each = a.dim / E;
+    int seg = segment_of(a.doc_start, a.n_docs, row);
+    int64_t pos = a.past[seg] + row - a.doc_start[seg];
+    int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
+
+    for (int c = (int)threadIdx.x; c < a.n_kv * each; c += (int)blockDim.x) {
+        int64_t g = c / each, at = c % each * E;
+        int64_t from = row * a.row_stride + g * a.kv_head + at;
+        int64_t to = (first + g * a.capacity + pos) * a.dim + at;
+
+        *(pack *)(k_cache + to) = *(const pack *)((const T *)a.k + from);
+        *(pack *)(v_cache + to) = *(const pack *)((const T *)a.v + from);
+    }
+}
+
+/* Eight elements of a row of the cache from column c on, zeros beyond dim. */
+template <typename T>
+__device__ __forceinline__ void eight(float (&x)[8], const T *at, int c, int dim, bool vec)
+{
+    const int E = 16 / sizeof(T);
+
+    if (vec && c < dim) {
+#pragma unroll
+        for (int i = 0; i < 8; i += E) {
+            cuda_pack<T, E> p = *(const cuda_pack<T, E> *)(at + c + i);
+
+#pragma unroll
+            for (int e = 0; e < E; e++)
+                x[i + e] = to_f32(p.at[e]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x[i] = c + i < dim ? to_f32(at[c + i]) : 0.0f;
+    }
+}
+
+/* What a group of lanes has seen of one head: the lane's eight columns. */
+struct seen {
+    float max, sum, out[8];
+};
+
+__device__ __forceinline__ void join(struct seen &to, float max, float sum, const float *out)
+{
+    float most = fmaxf(to.max, max), low = most == -INFINITY ? 0.0f : most;
+    float fix = exp2_fast(to.max - low), add = exp2_fast(max - low);
+
+    to.max = most;
+    to.sum = to.sum * fix + sum * add;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to.out[i] = to.out[i] * fix + out[i] * add;
+}
+
+/* KEYS keys at once, so that their loads are in flight together. */
+template <typename T, int LANES, int HEADS, int KEYS>
+__device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HEADS],
+                                     const float (&q)[HEADS][8], const T *k, const T *v, int j,
+                                     int stride, int end, int pos, int heads, const float *slopes,
+                                     int h0)
+{
+    int c = (int)threadIdx.x % LANES * 8;
+    float x[KEYS][8], s[HEADS][KEYS];
+
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) {
+        int at = j + i * stride;
+
+        eight(x[i], k + (int64_t)(at < end ? at : end - 1) * a.dim, c, a.dim, a.vec);
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            float sum = 0;
+
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                sum = fmaf(q[h][e], x[i][e], sum);
+#pragma unroll
+            for (int l = LANES / 2; l > 0; l /= 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, l);
+            s[h][i] = sum;
+        }
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) {
+        int at = j + i * stride;
+
+        eight(x[i], v + (int64_t)(at < end ? at : end - 1) * a.dim, c, a.dim, a.vec);
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float most = w[h].max, low, fix;
+
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            int at = j + i * stride, rel = min(max(at - pos, -a.far), a.far);
+            float y = fmaf(slopes[h], (float)(at - pos), s[h][i]);
+
+            if (a.table && h < heads)
+                y += LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head +
+                                                         h0 + h]);
+            s[h][i] = at < end ? y : -INFINITY;
+            most = fmaxf(most, s[h][i]);
+        }
+        low = most == -INFINITY ? 0.0f : most;
+        fix = exp2_fast(w[h].max - low);
+        w[h].max = most;
+        w[h].sum *= fix;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            w[h].out[e] *= fix;
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            float p = exp2_fast(s[h][i] - low);
+
+            w[h].sum += p;
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                w[h].out[e] = fmaf(p, x[i][e], w[h].out[e]);
+        }
+    }
+}
+
+/* A part of a row: its largest score, sum and out [parts][n][H][2 + dim], in the workspace. */
+template <typename T, int LANES, int HEADS>
+__global__ void __launch_bounds__(THREADS)
+    row_part(const __grid_constant__ struct attend a, float *parts, int n_parts, int chunks)
+{
+    const int GROUPS = THREADS / LANES, KEYS = HEADS > 4 ? 2 : 4;
+    __shared__ float stats[GROUPS][HEADS][2], outs[GROUPS][HEADS][LANES * 8];
+    int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
+    int part = (int)blockIdx.y, row = g / a.n_kv;
+    int group = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES, c = lane * 8;
+    struct seen w[HEADS];
+    float q[HEADS][8], slopes[HEADS];
+
+    g %= a.n_kv;
+    int h0 = g * a.share + chunk * HEADS, heads = min(HEADS, a.share - chunk * HEADS);
+    int seg = segment_of(a.doc_start, a.n_docs, row), pos = a.past[seg] + row - a.doc_start[seg];
+    int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
+    int from = first + part * each, to = min(from + each, pos + 1);
+    int64_t at = ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim;
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        bool there = h < heads;
+
+        slopes[h] = there ? head_slope(a, h0 + h) : 0.0f;
+        eight(q[h], (const T *)a.q + row * a.row_stride + (there ? h0 + h : h0) * a.q_head, c,
+              a.dim, false);
+        for (int e = 0; e < 8; e++) {
+            q[h][e] *= a.scale2;
+            w[h].out[e] = 0;
+        }
+        w[h].max = -INFINITY;
+        w[h].sum = 0;
+    }
+    for (int j = from; j < to; j += GROUPS * KEYS)
+        step<T, LANES, HEADS, KEYS>(a, w, q, (const T *)a.k + at, (const T *)a.v + at, j + group,
+                                    GROUPS, to, pos, heads, slopes, h0);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        if (lane == 0) {
+            stats[group][h][0] = w[h].max;
+            stats[group][h][1] = w[h].sum;
+        }
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            outs[group][h][c + e] = w[h].out[e];
+    }
+    __syncthreads();
+    for (int h = group; h < heads; h += GROUPS) {
+        struct seen all = {-INFINITY, 0, {}};
+        int64_t id = (int64_t)row * a.n_head + h0 + h;
+        float *to_part = parts + (part * a.n * a.n_head + id) * (a.dim + 2);
+
+        for (int i = 0; i < GROUPS; i++)
+            join(all, stats[i][h][0], stats[i][h][1], &outs[i][h][c]);
+        if (n_parts > 1 && lane == 0) {
+            to_part[0] = all.max;
+            to_part[1] = all.sum;
+        }
+        for (int e = 0; e < 8 && c + e < a.dim; e++) {
+            if (n_parts > 1)
+                to_part[2 + c + e] = all.out[e];
+            else
+                ((T *)a.out)[id * a.dim + c + e] = from_f32<T>(all.out[e] / all.sum);
+        }
+    }
+}
+
+/* out[row, h] from its parts: a warp each. */
+template <typename T>
+__global__ void join_parts(const __grid_constant__ struct attend a, const float *parts, int n_parts)
+{
+    int64_t all = a.n * a.n_head, id = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const float *at = parts + id * (a.dim + 2);
+    int64_t next = all * (a.dim + 2);
+    float max = -INFINITY, sum = 0;
+
+    if (id >= all)
+        return;
+    for (int i = 0; i < n_parts; i++)
+        max = fmaxf(max, at[i * next]);
+    for (int i = 0; i < n_parts; i++)
+        sum += at[i * next + 1] * exp2_fast(at[i * next] - max);
+    for (int c = (int)threadIdx.x % 32; c < a.dim; c += 32) {
+        float x = 0;
+
+        for (int i = 0; i < n_parts; i++)
+            x += at[i * next + 2 + c] * exp2_fast(at[i * next] - max);
+        ((T *)a.out)[id * a.dim + c] = from_f32<T>(x / sum);
+    }
+}
+
+/* Into how many parts the keys of a row are cut. */
+static int64_t parts_of(int64_t n, int64_t n_kv, int64_t max_keys)
+{
+    int64_t want = cuda_blocks(ENOUGH, n * n_kv), most = cuda_blocks(max_keys, LEAST_KEYS);
+
+    return want < most ? want : most < 1 ? 1 : most;
+}
+
+/* More than one part only while n * K < ENOUGH: then parts * n * K < 2 * ENOUGH. */
+static uint64_t parts_bytes(int64_t blocks, int64_t share, int64_t dim)
+{
+    return (uint64_t)(blocks * share * (dim + 2)) * sizeof(float);
+}
+
+uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l)
+{
+    (void)dev;
+    return l->max_keys > 0 && l->n_kv > 0 ?
+               parts_bytes(2 * ENOUGH, l->n_head / l->n_kv, l->head_dim) : 0;
+}
+
+template <typename T, int LANES, int HEADS>
+static void launch_rows(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+{
+    int64_t chunks = cuda_blocks(a.share, HEADS);
+    dim3 grid((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
+
+    row_part<T, LANES, HEADS><<<grid, THREADS, 0, cuda_of(dev)->stream>>>(a, parts, (int)n_parts,
+                                                                          (int)chunks);
+    cuda_launched(dev, "attention_cached");
+}
+
+template <typename T, int LANES>
+static void by_share(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+{
+    if (a.share == 1)
+        launch_rows<T, LANES, 1>(dev, a, parts, n_parts);
+    else if (a.share <= 4)
+        launch_rows<T, LANES, 4>(dev, a, parts, n_parts);
+    else
+        launch_rows<T, LANES, MOST_SHARE>(dev, a, parts, n_parts);
+}
+
+/* Rows one by one. */
+template <typename T> static void rows(struct device *dev, const struct attend &a, int64_t max_keys)
+{
+    int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
+    float *parts = NULL;
+
+    if (n_parts > 1) {
+        parts = (float *)cuda_work(dev, "attention_cached",
+                                   parts_bytes(n_parts * a.n * a.n_kv, a.share, a.dim));
+        if (!parts)
+            return;
+    }
+    if (a.dim <= 64)
+        by_share<T, 8>(dev, a, parts, n_parts);
+    else if (a.dim <= 128)
+        by_share<T, 16>(dev, a, parts, n_parts);
+    else
+        by_share<T, 32>(dev, a, parts, n_parts);
+    if (n_parts > 1 && !dev->err.code) {
+        join_parts<T><<<(unsigned)cuda_blocks(all, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
+            a, parts, (int)n_parts);
+        cuda_launched(dev, "attention_cached");
+    }
+}
+
+template <typename T>
+static void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o)
+{
+    const int E = 16 / sizeof(T);
+    cudaStream_t stream = cuda_of(dev)->stream;
+    T *k = (T *)o->k_cache, *v = (T *)o->v_cache;
+
+    if (a.vec)
+        append<T, E><<<(unsigned)a.n, 256, 0, stream>>>(a, k, v);
+    else
+        append<T, 1><<<(unsigned)a.n, 256, 0, stream>>>(a, k, v);
+    cuda_launched(dev, "attention_cached");
+}
+
+/* As one of packed documents, whose keys lie elsewhere. */
+static struct attend of_cached(const struct device *dev, const struct op_cached *o)
+{
+    struct op_attention as = {};
+    struct attend a;
+
+    as.out = o->out;
+    as.in = o->in;
+    as.doc_start = o->seg_start;
+    as.slopes = o->slopes;
+    as.distance = o->distance;
+    as.n = o->n;
+    as.n_docs = o->n_seg;
+    as.max_doc = o->max_keys;
+    as.n_head = o->n_head;
+    as.n_kv = o->n_kv;
+    as.dim = o->dim;
+    as.window = o->window;
+    as.scale = o->scale;
+    a = attend_of(dev, &as);
+    a.seq = o->seg_seq;
+    a.past = o->seg_past;
+    a.capacity = o->capacity;
+    a.vec = a.vec && o->dim % 8 == 0 && cuda_aligned(o->k_cache, 16) &&
+            cuda_aligned(o->v_cache, 16);
+    return a;
+}
+
+void cuda_attention_cached(struct device *dev, const struct op_cached *o)
+{
+    struct attend a;
+
+    if (dev->err.code || o->n == 0 || o->n_seg == 0)
+        return;
+    a = of_cached(dev, o);
+    CUDA_ACT(dev, put_keys<T>(dev, a, o));
+    a.k = o->k_cache;
+    a.v = o->v_cache;
+    a.kv_stride = a.dim;
+    if (dev->err.code)
+        return;
+    if (o->n >= FEW_ROWS * o->n_seg)
+        CUDA_ACT(dev, attend_fwd<T>(dev, "attention_cached", a));
+    else
+        CUDA_ACT(dev, rows<T>(dev, a, o->max_keys));
+}
