@@ -1,0 +1,320 @@
+/*
+ * bench_ops [NAME] - how fast the operations that move memory are on a GPU, at the shapes of real
+ * models: bytes that must move, over the time between two syncs around many calls, and that as a
+ * share of PEAK.  NAME: only rows whose name contains it.
+ *
+ * Each call takes the next of several sets of arrays, together larger than the caches.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libckpt/dtype.h"
+#include "trainer/ops/ops.h"
+
+/* What a plain copy reaches on an H200, bytes per second. */
+#define PEAK 4.1e12
+
+enum { CALLS = 40, BEYOND = 256 << 20 };
+
+struct bench {
+    struct device *dev;
+    const char    *only;
+    void          *arrays[64];      /* of the row that runs */
+    int            n_arrays;
+};
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void fine(const struct bench *b)
+{
+    struct ckpt_err err = {0};
+
+    if (device_sync(b->dev, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+}
+
+/* So many bytes of zeros, or the values given. */
+static void *array(struct bench *b, size_t bytes, const void *values)
+{
+    void *p = b->dev->ops->alloc(b->dev, bytes);
+
+    if (values)
+        b->dev->ops->to_device(b->dev, p, values, bytes);
+    if (b->n_arrays < (int)(sizeof b->arrays / sizeof b->arrays[0]))
+        b->arrays[b->n_arrays++] = p;
+    return p;
+}
+
+static void *acts(struct bench *b, int64_t n) { return array(b, (size_t)n * 2, NULL); }
+
+static void *floats(struct bench *b, int64_t n) { return array(b, (size_t)n * 4, NULL); }
+
+/* Below limit, spread as a text's words are: few of them often. */
+static void *ids(struct bench *b, int64_t n, int64_t limit)
+{
+    int32_t *host = malloc((size_t)n * sizeof *host);
+    uint64_t x = 88172645463325252u;
+    void *p;
+
+    for (int64_t i = 0; i < n; i++) {
+        double u;
+
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        u = (double)(x >> 11) * 0x1p-53;
+        host[i] = (int32_t)((double)limit * u * u * u * u);
+    }
+    p = array(b, (size_t)n * sizeof *host, host);
+    free(host);
+    return p;
+}
+
+/* Sets of arrays of so many bytes a call, to be beyond the caches. */
+static int sets(double bytes)
+{
+    int n = 1 + (int)(BEYOND / bytes);
+
+    return n < 4 ? n : 4;
+}
+
+typedef void (*call)(struct device *dev, const void *op);
+
+/* ops: [n] of that size, taken in turn. */
+static void row(struct bench *b, const char *name, const char *shape, double bytes, call f,
+                const void *ops, size_t size, int n)
+{
+    double best = 1e30;
+
+    for (int t = 0; t < 4; t++) {       /* the first one warms up */
+        double began;
+
+        fine(b);
+        began = now();
+        for (int i = 0; i < CALLS; i++)
+            f(b->dev, (const char *)ops + (size_t)(i % n) * size);
+        fine(b);
+        began = (now() - began) / CALLS;
+        best = t && began < best ? began : best;
+    }
+    printf("%-24s %-22s %9.1f us %7.0f GB/s %5.1f %%\n", name, shape, 1e6 * best,
+           1e-9 * bytes / best, 100 * bytes / best / PEAK);
+    fflush(stdout);
+}
+
+static bool wanted(struct bench *b, const char *name)
+{
+    return !b->only || strstr(name, b->only);
+}
+
+static void done(struct bench *b)
+{
+    while (b->n_arrays)
+        b->dev->ops->free(b->dev, b->arrays[--b->n_arrays]);
+}
+
+#define CALL(name, type, entry)                                                                \
+    static void name(struct device *dev, const void *op)                                       \
+    {                                                                                          \
+        dev->ops->entry(dev, (const struct type *)op);                                         \
+    }
+CALL(norm_fwd, op_rownorm, norm_fwd)
+CALL(norm_bwd, op_rownorm, norm_bwd)
+CALL(gate_fwd, op_gate, gate_fwd)
+CALL(gate_bwd, op_gate, gate_bwd)
+CALL(rope_fwd, op_rope, rope_fwd)
+CALL(rope_bwd, op_rope, rope_bwd)
+CALL(embed_fwd, op_embed, embed_fwd)
+CALL(embed_bwd, op_embed, embed_bwd)
+
+static void norms(struct bench *b, const char *shape, enum op_norm_kind kind, int64_t n,
+                  int64_t dim, bool frozen)
+{
+    struct op_rownorm op[4];
+    double one = 2.0 * (double)(n * dim);
+    int many = sets(2 * one);
+
+    for (int i = 0; i < many; i++) {
+        op[i] = (struct op_rownorm){
+            .x = acts(b, n * dim), .out = acts(b, n * dim), .stats = floats(b, 2 * n),
+            .dout = acts(b, n * dim), .dx_add = acts(b, n * dim), .n = n, .n_x = n, .dim = dim,
+            .norm = {kind, 1e-5f, acts(b, dim), kind == OP_NORM_LAYER ? acts(b, dim) : NULL,
+                     frozen ? NULL : floats(b, dim), NULL}};
+        op[i].dx = (void *)op[i].dx_add;
+        if (kind == OP_NORM_LAYER && !frozen)
+            op[i].norm.db = floats(b, dim);
+    }
+    row(b, "norm_fwd", shape, 2 * one, norm_fwd, op, sizeof *op, many);
+    row(b, frozen ? "norm_bwd frozen, +dx" : "norm_bwd +dx", shape, 4 * one, norm_bwd, op,
+        sizeof *op, many);
+    done(b);
+}
+
+static void gates(struct bench *b, const char *shape, enum op_act act, int64_t n, int64_t ff)
+{
+    struct op_gate op[4];
+    double one = 2.0 * (double)(n * ff);
+    int many = sets(3 * one);
+
+    for (int i = 0; i < many; i++)
+        op[i] = (struct op_gate){.out = acts(b, n * ff), .u = acts(b, 2 * n * ff),
+                                 .du = acts(b, 2 * n * ff), .dout = acts(b, n * ff), .act = act,
+                                 .n = n, .ff = ff};
+    row(b, "gate_fwd", shape, 3 * one, gate_fwd, op, sizeof *op, many);
+    row(b, "gate_bwd", shape, 5 * one, gate_bwd, op, sizeof *op, many);
+    done(b);
+}
+
+static struct op_heads heads(void *base, int64_t n_head, int64_t n_kv, int64_t d)
+{
+    char *q = base;
+
+    return (struct op_heads){q, q + 2 * n_head * d, q + 2 * (n_head + n_kv) * d,
+                             (n_head + 2 * n_kv) * d, 0, d, d};
+}
+
+static void ropes(struct bench *b, const char *shape, int64_t n, int64_t H, int64_t K, bool norms_on)
+{
+    const int64_t d = 128, all = n * (H + 2 * K) * d;
+    struct op_rope op[4];
+    double turned = 2.0 * (double)(n * (H + K) * d), copied = 2.0 * (double)(n * K * d);
+    int many = sets(2 * turned);
+
+    for (int i = 0; i < many; i++) {
+        op[i] = (struct op_rope){.in = heads(acts(b, all), H, K, d), .table = floats(b, 4096 * d),
+                                 .grad = heads(acts(b, all), H, K, d), .positions = ids(b, n, 4096),
+                                 .n = n, .n_head = H, .n_kv = K, .dim = d, .turned = d};
+        op[i].out = norms_on ? heads(acts(b, all), H, K, d) : op[i].in;
+        if (norms_on) {
+            op[i].q_norm = acts(b, d);
+            op[i].k_norm = acts(b, d);
+            op[i].dq_norm = floats(b, d);
+            op[i].dk_norm = floats(b, d);
+            op[i].stats = floats(b, n * (H + K));
+            op[i].eps = 1e-6f;
+        }
+    }
+    row(b, norms_on ? "rope_fwd norms" : "rope_fwd", shape, 2 * turned + (norms_on ? 2 * copied : 0),
+        rope_fwd, op, sizeof *op, many);
+    row(b, norms_on ? "rope_bwd norms" : "rope_bwd", shape, (norms_on ? 3 : 2) * turned, rope_bwd,
+        op, sizeof *op, many);
+    done(b);
+}
+
+static void embeds(struct bench *b, const char *shape, int64_t n, int64_t dim, int64_t vocab,
+                   bool normed)
+{
+    double one = 2.0 * (double)(n * dim);
+    struct op_norm norm = {OP_NORM_LAYER, 1e-5f, acts(b, dim), acts(b, dim), floats(b, dim),
+                           floats(b, dim)};
+    struct op_embed op = {.out = acts(b, n * dim), .stats = floats(b, 2 * n),
+                          .dout = acts(b, n * dim), .dtable = floats(b, vocab * dim),
+                          .table = acts(b, vocab * dim), .ids = ids(b, n, vocab),
+                          .norm = normed ? &norm : NULL, .n = n, .dim = dim, .vocab = vocab,
+                          .no_grad = -1};
+
+    row(b, normed ? "embed_fwd norm" : "embed_fwd", shape, 2 * one, embed_fwd, &op, sizeof op, 1);
+    /* dout once, or thrice with its norm, and each id's row at most once there and back */
+    row(b, normed ? "embed_bwd norm" : "embed_bwd", shape, (normed ? 8 : 5) * one, embed_bwd, &op,
+        sizeof op, 1);
+    done(b);
+}
+
+struct flat {
+    float *p, *m, *v, *g;
+    void  *narrow;
+    int64_t n;
+};
+
+static void adamw(struct device *dev, const void *op)
+{
+    const struct flat *f = op;
+    struct adamw a = {1e-4, 0.9, 0.999, 1e-8, 0.01, 1, 1};
+
+    dev->ops->adamw(dev, f->p, f->m, f->v, f->g, f->n, &a);
+}
+
+static void squares(struct device *dev, const void *op)
+{
+    const struct flat *f = op;
+    double sum;
+
+    dev->ops->sum_squares(dev, &sum, f->g, f->n);
+}
+
+static void to_narrow(struct device *dev, const void *op)
+{
+    const struct flat *f = op;
+
+    dev->ops->cast(dev, f->narrow, CKPT_BF16, f->p, CKPT_F32, f->n);
+}
+
+static void drop(struct device *dev, const void *op)
+{
+    const struct flat *f = op;
+    struct op_drop d = {0.1f, 1, 2};
+
+    dev->ops->drop(dev, f->narrow, f->n / 4096, 4096, &d);
+}
+
+static void flats(struct bench *b, const char *shape, int64_t n)
+{
+    struct flat f = {floats(b, n), floats(b, n), floats(b, n), floats(b, n), acts(b, n), n};
+
+    row(b, "adamw", shape, 28.0 * (double)n, adamw, &f, sizeof f, 1);
+    row(b, "sum_squares", shape, 4.0 * (double)n, squares, &f, sizeof f, 1);
+    row(b, "cast f32 to bf16", shape, 6.0 * (double)n, to_narrow, &f, sizeof f, 1);
+    row(b, "drop", shape, 4.0 * (double)n, drop, &f, sizeof f, 1);
+    done(b);
+}
+
+int main(int argc, char **argv)
+{
+    struct device_opts opts = {.name = "cuda", .weights = CKPT_BF16};
+    struct op_limits l = {.n = 16384, .dim = 4096, .head_dim = 128, .embed = 4096, .vocab = 250880,
+                          .train = true};
+    struct bench b = {.only = argc > 1 ? argv[1] : NULL};
+    struct ckpt_err err = {0};
+
+    if (device_open(&b.dev, &opts, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
+    b.dev->work = b.dev->ops->alloc(b.dev, b.dev->work_bytes);
+    if (wanted(&b, "norm")) {
+        norms(&b, "layer 8192 x 1536", OP_NORM_LAYER, 8192, 1536, false);
+        norms(&b, "layer 16384 x 2048", OP_NORM_LAYER, 16384, 2048, false);
+        norms(&b, "rms 2048 x 4096", OP_NORM_RMS, 2048, 4096, false);
+        norms(&b, "rms 8192 x 4096", OP_NORM_RMS, 8192, 4096, true);
+        norms(&b, "rms 16384 x 1024", OP_NORM_RMS, 16384, 1024, false);
+    }
+    if (wanted(&b, "gate")) {
+        gates(&b, "silu 4096 x 12288", OP_ACT_SILU, 4096, 12288);
+        gates(&b, "gelu 8192 x 5120", OP_ACT_GELU_TANH, 8192, 5120);
+    }
+    if (wanted(&b, "rope")) {
+        ropes(&b, "8192 x (32 + 8) x 128", 8192, 32, 8, false);
+        ropes(&b, "8192 x (32 + 8) x 128", 8192, 32, 8, true);
+    }
+    if (wanted(&b, "embed")) {
+        embeds(&b, "8192 x 1536 of 250880", 8192, 1536, 250880, true);
+        embeds(&b, "16384 x 2048 of 50272", 16384, 2048, 50272, false);
+    }
+    if (wanted(&b, "flat")) {
+        flats(&b, "1e8", 100000000 / 4096 * 4096);
+        flats(&b, "1e9", 1000000000 / 4096 * 4096);
+    }
+    device_close(b.dev);
+    return 0;
+}
