@@ -133,7 +133,7 @@ __device__ __forceinline__ void forget(uint4 *x)
 
 /* A row by blocks [row * C, row * C + C), which are a cluster. */
 template <typename T>
-__global__ void __launch_bounds__(CLUSTER_THREADS, 2) cluster_kernel(T *z, struct loss l)
+static __global__ void __launch_bounds__(CLUSTER_THREADS, 2) cluster_kernel(T *z, struct loss l)
 {
 #if __CUDA_ARCH__ >= 900
     constexpr int N = 16 / (int)sizeof(T);
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(CLUSTER_THREADS, 2) cluster_kernel(T *z, struc
 
 /* A row by one block; written only where there is a factor. */
 template <typename T>
-__global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct loss l)
+static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct loss l)
 {
     constexpr int N = 16 / (int)sizeof(T);
     __shared__ struct soft warps[32];

@@ -7,49 +7,9 @@
 #include "trainer/cuda/linear.h"
 
 #include "trainer/cuda/act.h"
+#include "trainer/cuda/rows.h"
 
 enum { THREADS = 256, WIDE = 8, SUM_ROWS = 8, SUM_BLOCKS = 1024 };
-
-/* The factors of the columns [col, col + N) of a row; col a multiple of N. */
-template <int N>
-__device__ __forceinline__ void kept(float *f, const struct cuda_drop &d, int64_t row, int64_t col,
-                                     int64_t width)
-{
-    if constexpr (N == 1) {
-        f[0] = cuda_kept(d, row, col, width);
-    } else {
-        uint64_t at = (uint64_t)(row * ((width + 3) / 4) + col / 4);
-
-#pragma unroll
-        for (int b = 0; b < N / 4; b++) {
-            uint32_t w[4];
-
-            cuda_philox(w, d.seed, d.stream, at + (uint64_t)b);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                f[4 * b + j] = w[j] >= d.least && !d.all ? d.scale : 0.0f;
-        }
-    }
-}
-
-template <typename T, int N> __device__ __forceinline__ void load(float *to, const T *from)
-{
-    cuda_pack<T, N> x = *(const cuda_pack<T, N> *)from;
-
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        to[j] = to_f32(x.at[j]);
-}
-
-template <typename T, int N> __device__ __forceinline__ void store(T *to, const float *from)
-{
-    cuda_pack<T, N> x;
-
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        x.at[j] = from_f32<T>(from[j]);
-    *(cuda_pack<T, N> *)to = x;
-}
 
 /* Row and first column of this thread's pack; false: none. */
 template <int N>
@@ -65,7 +25,7 @@ __device__ __forceinline__ bool place(int64_t *row, int64_t *col, int64_t n, int
 }
 
 template <typename T, enum op_act A, int N>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int64_t n,
               int64_t width, int64_t ld, int64_t p_ld, struct cuda_drop d)
 {
@@ -74,45 +34,40 @@ finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int6
 
     if (!place<N>(&row, &col, n, width / N))
         return;
-    load<T, N>(v, p + row * p_ld + col);
+    row_get<T, N>(v, p + row * p_ld + col);
     if (bias)
 #pragma unroll
         for (int j = 0; j < N; j++)
             v[j] += to_f32(bias[col + j]);
     if (pre)
-        store<T, N>(pre + row * width + col, v);
+        row_put<T, N>(pre + row * width + col, v);
 #pragma unroll
     for (int j = 0; j < N; j++)
         v[j] = act_value<A>(v[j]);
-    if (d.on) {
-        kept<N>(f, d, row, col, width);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            v[j] *= f[j];
-    }
+    row_drop<N>(v, d, row, col, width);
     if (residual) {
-        load<T, N>(f, residual + row * width + col);
+        row_get<T, N>(f, residual + row * width + col);
 #pragma unroll
         for (int j = 0; j < N; j++)
             v[j] += f[j];
     }
-    store<T, N>(out + row * ld + col, v);
+    row_put<T, N>(out + row * ld + col, v);
 }
 
 template <typename T, enum op_act A, int N>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda_drop d)
 {
     int64_t row, col;
-    float v[N], g[N], f[N];
+    float v[N], g[N];
 
     if (!place<N>(&row, &col, n, width / N))
         return;
     x += row * width + col;
-    load<T, N>(v, pre + row * width + col);
+    row_get<T, N>(v, pre + row * width + col);
     if (dx) {
         dx += row * width + col;
-        load<T, N>(g, dx);
+        row_get<T, N>(g, dx);
     }
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -121,39 +76,30 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         v[j] = value;
         g[j] = dx ? g[j] * slope : 0.0f;
     }
-    if (d.on) {
-        kept<N>(f, d, row, col, width);
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            v[j] *= f[j];
-            g[j] *= f[j];
-        }
-    }
-    store<T, N>(x, v);
+    row_drop<N>(v, d, row, col, width);
+    row_drop<N>(g, d, row, col, width);
+    row_put<T, N>(x, v);
     if (dx)
-        store<T, N>(dx, g);
+        row_put<T, N>(dx, g);
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 drop_kernel(T *to, const T *from, int64_t n, int64_t width, int64_t ld, struct cuda_drop d)
 {
     int64_t row, col;
-    float v[N], f[N];
+    float v[N];
 
     if (!place<N>(&row, &col, n, width / N))
         return;
-    load<T, N>(v, from + row * ld + col);
-    kept<N>(f, d, row, col, width);
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        v[j] *= f[j];
-    store<T, N>(to + row * width + col, v);
+    row_get<T, N>(v, from + row * ld + col);
+    row_drop<N>(v, d, row, col, width);
+    row_put<T, N>(to + row * width + col, v);
 }
 
 /* Rows [begin, end) of this block's columns into part[block row]; eight rows at a time. */
 template <typename T, int N>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64_t rows)
 {
     __shared__ float shared[SUM_ROWS][32 * N];
@@ -167,7 +113,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
         for (; i + 3 * SUM_ROWS < end; i += 4 * SUM_ROWS) {
 #pragma unroll
             for (int u = 0; u < 4; u++)
-                load<T, N>(v[u], x + (i + u * SUM_ROWS) * ld + col);
+                row_get<T, N>(v[u], x + (i + u * SUM_ROWS) * ld + col);
 #pragma unroll
             for (int u = 0; u < 4; u++)
 #pragma unroll
@@ -175,7 +121,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
                     sum[j] += v[u][j];
         }
         for (; i < end; i += SUM_ROWS) {
-            load<T, N>(v[0], x + i * ld + col);
+            row_get<T, N>(v[0], x + i * ld + col);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 sum[j] += v[0][j];
@@ -195,7 +141,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     }
 }
 
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width)
 {
     int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x;

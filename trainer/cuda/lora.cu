@@ -199,7 +199,7 @@ static void add_outer(struct device *dev, const struct space *s, void *to, const
 /* 32 rows of W' a block: 8 groups of threads share the columns of each.  step is from row to row
  * of W, each from column to column. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, const T *b,
             const T *magnitude, const float *wa, const float *aa, int64_t in, int64_t out, int r,
             float scale)
@@ -270,7 +270,7 @@ static void gains(struct device *dev, const struct op_linear *a, const struct sp
 
 /* to[i, j] = x[i, j] * (gain[j] - less) + add[i, j]; rows of x are ld apart.  to may be x. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 times_kernel(T *to, const T *x, int64_t ld, const float *gain, float less, const T *add, int64_t n,
              int64_t width)
 {
@@ -297,7 +297,7 @@ static void times(struct device *dev, const struct op_linear *a, const struct sp
 
 /* to = x - xd */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 rest_kernel(T *to, const T *x, const T *xd, int64_t count)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -308,7 +308,7 @@ rest_kernel(T *to, const T *x, const T *xd, int64_t count)
 
 /* dx = drop(back), on what is there with add. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 returned_kernel(T *dx, const T *back, int64_t n, int64_t width, bool add, struct cuda_drop d)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / width, col = i % width;
@@ -322,7 +322,7 @@ returned_kernel(T *dx, const T *back, int64_t n, int64_t width, bool add, struct
 
 /* dm[o] += inv[o] * sum over rows of dy[i, o] z[i, o] */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
 magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *z, int64_t n,
                  int64_t out)
 {
