@@ -111,6 +111,66 @@ X86_HALF static inline void dots(float out[FEW], const float *x, int64_t x_ld, c
     }
 }
 
+/*
+ * to <- x, sixteen by sixteen: those of even place, then the others.  A word of two bf16 numbers
+ * then needs no unpacking: shifted it is one as f32, masked it is the other.
+ */
+static void split_pairs(float *to, const float *x, int64_t k)
+{
+    memset(to + k / 16 * 16, 0, 16 * sizeof *to);
+    for (int64_t j = 0; j < k; j++)
+        to[j / 16 * 16 + j % 2 * 8 + j % 16 / 2] = x[j];
+}
+
+/* Sixteen weights, sixteen of x. */
+X86_HALF static inline void pairs(__m256 sum[2], const float *x, __m256i w)
+{
+    const __m256i high = _mm256_set1_epi32((int32_t)0xffff0000u);
+
+    sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(x), _mm256_castsi256_ps(_mm256_slli_epi32(w, 16)),
+                             sum[0]);
+    sum[1] = _mm256_fmadd_ps(_mm256_loadu_ps(x + 8),
+                             _mm256_castsi256_ps(_mm256_and_si256(w, high)), sum[1]);
+}
+
+/* A row of W by x as split_pairs left it. */
+X86_HALF static inline float dot_pairs(const float *x, const uint16_t *w, int64_t k)
+{
+    __m256 s[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                   _mm256_setzero_ps()};
+    int64_t j = 0;
+
+    for (; j + 32 <= k; j += 32)
+        for (int q = 0; q < 2; q++)
+            pairs(s + 2 * q, x + j + 16 * q,
+                  _mm256_loadu_si256((const __m256i *)(const void *)(w + j + 16 * q)));
+    for (; j < k; j += 16) {
+        uint16_t part[16] = {0};
+
+        memcpy(part, w + j, (size_t)(k - j < 16 ? k - j : 16) * sizeof *w);
+        pairs(s, x + j, _mm256_loadu_si256((const __m256i *)(const void *)part));
+    }
+    return sum8(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));
+}
+
+/* y = alpha x W^T + beta y, bf16; room has a place for m split rows. */
+X86_HALF static void few_pairs(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
+                               int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
+                               int64_t y_ld, float *room)
+{
+    int64_t room_ld = k / 16 * 16 + 16;
+
+    for (int64_t i = 0; i < m; i++)
+        split_pairs(room + i * room_ld, x + i * x_ld, k);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            float *to = y + i * y_ld + j;
+
+            *to = alpha * dot_pairs(room + i * room_ld, w + j * ld, k) +
+                  (beta == 0 ? 0 : beta * *to);
+        }
+}
+
 X86_HALF static void few_nt(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
                             int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
                             int64_t y_ld, bool bf16)
@@ -199,6 +259,10 @@ void typed_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float a
         return;
     if (dev->weight == CKPT_F32) {
         nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+        return;
+    }
+    if (reads_half(m) && dev->weight == CKPT_BF16 && m * (k + 16) <= PANEL) {
+        few_pairs(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, typed_panel(dev));
         return;
     }
     if (reads_half(m)) {
