@@ -11,7 +11,8 @@
 #define STAGE_BYTES ((size_t)1 << 20)
 
 /* The parameter a tensor belongs to, or SIZE_MAX: name without suffix, prefix optional. */
-static size_t param_of(const struct params *params, const char *name, const char *suffix)
+static size_t param_of(const struct params *params, const char *name, const char *suffix,
+                       size_t (*find)(const struct params *p, const char *name))
 {
     char bare[CKPT_MAX_NAME + 1];
     size_t n = strlen(name), k = strlen(suffix);
@@ -20,7 +21,7 @@ static size_t param_of(const struct params *params, const char *name, const char
         return SIZE_MAX;
     memcpy(bare, name, n - k);
     bare[n - k] = '\0';
-    return params_find(params, bare);
+    return find(params, bare);
 }
 
 static int check_shape(const struct param *p, const struct ckpt_tensor *t, struct ckpt_err *err)
@@ -47,6 +48,24 @@ static void lend_tokens(size_t *index, const struct params *params, const char *
     }
 }
 
+/* Tensor t is parameter i (SIZE_MAX: none). */
+static int take(size_t *index, const struct params *params, const struct ckpt_source *src,
+                size_t t, size_t i, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+
+    if (i == SIZE_MAX)
+        return 0;
+    if (index[i] != SIZE_MAX)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "duplicate", "tensors %s and %s: both are %s",
+                            ckpt_source_tensor(src, index[i])->name, tensor->name,
+                            params->item[i].name);
+    if (check_shape(&params->item[i], tensor, err))
+        return err->code;
+    index[i] = t;
+    return 0;
+}
+
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
                   const char *suffix, const char *tied, bool exact, struct ckpt_err *err)
 {
@@ -56,17 +75,20 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
     for (size_t i = 0; i < params->n; i++)
         index[i] = SIZE_MAX;
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
-        const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
-        size_t i = param_of(params, tensor->name, suffix);
+        const char *name = ckpt_source_tensor(src, t)->name;
 
-        if (i != SIZE_MAX && index[i] != SIZE_MAX)
-            return ckpt_fail_as(err, CKPT_EMISMATCH, "duplicate", "tensors %s and %s: both are %s",
-                                ckpt_source_tensor(src, index[i])->name, tensor->name,
-                                params->item[i].name);
-        if (i != SIZE_MAX) {
-            if (check_shape(&params->item[i], tensor, err))
+        if (take(index, params, src, t, param_of(params, name, suffix, params_find), err))
+            return err->code;
+    }
+    for (size_t t = 0; t < ckpt_source_count(src); t++) {
+        const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+        size_t older = param_of(params, tensor->name, suffix, params_find_older);
+
+        if (param_of(params, tensor->name, suffix, params_find) != SIZE_MAX)
+            continue;
+        if (older != SIZE_MAX && index[older] == SIZE_MAX) {
+            if (take(index, params, src, t, older, err))
                 return err->code;
-            index[i] = t;
         } else if (exact && tensor->kind == CKPT_WEIGHT && tensor->alias_of == t &&
                    !(tied && strcmp(tensor->name, tied) == 0) &&
                    !params_spare(params, tensor->name)) {

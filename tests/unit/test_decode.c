@@ -264,6 +264,10 @@ static void test_decode_refuses_what_does_not_fit(void **state)
                      CKPT_ELIMIT);      /* the fifth token */
     decode_free(d);
     golden_close(&g);
+    golden_open(&g, "t5-v10", &eval, 1);        /* an encoder's rows are i32: refused unallocated */
+    assert_int_equal(decode_new(&d, g.model, 1 << 16, 1 << 15, &err), CKPT_ELIMIT);
+    assert_non_null(strstr(err.text, "31 bits"));
+    golden_close(&g);
 }
 
 /* generate_pick on hand-made logits: how often each id is chosen over even draws. */

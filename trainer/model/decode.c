@@ -135,6 +135,9 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
                          (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
+    if (m->arch->stack == ARCH_ENCODER_DECODER && max_docs * max_len > INT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: the rows of an encoder "
+                         "are counted in 31 bits", (long long)max_docs, (long long)max_len);
     d = ckpt_alloc(1, sizeof *d);
     if (!d)
         return ckpt_nomem(err, sizeof *d);

@@ -22,6 +22,11 @@ struct family_key {
     double        min, max;         /* legal values, for INT and NUM */
 };
 
+/* What older files call something: names that end in tail, and how they end now. */
+struct older_name {
+    const char *tail, *now;
+};
+
 struct family {
     const char              *model_type;
     const char              *architecture;      /* the causal LM's class name */
@@ -40,6 +45,7 @@ struct family {
     const struct name       *encoder;           /* an encoder's blocks; NULL: as block */
     const char *const       *spare;             /* globs of tensors that files have and no model
                                                    needs (masks, frequencies), or NULL */
+    const struct older_name *older;             /* ended by a NULL tail, or NULL */
 };
 
 /* The row of a model_type, or of an architecture's class name; NULL when unknown. */

@@ -34,6 +34,11 @@ static const char *const t5_ignored[] = {
 static const char *const t5_read[] = {
     "num_decoder_layers", "feed_forward_proj", "is_encoder_decoder", "scale_decoder_outputs", NULL,
 };
+/* A file that shares no tensors may have the embedding in the stacks alone. */
+static const struct older_name t5_older[] = {
+    {"encoder.embed_tokens.weight", "shared.weight"},
+    {"decoder.embed_tokens.weight", "shared.weight"}, {NULL, NULL},
+};
 /* The embedding under other names, and a table that old files have and no model uses. */
 static const char *const t5_spare[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
@@ -114,6 +119,11 @@ static const char *const bert_spare[] = {
     "*position_ids", "*pooler.*", "cls.*", "lm_head.*", "classifier.*", "qa_outputs.*", NULL,
 };
 
+/* The names of TensorFlow's norms. */
+static const struct older_name bert_older[] = {
+    {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}, {NULL, NULL},
+};
+
 static int bert_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     const char *places;
@@ -151,7 +161,8 @@ static int roberta_finish(struct arch *a, const json_t *config, struct ckpt_err 
         .attn_scale = 1, .emb_mul = 1, .head_mul = 1,                                          \
     },                                                                                         \
     .keys = t5_keys, .ignored = t5_ignored, .read = t5_read, .finish = t5_finish,              \
-    .before = names_t5_before, .after = names_t5_after, .spare = t5_spare
+    .before = names_t5_before, .after = names_t5_after, .spare = t5_spare,       \
+    .older = t5_older
 #define BERT_LIKE                                                                              \
     .stack = ARCH_ENCODER, .pos = ARCH_POS_LEARNED, .norm = ARCH_LAYER_NORM,                   \
     .place = ARCH_POST_NORM, .emb_norm = true, .qkv = ARCH_QKV_SEPARATE,                       \
@@ -159,7 +170,8 @@ static int roberta_finish(struct arch *a, const json_t *config, struct ckpt_err 
     .mlp_bias = true, .tie_word_embeddings = true, .emb_mul = 1, .head_mul = 1
 #define BERT_NAMES                                                                             \
     .ignored = bert_ignored, .read = bert_read, .before = names_bert_before,                   \
-    .block = names_bert_block, .after = names_bert_after, .spare = bert_spare
+    .block = names_bert_block, .after = names_bert_after, .spare = bert_spare,   \
+    .older = bert_older
 
 const struct family families_encoders[] = {
     {T5, .encoder = names_t5_encoder, .block = names_t5_block},

@@ -244,6 +244,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     memset(p, 0, sizeof *p);
     p->prefix = f->prefix;
     p->spare = f->spare;
+    p->older = f->older;
     p->adapted = lora != NULL;
     p->n_unit = (int)layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
@@ -327,6 +328,22 @@ size_t params_find(const struct params *p, const char *name)
     memcpy(with, p->prefix, k);
     memcpy(with + k, name, n + 1);
     return exactly(p, with, n + k);
+}
+
+size_t params_find_older(const struct params *p, const char *name)
+{
+    char now[CKPT_MAX_NAME + 1];
+    size_t n = strlen(name);
+
+    for (const struct older_name *o = p->older; o && o->tail; o++) {
+        size_t k = strlen(o->tail);
+
+        if (n < k || strcmp(name + n - k, o->tail) != 0 || n - k + strlen(o->now) >= sizeof now)
+            continue;
+        snprintf(now, sizeof now, "%.*s%s", (int)(n - k), name, o->now);
+        return params_find(p, now);
+    }
+    return SIZE_MAX;
 }
 
 bool params_spare(const struct params *p, const char *name)

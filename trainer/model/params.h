@@ -54,6 +54,7 @@ struct params {
     struct ckpt_map  *by_name;
     const char       *prefix;       /* of the family: "transformer.", or "" */
     const char *const *spare;       /* the family's; see families.h */
+    const struct older_name *older; /* likewise */
     bool              adapted;      /* an adapter is trained, not the model */
 };
 
@@ -75,6 +76,8 @@ const char *params_saved_name(char *dst, size_t size, const struct params *p, si
 const json_t *params_token_list(const struct params *p, const struct lora *lora);
 /* Index by name, with or without the family's prefix ("transformer."); SIZE_MAX when absent. */
 size_t params_find(const struct params *p, const char *name);
+/* Index by a name that older files have for it; SIZE_MAX when it is none. */
+size_t params_find_older(const struct params *p, const char *name);
 /* A tensor of a file that belongs to no parameter and is known to be of no use. */
 bool params_spare(const struct params *p, const char *name);
 void params_release(struct params *p);
