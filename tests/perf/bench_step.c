@@ -5,6 +5,7 @@
  * usage: bench_step [threads] [hidden] [layers] [heads] [feed-forward of llama] [vocab]
  *   step llama|bloom f32|bf16 BATCH LENGTH STEPS   prints the median ms of a step, the median of
  *                                                  its CPU time, and the last loss
+ *   profile ...                                    as step: ms of each operation in the last one
  *   decode llama|bloom f32|bf16 TOKENS             prints GB of weights a second, and GB/s at
  *                                                  which the same threads read as many bytes;
  *                                                  one thread's by its CPU time
@@ -71,6 +72,62 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
         dst[j] = gain ? 1.0f : ((float)(r >> 8) * 0x1p-24f - 0.5f) * 0.07f;
     }
     return 0;
+}
+
+/* The row of operations with a watch around each. */
+static const struct ops *row;
+static double spent[32];
+
+#define WATCHED(X)                                                                             \
+    X(0, zero, (struct device *d, void *p, size_t n), (d, p, n))                               \
+    X(1, cast, (struct device *d, void *p, enum ckpt_dtype to, const void *q,                  \
+                enum ckpt_dtype from, int64_t n), (d, p, to, q, from, n))                      \
+    X(2, adamw, (struct device *d, float *p, float *m, float *v, const float *g, int64_t n,    \
+                 const struct adamw *a), (d, p, m, v, g, n, a))                                \
+    X(3, sum_squares, (struct device *d, double *s, const float *g, int64_t n), (d, s, g, n))  \
+    X(4, embed_fwd, (struct device *d, const struct op_embed *a), (d, a))                      \
+    X(5, embed_bwd, (struct device *d, const struct op_embed *a), (d, a))                      \
+    X(6, norm_fwd, (struct device *d, const struct op_rownorm *a), (d, a))                     \
+    X(7, norm_bwd, (struct device *d, const struct op_rownorm *a), (d, a))                     \
+    X(8, linear_fwd, (struct device *d, const struct op_linear *a), (d, a))                    \
+    X(9, linear_bwd, (struct device *d, const struct op_linear *a), (d, a))                    \
+    X(10, rope_fwd, (struct device *d, const struct op_rope *a), (d, a))                       \
+    X(11, rope_bwd, (struct device *d, const struct op_rope *a), (d, a))                       \
+    X(12, gate_fwd, (struct device *d, const struct op_gate *a), (d, a))                       \
+    X(13, gate_bwd, (struct device *d, const struct op_gate *a), (d, a))                       \
+    X(14, attention_fwd, (struct device *d, const struct op_attention *a), (d, a))             \
+    X(15, attention_bwd, (struct device *d, const struct op_attention *a), (d, a))             \
+    X(16, head_loss, (struct device *d, const struct op_head *a), (d, a))
+#define WATCH(i, name, takes, given)                                                           \
+    static void watched_##name takes                                                           \
+    {                                                                                          \
+        double t = now();                                                                      \
+                                                                                               \
+        row->name given;                                                                       \
+        spent[i] += now() - t;                                                                 \
+    }
+WATCHED(WATCH)
+
+static const struct ops *watched_row(const struct ops *of)
+{
+    static struct ops watched;
+
+    row = of;
+    watched = *of;
+#define PUT(i, name, takes, given) watched.name = watched_##name;
+    WATCHED(PUT)
+#undef PUT
+    return &watched;
+}
+
+static void print_spent(void)
+{
+#define SAY(i, name, takes, given)                                                             \
+    if (spent[i] > 0)                                                                          \
+        printf(" %s %.2f", #name, spent[i]);
+    WATCHED(SAY)
+#undef SAY
+    printf("\n");
 }
 
 static json_t *config(const char *model, const long *a)
@@ -160,7 +217,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int steps(const char *model, bool bf16, int64_t batch, int64_t length, int n, const long *a)
+static int steps(const char *model, bool bf16, int64_t batch, int64_t length, int n, bool profile,
+                 const long *a)
 {
     struct model_opts opts = {.max_tokens = batch * length, .max_docs = batch,
                               .max_rows = batch * length, .train = true};
@@ -174,16 +232,21 @@ static int steps(const char *model, bool bf16, int64_t batch, int64_t length, in
     }
     fill_batch(&b, batch, length, a[VOCAB]);
     step(&b, &err);
+    if (profile)
+        b.dev->ops = watched_row(b.dev->ops);
     for (int i = 0; i < n; i++) {
         double t = now(), c = cpu_time();
 
+        memset(spent, 0, sizeof spent);
         loss = step(&b, &err);
         wall[i] = now() - t;
         cpu[i] = cpu_time() - c;
     }
     qsort(wall, (size_t)n, sizeof *wall, by_size);
     qsort(cpu, (size_t)n, sizeof *cpu, by_size);
-    printf("%.2f %.2f %.4f\n", wall[n / 2], cpu[n / 2], loss);
+    printf("%.2f %.2f %.4f%s", wall[n / 2], cpu[n / 2], loss, profile ? "" : "\n");
+    if (profile)
+        print_spent();
     close_bench(&b);
     return 0;
 }
@@ -269,16 +332,16 @@ static int decodes(const char *model, bool bf16, int n, const long *a)
 int main(int argc, char **argv)
 {
     long a[N_ARGS] = {2, 768, 12, 12, 2048, 32000};
-    char line[200], model[16], type[16];
+    char line[200], job[16], model[16], type[16];
     long batch, length;
     int n, rc = 0;
 
     for (int i = 1; i < argc && i <= N_ARGS; i++)
         a[i - 1] = strtol(argv[i], NULL, 10);
     while (rc == 0 && fgets(line, sizeof line, stdin)) {
-        if (sscanf(line, "step %15s %15s %ld %ld %d", model, type, &batch, &length, &n) == 5 &&
+        if (sscanf(line, "%15s %15s %15s %ld %ld %d", job, model, type, &batch, &length, &n) == 6 &&
             n > 0 && n <= 100)
-            rc = steps(model, strcmp(type, "bf16") == 0, batch, length, n, a);
+            rc = steps(model, strcmp(type, "bf16") == 0, batch, length, n, job[0] == 'p', a);
         else if (sscanf(line, "decode %15s %15s %d", model, type, &n) == 3 && n > 0)
             rc = decodes(model, strcmp(type, "bf16") == 0, n, a);
         else
