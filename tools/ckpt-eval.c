@@ -41,7 +41,9 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
          false},
         {0, "logits", "FILE", OPT_PATH, &w->logits,
          "write logits and losses of every row as safetensors", NULL, 0, 0, false},
-        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a file of logits that exists",
+        {0, "hidden", "FILE", OPT_PATH, &w->hidden,
+         "write an encoder's hidden states of every prompt as safetensors", NULL, 0, 0, false},
+        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a file of --logits or --hidden",
          NULL, 0, 0, false},
         {0, "generation-options", NULL, OPT_GROUP, NULL, "Generation", NULL, 0, 0, true},
         {'p', "prompt", "TEXT", OPT_LIST, &w->prompt, "text to continue; may be repeated", NULL, 0,
@@ -150,14 +152,15 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
 {
     struct eval_result base = {0};
     struct cli_items *items = NULL;
-    const char *logits = w->logits;
+    const char *logits = w->logits, *hidden = w->hidden;
     char *item = NULL;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
-    w->logits = NULL;                   /* the base's are not asked for */
+    w->logits = w->hidden = NULL;       /* the base's are not asked for */
     if (rc == 0 && w->base)
         rc = eval_run(&base, w, w->base, NULL, err);
     w->logits = logits;
+    w->hidden = hidden;
     while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         struct eval_result r = {0};
 
@@ -201,6 +204,8 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0 && !w.data.n && !w.prompt.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
+    if (rc == 0 && w.hidden && !w.prompt.n)
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "--hidden needs --prompt");
     if (rc == 0 && w.generate > 0 && !w.data.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "--generate needs --eval-file");
     if (rc == 0)

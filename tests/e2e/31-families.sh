@@ -43,3 +43,11 @@ t "a head apart from the embedding counts" apart
 expect 0 "with a warning" ckpt-eval --eval-file "$M/llama-a/rows.jsonl" "$T/apart"
 t "that says which" says "lm_head.weight differs from the embedding"
 t "trained on, it stays apart" bash -c "ckpt-train -q --model $T/apart --train-file $M/llama-a/rows.jsonl --max-steps 1 -o $T/apart-run && grep -q '\"tie_word_embeddings\": false' $T/apart-run/checkpoint-1/config.json"
+# An encoder's states of a text; what scores and continues has none.
+R=tools/recipes/demo/tokenizer
+expect 0 "hidden states" ckpt-eval -q --tokenizer $R --prompt x --hidden "$T/hidden.safetensors" "$M/bert-a"
+layers() { ckpt-inspect --json "$T/hidden.safetensors" | grep -o '"0\.[a-z]*[.0-9]*"' | sort -u | tr -d '"\n'; }
+t "of every layer" bash -c '[ "$1" = "$2" ]' - "$(layers)" "0.hidden.00.hidden.10.hidden.20.hidden.30.ids"
+expect 73 "not over a file that exists" ckpt-eval -q --tokenizer $R --prompt x --hidden "$T/hidden.safetensors" "$M/bert-a"
+expect 65 "not of a decoder" ckpt-eval -q --tokenizer $R --prompt x --hidden "$T/none.safetensors" "$M/llama-a"
+expect 64 "not without a text" ckpt-eval -q --eval-file "$M/llama-a/rows.jsonl" --hidden "$T/none.safetensors" "$M/bert-a"

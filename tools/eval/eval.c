@@ -7,6 +7,7 @@
 
 #include "libckpt/mem.h"
 #include "libckpt/path.h"
+#include "tools/eval/hidden.h"
 #include "tools/eval/logits.h"
 #include "trainer/adapter.h"
 #include "trainer/data/loader.h"
@@ -320,7 +321,9 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
             out->seconds = scored.seconds;
         }
     }
-    if (rc == 0 && (w->generate > 0 || w->prompt.n))
+    if (rc == 0 && w->hidden)
+        rc = hidden_write(w->hidden, w->overwrite, &e.s, &w->prompt, w->rows.max_seq_length, err);
+    else if (rc == 0 && (w->generate > 0 || w->prompt.n))
         rc = generate(&e, out, err);
     close_eval(&e, err);
     return rc;

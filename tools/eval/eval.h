@@ -31,7 +31,8 @@ struct eval_want {
     const char     *early_stopping;     /* "true", "false" or "never" */
     int             do_sample;
     const char     *logits;             /* file to write, or NULL */
-    bool            overwrite;          /* also when it exists */
+    const char     *hidden;             /* file for an encoder's states of the prompts, or NULL */
+    bool            overwrite;          /* also when they exist */
 };
 
 /* What came out for one model. */

@@ -6,8 +6,8 @@
  * top-k, top-p, min-p, softmax, one draw.
  * Source: transformers 5.17, generation/utils.py (_get_logits_processor), logits_process.py.
  */
-#ifndef CKPT_LOGITS_H
-#define CKPT_LOGITS_H
+#ifndef CKPT_MODEL_LOGITS_H
+#define CKPT_MODEL_LOGITS_H
 
 #include "trainer/model/generate.h"
 
