@@ -18,8 +18,7 @@ PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libya
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
 
-PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec
-PC_TOOLS := yaml-0.1
+PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
 HARDEN   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection \
@@ -34,11 +33,11 @@ CFLAGS_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -f
 CFLAGS_fault   := -O1 -g -DCKPT_FAULTS
 
 CPPFLAGS += -I. -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
-ALL_CFLAGS = -std=c11 $(WARN) -fPIC $(VISIBILITY) $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT) $(PC_TOOLS)) $(CFLAGS)
+ALL_CFLAGS = -std=c11 $(WARN) -fPIC $(VISIBILITY) $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT)) $(CFLAGS)
 ALL_LDFLAGS = $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 LIBS_CKPT = $(call PC,--libs,$(PC_CKPT)) -lpthread -lm
 LIBS_TRAIN = -lopenblas -fopenmp -ldl $(LIBS_CKPT)
-LIBS_TOOLS = $(call PC,--libs,$(PC_TOOLS)) $(LIBS_CKPT)
+LIBS_TOOLS = $(LIBS_CKPT)
 
 # A floor is a folder; its rooms are the sources under it.  No list to keep in step.
 rooms   = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))

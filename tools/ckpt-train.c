@@ -93,8 +93,6 @@ static size_t rows(struct opt *row, struct want *w)
          "where data that was cut is kept and found again", NULL, 0, 0, false},
         {0, "dataset-name", "NAME", OPT_STR, &s->dataset_name,
          "its folder there (default: after --train-file)", NULL, 0, 0, false},
-        {0, "dataset-config", "NAME", OPT_STR, &s->dataset_config, "the folder below that", NULL,
-         0, 0, false},
     };
     const struct opt behind[] = {
         {0, "train-sampling-strategy", "NAME", OPT_CHOICE, &s->train_sampling_strategy,

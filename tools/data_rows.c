@@ -7,6 +7,8 @@ size_t data_rows(struct opt *row, struct data_want *w)
 {
     struct data_settings *s = &w->s;
     const struct opt all[] = {
+        {0, "dataset-config", "NAME", OPT_STR, &s->rows.config,
+         "configuration of README.md, of a data set that has several", NULL, 0, 0, false},
         {0, "data-field", "NAME", OPT_STR, &s->rows.field,
          "member of a JSON document that holds the records", NULL, 0, 0, false},
         {0, "csv-delimiter", "CHAR", OPT_STR, &w->delimiter,

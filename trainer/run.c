@@ -100,10 +100,11 @@ static int cut_data(struct run *r, char *dir, size_t size, struct ckpt_err *err)
     char name[256];
     bool ready = false;
     struct prepare_opts o = {
-        .dir = s->data_dir, .name = name, .config = s->dataset_config, .seed = s->seed,
+        .dir = s->data_dir, .name = name, .seed = s->seed,
         .train_ratio = s->train_split_ratio, .val_test_ratio = s->val_test_split_ratio,
     };
 
+    o.config = s->data.rows.config ? s->data.rows.config : "default";
     name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
     if (prepare_path(dir, size, &o, err) == 0 && r->session.comm->rank == 0 &&
         open_records(&all, s, s->train, s->n_train, true, err) == 0 &&

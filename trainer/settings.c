@@ -13,7 +13,6 @@ void settings_default(struct settings *s)
         .init_lora_weights = "true",
         .val_test_split_ratio = 0.5,
         .data_dir = "datasets",
-        .dataset_config = "default",
         .train_sampling_strategy = "random",
         .data_seed = -1,
         .output_dir = "output",

@@ -49,7 +49,7 @@ struct settings {
     int64_t      max_train_samples, max_eval_samples;   /* 0: all */
     double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
     double       val_test_split_ratio;
-    const char  *data_dir, *dataset_name, *dataset_config;
+    const char  *data_dir, *dataset_name;
     bool         packing;               /* fill micro-batches with whole documents */
     const char  *data_cache;            /* samples in the cache: auto, on, off */
     /* loop */

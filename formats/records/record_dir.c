@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/records/record_card.h"
 #include "formats/records/record_split.h"
+#include "libckpt/buf.h"
 #include "libckpt/json.h"
 #include "libckpt/path.h"
 
@@ -245,10 +247,115 @@ out:
     return rc;
 }
 
+/* The files of a split that a configuration's patterns mean; without one there must be one. */
+static int config_split(const char **split, const struct card_config *config, const char *path,
+                        struct ckpt_err *err)
+{
+    const char *first = config->files[0].split;
+    struct ckpt_buf names;
+
+    for (size_t i = 0; i < config->n; i++)
+        if (*split && strcmp(config->files[i].split, *split) == 0)
+            return 0;
+        else if (!*split && strcmp(config->files[i].split, first) != 0) {
+            ckpt_fail(err, CKPT_EUSAGE, "%s: files of several splits, %.80s and %.80s", path, first,
+                      config->files[i].split);
+            return ckpt_err_hint(err, "name a split, or the files of one, as in '%.150s/%.60s'",
+                                 path, config->files[0].pattern);
+        }
+    if (!*split) {
+        *split = first;
+        return 0;
+    }
+    ckpt_buf_init(&names, 1000);
+    for (size_t i = 0; i < config->n; i++)
+        if (i == 0 || strcmp(config->files[i].split, config->files[i - 1].split) != 0)
+            ckpt_buf_printf(&names, "%s%.80s", i ? ", " : "", config->files[i].split);
+    ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; README.md names %.400s", path,
+              *split, ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "many others");
+    ckpt_buf_release(&names);
+    return err->code;
+}
+
+/* Those of all[n_all] that a pattern means, or the file that it is. */
+static int add_matches(struct ckpt_dir *dir, const char ***name, size_t *n, size_t *cap,
+                       const char *const *all, size_t n_all, const char *pattern,
+                       struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    bool exact = !strpbrk(pattern, "*?[") && ckpt_dir_has(dir, pattern);
+    const char *below = strpbrk(pattern, "*?[") || exact ? pattern
+                        : ckpt_arena_printf(arena, "%s/**", pattern);
+    size_t before = *n;
+
+    if (!below)
+        return ckpt_nomem(err, strlen(pattern));
+    if (exact)
+        return more_names(name, n, cap, pattern, arena, err);
+    for (size_t i = 0; i < n_all; i++)
+        if (record_matches(below, all[i]) && more_names(name, n, cap, all[i], arena, err))
+            return err->code;
+    return *n > before ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "no file of data matches \"%.200s\"",
+                                       pattern);
+}
+
+/* The files that a configuration of README.md means. */
+static int list_config(struct ckpt_dir *dir, const struct card_config *config, const char *path,
+                       const char *split, const char ***name, size_t *n,
+                       struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    size_t n_all, cap = 0, len = strlen(config->data_dir), kept = 0;
+    const char **all = NULL;
+    int rc;
+
+    *n = 0;
+    if (config->n && config_split(&split, config, path, err))
+        return err->code;
+    rc = list_tree(dir, &all, &n_all, arena, err);
+    for (size_t i = 0; rc == 0 && i < config->n; i++)
+        if (strcmp(config->files[i].split, split) == 0 &&
+            (rc = add_matches(dir, name, n, &cap, all, n_all, config->files[i].pattern, arena,
+                              err)))
+            ckpt_err_in(err, "%s: README.md: configuration \"%s\"", path, config->name);
+    if (rc || config->n)
+        return rc;
+    for (size_t i = 0; i < n_all; i++)
+        if (len == 0 || (strncmp(all[i], config->data_dir, len) == 0 && all[i][len] == '/'))
+            all[kept++] = all[i];
+    *name = all;
+    *n = kept;
+    keep_kind(*name, n);
+    return keep_split(path, *name, n, split, err);
+}
+
+int record_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                     const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    const char **all = NULL;
+    size_t n_all, cap = 0;
+    int rc = ckpt_path_dir(dir, path, CKPT_FOLLOW | CKPT_PROVE, err);
+
+    *n = 0;
+    *name = NULL;
+    if (rc)
+        return rc;
+    rc = list_tree(*dir, &all, &n_all, arena, err);
+    if (rc == 0 && (rc = add_matches(*dir, name, n, &cap, all, n_all, pattern, arena, err)))
+        ckpt_err_in(err, "%s", path);
+    if (rc) {
+        ckpt_dir_close(*dir);
+        *dir = NULL;
+    }
+    return rc;
+}
+
 int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    const char *split, struct ckpt_arena *arena, struct ckpt_err *err)
+                    const char *config, const char *split, struct ckpt_arena *arena,
+                    struct ckpt_err *err)
 {
     int rc = ckpt_path_dir(dir, path, CKPT_FOLLOW | CKPT_PROVE, err);
+    const struct card_config *picked;
+    struct card_config *configs;
+    size_t n_config;
 
     *n = 0;
     *name = NULL;
@@ -260,6 +367,17 @@ int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const 
         rc = list_saved(*dir, name, n, arena, err);
         if (rc)
             ckpt_err_in(err, "%s", path);
+        goto out;
+    }
+    rc = record_card_read(&configs, &n_config, *dir, arena, err);
+    if (rc) {
+        ckpt_err_in(err, "%s", path);
+        goto out;
+    }
+    if (n_config > 0) {
+        rc = record_card_pick(&picked, configs, n_config, config, path, err);
+        if (rc == 0)
+            rc = list_config(*dir, picked, path, split, name, n, arena, err);
         goto out;
     }
     rc = list_tree(*dir, name, n, arena, err);

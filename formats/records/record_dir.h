@@ -2,9 +2,10 @@
  * record_dir - which files of a directory are its records.
  *
  * A folder that Hugging Face's datasets saved says so in state.json, one of several splits in
- * dataset_dict.json.  Elsewhere it is every file named as data below the folder, in the order of
- * their paths, of the kind that most files have (.gz and the like do not count).  Which split a
- * file belongs to follows from its path (record_split.h).
+ * dataset_dict.json; a repository of the Hub in README.md (record_card.h).  Elsewhere it is every
+ * file named as data below the folder, in the order of their paths, of the kind that most files
+ * have (.gz and the like do not count).  Which split a file belongs to follows from its path
+ * (record_split.h).
  */
 #ifndef CKPT_RECORD_DIR_H
 #define CKPT_RECORD_DIR_H
@@ -12,8 +13,12 @@
 #include "libckpt/file.h"
 
 /* Names of files in *dir (yours to close), in arena; at least one.  split NULL: all files must be
- * of one split. */
+ * of one split; config NULL: that which is meant without a name. */
 int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    const char *split, struct ckpt_arena *arena, struct ckpt_err *err);
+                    const char *config, const char *split, struct ckpt_arena *arena,
+                    struct ckpt_err *err);
+/* The same for the files of data below the folder path whose path in it is one of the pattern's. */
+int record_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                     const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err);
 
 #endif

@@ -201,14 +201,17 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
     return rc;
 }
 
-static int add_dir(struct records *r, const char *path, struct ckpt_err *err)
+/* The files of data below a folder, or with a pattern those it means. */
+static int add_dir(struct records *r, const char *path, const char *pattern, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *file;
     const char **name;
     size_t n;
-    int rc = record_dir_list(&dir, &name, &n, path, r->split, &arena, err);
+    int rc = pattern ? record_dir_match(&dir, &name, &n, path, pattern, &arena, err)
+                     : record_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
+                                       err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = ckpt_file_open_at(&file, dir, name[i], err);
@@ -225,9 +228,30 @@ static int add_named(struct records *r, const char *path, struct ckpt_err *err)
     struct ckpt_file *file;
 
     if (ckpt_path_is_dir(path))
-        return add_dir(r, path, err);
+        return add_dir(r, path, NULL, err);
     return ckpt_path_file(&file, path, CKPT_FOLLOW | CKPT_PROVE, err) ? err->code
                                                                      : add_file(r, file, err);
+}
+
+/* What is elsewhere and can be listed there: "hf://datasets/owner/name/data/train-*". */
+static int add_remote(struct records *r, const char *path, struct ckpt_err *err)
+{
+    size_t n = strcspn(path, "*?[");
+    char *base;
+    int rc;
+
+    /* In an address of the web "?" is part of it. */
+    if (!path[n] || strncmp(path, "http", 4) == 0 || ckpt_path_is_file(path))
+        return add_named(r, path, err);
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    base = ckpt_strdup(path);
+    if (!base)
+        return ckpt_nomem(err, n);
+    base[n > 0 ? n - 1 : 0] = '\0';
+    rc = add_dir(r, base, path + n, err);
+    ckpt_free(base);
+    return rc;
 }
 
 /* A path, or where there is none of that name a pattern: all that match, in name order. */
@@ -237,7 +261,9 @@ static int add_path(struct records *r, const char *path, struct ckpt_err *err)
     glob_t found;
     int rc;
 
-    if (ckpt_path_is_remote(path) || !strpbrk(path, "*?[") || lstat(path, &st) == 0)
+    if (ckpt_path_is_remote(path))
+        return add_remote(r, path, err);
+    if (!strpbrk(path, "*?[") || lstat(path, &st) == 0)
         return add_named(r, path, err);
     rc = glob(path, 0, NULL, &found);
     if (rc)

@@ -274,4 +274,28 @@ run() { ckpt-train -q --max-steps 2 --max-seq-length 32 --save-steps 2 --per-dev
 expect 0 "a model of the Hub is trained on rows of the Hub" run --model hf://acme/base --train-file hf://datasets/acme/rows -o "$T/run1"
 expect 0 "and a local one on local rows" run --model "$T/base" --train-file "$T/rows.jsonl" -o "$T/run2"
 t "to the same weights" ckpt-inspect -q --diff "$T/run1/checkpoint-2" "$T/run2/checkpoint-2"
+head -n 3 "$T/rows.jsonl" >"$R/hub/datasets/acme/rows/train-0.jsonl"; tail -n +4 "$T/rows.jsonl" >"$R/hub/datasets/acme/rows/train-1.jsonl"
+mkdir -p "$R/s3/models/rows"; cp "$R"/hub/datasets/acme/rows/train-?.jsonl "$R/s3/models/rows"
+rm "$R/hub/datasets/acme/rows/train.jsonl"
+fresh; export AWS_ENDPOINT_URL=http://127.0.0.1:$P/s3
+for at in hf://datasets/acme/rows s3://models/rows; do
+    rm -rf "$T/run3"
+    expect 0 "rows of a pattern below $at" run --model "$T/base" --train-file "$at/tra*-[01].jsonl" -o "$T/run3"
+    t "to the same weights" ckpt-inspect -q --diff "$T/run3/checkpoint-2" "$T/run2/checkpoint-2"
+done
+expect 66 "a pattern of nothing" run --model "$T/base" --train-file 'hf://datasets/acme/rows/x*' -o "$T/run4"
+t "says so" says 'hf://datasets/acme/rows: no file of data matches "x*"'
+printf -- '---\nconfigs:\n- config_name: a\n  data_files: train-0.jsonl\n- config_name: b\n  data_files: "train-*"\n---\n' \
+    >"$R/hub/datasets/acme/rows/README.md"
+web
+expect 64 "a data set of two configurations" run --model "$T/base" --train-file hf://datasets/acme/rows -o "$T/run4"
+t "names them" says "hf://datasets/acme/rows: several configurations in README.md: a, b"
+expect 66 "one that is not there" run --model "$T/base" --train-file hf://datasets/acme/rows --dataset-config c -o "$T/run4"
+expect 0 "one that is" run --model "$T/base" --train-file hf://datasets/acme/rows --dataset-config b -o "$T/run4"
+t "to the same weights" ckpt-inspect -q --diff "$T/run4/checkpoint-2" "$T/run2/checkpoint-2"
+cp "$T/rows.jsonl" "$R/hub/datasets/acme/rows/train.jsonl"; cp "$T/rows.jsonl" "$R/web/rows.jsonl"
+web
+rm -rf "$T/run4"
+expect 0 "rows of a web server" run --model "$T/base" --train-file "$W/rows.jsonl" -o "$T/run4"
+t "to the same weights" ckpt-inspect -q --diff "$T/run4/checkpoint-2" "$T/run2/checkpoint-2"
 expect 0 "it is evaluated on rows of the Hub" ckpt-eval -q --json --base hf://acme/base --eval-file hf://datasets/acme/rows/train.jsonl "$T/run1/checkpoint-2"

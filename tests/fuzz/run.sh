@@ -45,7 +45,7 @@ for t in ${@:-$(ls tests/fuzz/fuzz_*.c | sed 's/.*fuzz_//; s/\.c$//')}; do
     d=build/fuzz/$t; mkdir -p "$d/corpus"
     seeds "$t" | while read -r s; do cp -n "$s" "$d/corpus/$(echo "$s" | tr / _)"; done
     clang $flags -fsanitize=fuzzer,address,undefined -o "$d/run" "tests/fuzz/fuzz_$t.c" build/fuzz/all.a \
-        $(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec) -lopenblas -lgomp -ldl -lpthread -lm || exit 1
+        $(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1) -lopenblas -lgomp -ldl -lpthread -lm || exit 1
     echo "== $t"
     limits="-timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=512"
     for old in "$d"/crash-* "$d"/leak-* "$d"/timeout-* "$d"/oom-*; do

@@ -52,7 +52,7 @@ static void test_splits_are_not_mixed(void **state)
     (void)state;
     refused(S, CKPT_EUSAGE, "a data set of 2 splits", "hf-saved/train");
     /* The files lie in data/, as in a repository. */
-    refused("tests/golden/hf-imdb", CKPT_EUSAGE, "files of several splits", "'tests/golden/hf-imdb/data/train*'");
+    refused("tests/golden/hf-imdb", CKPT_EUSAGE, "files of several splits", "'tests/golden/hf-imdb/data/train-*'");
     refused("tests/golden/hf-imdb/data/valid*", CKPT_ENOTFOUND, "no file matches", "");
     assert_same_rows("tests/golden/hf-imdb/data/train-*.parquet", "tests/golden/hf-rows.jsonl", 1);
 }

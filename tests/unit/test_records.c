@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "formats/records/csv_value.h"
+#include "formats/records/record_card.h"
 #include "formats/records/record_rows.h"
 #include "formats/records/record_split.h"
 #include "libckpt/json.h"
@@ -447,6 +448,112 @@ static void test_parts_of_a_folder(void **state)
     assert_int_equal(records_open_with(&r, &path, 1, &opts, &err), CKPT_ENOTFOUND);
 }
 
+static void test_patterns(void **state)
+{
+    static const struct { const char *pattern, *path; bool want; } rows[] = {
+        {"data/train-*", "data/train-0.parquet", true}, {"data/train-*", "data/x/train-0", false},
+        {"*.jsonl", "a.jsonl", true}, {"*.jsonl", "data/a.jsonl", false}, {"*.jsonl", ".a.jsonl", false},
+        {"**/*.jsonl", "a.jsonl", true}, {"**/*.jsonl", "a/b/c.jsonl", true},
+        {"**/*.jsonl", ".git/c.jsonl", false}, {"a/**", "a/b/c", true}, {"a/**", "a", false},
+        {"**", "a/b", true}, {"a/**/z", "a/z", true}, {"a/**/z", "a/b/c/z", true},
+        {"a/**/z", "a/b/c/y", false}, {"a?[0-9]", "ab7", true}, {"a?[0-9]", "a/7", false},
+        {"**/b/**/d", "a/b/c/d", true}, {"**/b/**/d", "b/d", true}, {"**/b/**/d", "c/d", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (record_matches(rows[i].pattern, rows[i].path) != rows[i].want)
+            fail_msg("%s %s", rows[i].pattern, rows[i].path);
+}
+
+static void must_fail(const char *path, const struct records_opts *opts, int code,
+                      const char *why)
+{
+    struct ckpt_err err = {0};
+    struct records *r;
+
+    assert_int_equal(records_open_with(&r, &path, 1, opts, &err), code);
+    if (!strstr(err.text, why))
+        fail_msg("%s: no \"%s\"", err.text, why);
+}
+
+static void test_configurations_of_a_card(void **state)
+{
+    static const char card[] =
+        "---\nlicense: mit\nconfigs:\n"
+        "- config_name: main\n  data_files:\n"
+        "  - split: train\n    path: [m/a*.jsonl, \"m/**/z.jsonl\"]\n"
+        "  - split: test\n    path: m/b.jsonl\n"
+        "- config_name: socratic\n  data_dir: ./s/\n  data_files: '*.jsonl'\n"
+        "- config_name: whole\n  data_dir: m\n"
+        "- config_name: lost\n  data_files: nothing/*\n"
+        "%s---\n# Text\n";
+    struct records_opts opts = {0};
+    char path[300], text[1000];
+    struct records *r;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/card", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/m", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/m/deep", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/s", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    put_str("card/m/a2.jsonl", "{\"i\":2}\n");
+    put_str("card/m/a1.jsonl", "{\"i\":1}\n");
+    put_str("card/m/deep/z.jsonl", "{\"i\":3}\n");
+    put_str("card/m/b.jsonl", "{\"i\":4}\n");
+    put_str("card/s/x.jsonl", "{\"i\":5}\n");
+    snprintf(path, sizeof path, "%s/card", dir);
+    snprintf(text, sizeof text, card, "");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EUSAGE, "several configurations in README.md: main, socratic, whole, lost");
+    opts.config = "other";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "no configuration \"other\" in README.md; there are: main, soc");
+    opts.config = "main";
+    must_fail(path, &opts, CKPT_EUSAGE, "files of several splits, train and test");
+    opts.split = "train";
+    r = open_with(path, &opts);
+    expect_ids(r, "1 2 3");
+    records_close(r);
+    opts.split = "test+train[:1]";
+    r = open_with(path, &opts);
+    expect_ids(r, "4 1");
+    records_close(r);
+    opts.split = "validation";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "no files of split \"validation\"; README.md names train, test");
+    opts = (struct records_opts){.config = "socratic"};
+    r = open_with(path, &opts);
+    expect_ids(r, "5");
+    records_close(r);
+    opts.config = "whole";
+    r = open_with(path, &opts);
+    expect_ids(r, "1 2 4 3");
+    records_close(r);
+    opts.config = "lost";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "configuration \"lost\": no file of data matches \"nothing/*\"");
+    /* One that is meant without its name. */
+    snprintf(text, sizeof text, card, "- config_name: d\n  default: true\n  data_files: s\n");
+    put_str("card/README.md", text);
+    opts.config = NULL;
+    r = open_with(path, &opts);
+    expect_ids(r, "5");
+    records_close(r);
+    snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ../x\n");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EREFUSED, "\"../x\" is no pattern of files below the folder");
+    snprintf(text, sizeof text, card, "- data_files: x\n");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EFORMAT, "README.md: a configuration without config_name");
+    /* What is no YAML is told, and the names of files decide. */
+    put_str("card/README.md", "---\nconfigs: [\n---\n");
+    r = open_with(path, &opts);
+    assert_int_equal(records_count(r), 5);
+    records_close(r);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -476,6 +583,8 @@ int main(void)
         cmocka_unit_test(test_names_say_the_split),
         cmocka_unit_test(test_split_expressions),
         cmocka_unit_test(test_parts_of_a_folder),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_configurations_of_a_card),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
