@@ -11,11 +11,11 @@
  */
 #include "trainer/cuda/attention.cuh"
 
-/* Sizes of a tile by the width of a head. */
-template <int D> struct fwd_shape {
-    static const int WARPS = D > 128 ? 8 : 4;
-    static const int MR = D > 128 ? 1 : 2;          /* 16-row parts of a warp */
-    static const int BM = WARPS * MR * 16, BN = 64;
+/* Sizes of a tile by the width of a head; two blocks share a multiprocessor where they can. */
+template <int D, bool WG> struct fwd_shape {
+    static const int WARPS = WG || D > 128 ? 8 : 4;
+    static const int MR = WG || D > 128 ? 1 : 2;    /* 16-row parts of a warp */
+    static const int BM = WARPS * MR * 16, BN = 64, BLOCKS = WG && D < 128 ? 2 : 1;
 };
 
 /* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
@@ -130,18 +130,17 @@ __device__ __forceinline__ void drop_tile(const struct attend &a, float (&s)[MR]
         }
 }
 
-template <typename T, int D, int MODE>
-__global__ void __launch_bounds__(fwd_shape<D>::WARPS * 32)
-    forward(const __grid_constant__ struct attend a)
+template <typename T, int D, int MODE, bool WG>
+__device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
 {
-    using S = fwd_shape<D>;
+    using S = fwd_shape<D, WG>;
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
-    extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *k = q + BM * (D + 8), *v = k + BN * (D + 8);
-    float *line = (float *)(v + BN * (D + 8));
+    const int SIZE = tile_size<D, WG>(BN);
+    T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + 2 * SIZE;
+    float *line = (float *)(v + 2 * SIZE);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
-    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16;
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16, stage = 0;
     struct place p;
     float slope = head_slope(a, h), out[MR][OT][4];
     struct softmax<MR> w;
@@ -154,9 +153,10 @@ __global__ void __launch_bounds__(fwd_shape<D>::WARPS * 32)
     int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys);
     int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
 
-    load_tile<T, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
-                                 a.row_stride, p.len - p.begin, a.dim, a.vec);
-    load_tile<T, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
+    load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+                                  a.row_stride, p.len - p.begin, a.dim, a.vec);
+    load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
+    load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
     copies_end();
     if (MODE == ATTEND_ANY)
         distance_line<T>(a, line, h);
@@ -167,29 +167,34 @@ __global__ void __launch_bounds__(fwd_shape<D>::WARPS * 32)
             w.max[m][r] = -INFINITY;
             w.sum[m][r] = 0;
         }
-    for (; j < end; j += BN) {
+    for (; j < end; j += BN, stage ^= 1) {
         float s[MR][NT][4];
+        uint32_t f[MR][NT / 2][4];
 
-        copies_wait<0>();
-        __syncthreads();                /* keys are there, values no longer read */
-        load_tile<T, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
-                                     a.vec);
-        copies_end();
-        rows_by_rows<T, D>(s, q + row * (D + 8), k);
+        tiles_ready<WG>();
+        if (j + BN < end) {
+            int next = j + BN, to = (stage ^ 1) * SIZE;
+
+            load_tile<WG, D, BN, THREADS>(k + to, kf + next * a.kv_stride, a.kv_stride,
+                                          p.keys - next, a.dim, a.vec);
+            load_tile<WG, D, BN, THREADS>(v + to, vf + next * a.kv_stride, a.kv_stride,
+                                          p.keys - next, a.dim, a.vec);
+            copies_end();
+        }
+        products_begin<WG>();
+        rows_by_rows<WG, D, BM>(s, q, row, k + stage * SIZE);
+        products_end<WG>(s);
         if (MODE != ATTEND_PLAIN)
             add_terms<T, MODE>(a, s, j + lane % 4 * 2, pos + row + lane / 4, slope, line);
         if (j + BN > none_before || j < all_after)
             mask(a, s, j + lane % 4 * 2, pos + row + lane / 4, p.keys);
-        copies_wait<0>();
-        __syncthreads();                /* the other way round */
-        if (j + BN < end)
-            load_tile<T, D, BN, THREADS>(k, kf + (j + BN) * a.kv_stride, a.kv_stride,
-                                         p.keys - j - BN, a.dim, a.vec);
-        copies_end();
         soften<MODE>(s, w, out, a.scale2);
         if (MODE == ATTEND_ANY && a.drop.on)
             drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
-        times_rows<T, D>(out, s, v);
+        as_factor<T>(f, s);
+        products_begin<WG>();
+        times_rows<WG, D>(out, f, v + stage * SIZE, 0);
+        products_end<WG>(out);
     }
 #pragma unroll
     for (int m = 0; m < MR; m++) {
@@ -212,18 +217,39 @@ __global__ void __launch_bounds__(fwd_shape<D>::WARPS * 32)
     }
 }
 
-template <typename T, int D, int MODE>
-static void launch(struct device *dev, const char *op, struct attend a)
+template <typename T, int D, int MODE, bool WG>
+__global__ void __launch_bounds__(fwd_shape<D, WG>::WARPS * 32, fwd_shape<D, WG>::BLOCKS)
+    forward(const __grid_constant__ struct attend a)
 {
-    using S = fwd_shape<D>;
-    size_t bytes = sizeof(T) * (S::BM + 2 * S::BN) * (D + 8) + line_bytes(a);
+    extern __shared__ __align__(1024) unsigned char pool[];
+
+    if constexpr (runs_here<D, WG>())
+        forward_tile<T, D, MODE, WG>(a, pool);
+}
+
+template <typename T, int D, int MODE, bool WG>
+static void launch_kind(struct device *dev, const char *op, struct attend a)
+{
+    using S = fwd_shape<D, WG>;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(S::BM + 4 * S::BN) + line_bytes(a);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
 
     a.slots = (int)slots;
-    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE>, bytes)))
+    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE, WG>, bytes)))
         return;
-    forward<T, D, MODE><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+    forward<T, D, MODE, WG><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, op);
+}
+
+template <typename T, int D, int MODE>
+static void launch(struct device *dev, const char *op, const struct attend &a)
+{
+    if constexpr (D <= 128)
+        if (a.wide) {
+            launch_kind<T, D, MODE, true>(dev, op, a);
+            return;
+        }
+    launch_kind<T, D, MODE, false>(dev, op, a);
 }
 
 template <typename T, int D>
@@ -268,6 +294,24 @@ bool attend_vec(const struct op_heads *at, int64_t dim, size_t size)
            at->kv_head % each == 0 && dim % each == 0;
 }
 
+/* Which code was loaded: that for 9.0a has more shared memory here. */
+__global__ void probe(int *out)
+{
+    __shared__ int x[WGMMA_HERE ? 256 : 1];
+
+    x[0] = (int)threadIdx.x;
+    __syncthreads();
+    if (out)
+        *out = x[0];
+}
+
+static bool has_wgmma(void)
+{
+    struct cudaFuncAttributes attr;
+
+    return cudaFuncGetAttributes(&attr, probe) == cudaSuccess && attr.sharedSizeBytes >= 1024;
+}
+
 struct attend attend_of(const struct device *dev, const struct op_attention *o)
 {
     struct attend a = {};
@@ -298,6 +342,7 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     a.scale = o->scale;
     a.scale2 = o->scale * LOG2E;
     a.whole = o->whole || o->key_start;
+    a.wide = has_wgmma();
     a.vec = attend_vec(&o->in, o->dim, size);
     a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
               a.q_head % 2 == 0 && a.kv_head % 2 == 0;

@@ -12,7 +12,7 @@
 #ifndef CKPT_ATTENTION_H
 #define CKPT_ATTENTION_H
 
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/wgmma.cuh"
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
@@ -35,6 +35,7 @@ struct attend {
     float          scale, scale2;       /* the second in base 2 */
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
+    bool           wide;                /* the chip has wgmma */
     struct cuda_drop drop;
 };
 
@@ -206,8 +207,29 @@ template <int LEFT> __device__ __forceinline__ void copies_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
 }
 
+/*
+ * Two kinds of tensor core code share the kernels: mma.sync, by warps, and wgmma, by groups of four
+ * (WG).  They differ in how a tile of width D lies in shared memory and in the products.
+ */
+template <int D, bool WG> static __host__ __device__ constexpr int tile_size(int rows)
+{
+    return rows * (WG ? D : D + 8);
+}
+
+/* Where row r and column 8 c of a tile lie. */
+template <int D, int ROWS, bool WG> __device__ __forceinline__ int tile_at(int r, int c)
+{
+    return WG ? panel_at<D, ROWS>(r, c) : r * (D + 8) + 8 * c;
+}
+
+/* A chip runs the code that was built for it: kernels of the other kind are empty there. */
+template <int D, bool WG> __device__ constexpr bool runs_here()
+{
+    return WG ? WGMMA_HERE : D > 128 || !WGMMA_HERE;
+}
+
 /* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both. */
-template <typename T, int D, int ROWS, int THREADS>
+template <bool WG, int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride, int rows,
                                           int dim, bool vec)
 {
@@ -216,7 +238,7 @@ __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride
 #pragma unroll 4
     for (int c = (int)threadIdx.x; c < ROWS * each; c += THREADS) {
         int r = c / each, col = c % each * 8;
-        T *to = tile + r * (D + 8) + col;
+        T *to = tile + tile_at<D, ROWS, WG>(r, c % each);
         const T *at = from + r * stride + col;
 
         if (vec) {
@@ -228,6 +250,15 @@ __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride
                 to[i] = r < rows && col + i < dim ? at[i] : from_f32<T>(0.0f);
         }
     }
+}
+
+/* All copies are there, for everyone. */
+template <bool WG> __device__ __forceinline__ void tiles_ready()
+{
+    copies_wait<0>();
+    if (WG)
+        products_see();
+    __syncthreads();
 }
 
 __device__ __forceinline__ void matrices(uint32_t to[4], const void *p)
@@ -293,14 +324,19 @@ template <int MR, int NT> __device__ __forceinline__ void clear(float (&x)[MR][N
                 x[m][n][e] = 0.0f;
 }
 
-/* acc[16 MR, 8 NT] = a[16 MR, D] b[8 NT, D]^T, a and b tiles of width D. */
-template <typename T, int D, int MR, int NT>
-__device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a, const T *b)
+/* acc = a b^T: rows of the warp (from `row` on) of a, a tile of ROWS_A; all 8 NT of b. */
+template <bool WG, int D, int ROWS_A, typename T, int MR, int NT>
+__device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a, int row,
+                                             const T *b)
 {
     const int ld = D + 8, lane = (int)threadIdx.x % 32;
 
+    if constexpr (WG) {
+        wg_rows_by_rows<T, D, ROWS_A>(acc, a, b);
+        return;
+    }
     clear(acc);
-    a += lane % 16 * ld + lane / 16 * 8;
+    a += (row + lane % 16) * ld + lane / 16 * 8;
     b += (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
@@ -321,32 +357,45 @@ __device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a
     }
 }
 
-/* acc[16 MR, 8 NT] += p[16 MR, 8 KT] b[8 KT, 8 NT]; b lies in a tile of width D, p is rounded. */
-template <typename T, int D, int MR, int KT, int NT>
-__device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const float (&p)[MR][KT][4],
-                                           const T *b)
+/* Fragments of a product as the first factor of the next, rounded. */
+template <typename T, int MR, int KT>
+__device__ __forceinline__ void as_factor(uint32_t (&f)[MR][KT / 2][4],
+                                          const float (&p)[MR][KT][4])
+{
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int k = 0; k < KT / 2; k++) {
+            f[m][k][0] = two<T>(p[m][2 * k][0], p[m][2 * k][1]);
+            f[m][k][1] = two<T>(p[m][2 * k][2], p[m][2 * k][3]);
+            f[m][k][2] = two<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+            f[m][k][3] = two<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+        }
+}
+
+/* acc[.., 8 NT] += f b: columns from col on of b, a tile of 16 KS rows. */
+template <bool WG, int D, typename T, int MR, int KS, int NT>
+__device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const uint32_t (&f)[MR][KS][4],
+                                           const T *b, int col)
 {
     const int ld = D + 8, lane = (int)threadIdx.x % 32;
 
-    b += (lane / 8 % 2 * 8 + lane % 8) * ld + lane / 16 * 8;
+    if constexpr (WG) {
+        wg_times_rows<T, D, 2 * KS>(acc, f[0], b);
+        return;
+    }
+    b += (lane / 8 % 2 * 8 + lane % 8) * ld + lane / 16 * 8 + col;
 #pragma unroll
-    for (int k = 0; k < KT; k += 2) {
-        uint32_t fa[MR][4], fb[4];
+    for (int k = 0; k < KS; k++) {
+        uint32_t fb[4];
 
 #pragma unroll
-        for (int m = 0; m < MR; m++) {
-            fa[m][0] = two<T>(p[m][k][0], p[m][k][1]);
-            fa[m][1] = two<T>(p[m][k][2], p[m][k][3]);
-            fa[m][2] = two<T>(p[m][k + 1][0], p[m][k + 1][1]);
-            fa[m][3] = two<T>(p[m][k + 1][2], p[m][k + 1][3]);
-        }
-#pragma unroll
         for (int n = 0; n < NT; n += 2) {
-            matrices_t(fb, b + k * 8 * ld + n * 8);
+            matrices_t(fb, b + k * 16 * ld + n * 8);
 #pragma unroll
             for (int m = 0; m < MR; m++) {
-                mma<T>(acc[m][n], fa[m], fb[0], fb[1]);
-                mma<T>(acc[m][n + 1], fa[m], fb[2], fb[3]);
+                mma<T>(acc[m][n], f[m][k], fb[0], fb[1]);
+                mma<T>(acc[m][n + 1], f[m][k], fb[2], fb[3]);
             }
         }
     }

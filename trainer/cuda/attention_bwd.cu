@@ -7,27 +7,26 @@
  * them from registers as they are.  So no sum is shared between blocks and every rerun gives the
  * same bits; the price is that scores are made twice.
  *
- * The gradient of a table by distance is the sum of dS along diagonals.  Each warp lays the part
- * of a tile that is near the diagonal into shared memory and adds up its diagonals in order; what
- * lies farther than the table tells apart is one sum a lane.  A block walks over several tiles of
- * queries and leaves one line, and a last kernel adds the lines in order.
+ * With a table by distance (spread.cuh) a block walks over several tiles of queries and leaves one
+ * line of sums; a last kernel adds the lines in order.
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
  */
 #include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/spread.cuh"
 
 /* The kernel of dq: rows are queries. */
-template <int D> struct dq_shape {
-    static const int WARPS = D > 128 ? 8 : 4;
-    static const int MR = D > 128 ? 1 : 2;
-    static const int BM = WARPS * MR * 16, BN = D > 64 ? 32 : 64;
+template <int D, bool WG> struct dq_shape {
+    static const int WARPS = WG || D > 128 ? 8 : 4;
+    static const int MR = WG || D > 128 ? 1 : 2;
+    static const int BM = WARPS * MR * 16, BN = WG || D <= 64 ? 64 : 32;
 };
 
 /* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv a block makes. */
-template <int D> struct dkv_shape {
-    static const int WARPS = D == 64 || D > 128 ? 4 : 8;
-    static const int MR = D == 64 ? 2 : 1;
-    static const int BM = WARPS * MR * 16, BN = D > 64 && D <= 128 ? 64 : 32;
+template <int D, bool WG> struct dkv_shape {
+    static const int WARPS = !WG && (D == 64 || D > 128) ? 4 : 8;
+    static const int MR = !WG && D == 64 ? 2 : 1;
+    static const int BM = WARPS * MR * 16, BN = WG || (D > 64 && D <= 128) ? 64 : 32;
     static const int COLS = D > 128 ? D / 2 : D;
 };
 
@@ -61,89 +60,6 @@ template <typename T> __global__ void deltas(const __grid_constant__ struct atte
 }
 
 /* -- the gradient of terms by distance -------------------------------------------------------- */
-
-enum { SPREAD = 33 };                   /* floats from row to row of a warp's part: 32 keys */
-
-/* A warp's sums: line by distance [2 far + 1], and a lane's of what lies beyond. */
-struct spread {
-    float *line, *part;                 /* part [rows][SPREAD] */
-    float  low, high;
-};
-
-/* Adds dS of a warp's rows, from position pos on, and 32 keys from j on. */
-template <int MR, int NT>
-__device__ __forceinline__ void add_spread(const struct attend &a, struct spread &w,
-                                           const float (&ds)[MR][NT][4], int pos, int j)
-{
-    const int rows = 16 * MR;
-    int lane = (int)threadIdx.x % 32;
-
-#pragma unroll
-    for (int n0 = 0; n0 < NT; n0 += 4) {
-        int least = j + 8 * n0 - (pos + rows - 1), most = j + 8 * n0 + 31 - pos;
-
-        if (least >= a.far || most <= -a.far) {
-            float sum = 0;
-
-#pragma unroll
-            for (int m = 0; m < MR; m++)
-#pragma unroll
-                for (int n = n0; n < n0 + 4; n++)
-                    sum += ds[m][n][0] + ds[m][n][1] + ds[m][n][2] + ds[m][n][3];
-            *(least >= a.far ? &w.high : &w.low) += sum;
-            continue;
-        }
-        __syncwarp();
-#pragma unroll
-        for (int m = 0; m < MR; m++)
-#pragma unroll
-            for (int n = 0; n < 4; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    w.part[(16 * m + lane / 4 + e / 2 * 8) * SPREAD + 8 * n + lane % 4 * 2 +
-                           e % 2] = ds[m][n0 + n][e];
-        __syncwarp();
-        for (int d = lane; d < rows + 31; d += 32) {    /* column - row = d - (rows - 1) */
-            int from = d < rows ? rows - 1 - d : 0, c = d < rows ? 0 : d - rows + 1;
-            int rel = least + d;
-            float sum = 0;
-
-            for (int r = from; r < rows && c < 32; r++, c++)
-                sum += w.part[r * SPREAD + c];
-            if (rel > -a.far && rel < a.far)
-                w.line[a.far + rel] += sum;
-            else
-                *(rel >= a.far ? &w.high : &w.low) += sum;
-        }
-    }
-}
-
-/* The block's line from those of its warps. */
-template <int WARPS>
-__device__ __forceinline__ void end_spread(const struct attend &a, const struct spread &w,
-                                           const float *lines, float *ends, float *to)
-{
-    int warp = (int)threadIdx.x / 32, all = 2 * a.far + 1;
-    float low = warp_sum(w.low), high = warp_sum(w.high);
-
-    if (threadIdx.x % 32 == 0) {
-        ends[2 * warp] = low;
-        ends[2 * warp + 1] = high;
-    }
-    __syncthreads();
-    for (int k = (int)threadIdx.x; k < all; k += WARPS * 32) {
-        float sum = 0;
-
-        for (int i = 0; i < WARPS; i++) {
-            sum += lines[i * all + k];
-            if (k == 0)
-                sum += ends[2 * i];
-            if (k == all - 1)
-                sum += ends[2 * i + 1];
-        }
-        to[k] = sum;
-    }
-}
 
 /* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head. */
 __global__ void fold_lines(const __grid_constant__ struct attend a, float *dtable, int n_bucket,
@@ -225,16 +141,14 @@ __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT]
         }
 }
 
-template <typename T, int D, int MODE>
-__global__ void __launch_bounds__(dq_shape<D>::WARPS * 32)
-    queries_back(const __grid_constant__ struct attend a)
+template <typename T, int D, int MODE, bool WG>
+__device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned char *pool)
 {
-    using S = dq_shape<D>;
+    using S = dq_shape<D, WG>;
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
-    const int LD = D + 8;
-    extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *dout = q + BM * LD, *k = dout + BM * LD, *v = k + 2 * BN * LD;
-    float *line = (float *)(v + 2 * BN * LD), *lines = line + (a.table ? 2 * a.far + 1 : 0);
+    const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
+    T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;
+    float *line = (float *)(v + 2 * SIZE), *lines = line + (a.table ? 2 * a.far + 1 : 0);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, row = warp * MR * 16;
@@ -264,13 +178,13 @@ __global__ void __launch_bounds__(dq_shape<D>::WARPS * 32)
         int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
 
         __syncthreads();                /* of the last tile's readers */
-        load_tile<T, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+        load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
                                      a.row_stride, p.len - pos, a.dim, a.vec);
-        load_tile<T, D, BM, THREADS>(dout, (const T *)a.dout + i0 * out_ld + h * a.dim, out_ld,
+        load_tile<WG, D, BM, THREADS>(dout, (const T *)a.dout + i0 * out_ld + h * a.dim, out_ld,
                                      p.len - pos, a.dim, a.vec);
-        load_tile<T, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+        load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
-        load_tile<T, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+        load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
         copies_end();
         clear(dq);
@@ -286,27 +200,32 @@ __global__ void __launch_bounds__(dq_shape<D>::WARPS * 32)
             }
         for (; j < end; j += BN, stage ^= 1) {
             float s[MR][NT][4], dp[MR][NT][4];
-            const T *kt = k + stage * BN * LD, *vt = v + stage * BN * LD;
+            uint32_t f[MR][NT / 2][4];
+            const T *kt = k + stage * SIZE, *vt = v + stage * SIZE;
 
-            copies_wait<0>();
-            __syncthreads();
+            tiles_ready<WG>();
             if (j + BN < end) {
                 int next = j + BN;
 
-                load_tile<T, D, BN, THREADS>(k + (stage ^ 1) * BN * LD, kf + next * a.kv_stride,
+                load_tile<WG, D, BN, THREADS>(k + (stage ^ 1) * SIZE, kf + next * a.kv_stride,
                                              a.kv_stride, p.keys - next, a.dim, a.vec);
-                load_tile<T, D, BN, THREADS>(v + (stage ^ 1) * BN * LD, vf + next * a.kv_stride,
+                load_tile<WG, D, BN, THREADS>(v + (stage ^ 1) * SIZE, vf + next * a.kv_stride,
                                              a.kv_stride, p.keys - next, a.dim, a.vec);
                 copies_end();
             }
-            rows_by_rows<T, D>(s, q + row * LD, kt);
-            rows_by_rows<T, D>(dp, dout + row * LD, vt);
+            products_begin<WG>();
+            rows_by_rows<WG, D, BM>(s, q, row, kt);
+            rows_by_rows<WG, D, BM>(dp, dout, row, vt);
+            products_end<WG>(s, dp);
             backs<MODE>(a, s, dp, lse, delta, pos + row + lane / 4, j, p.keys,
                         j + BN > none_before || j < all_after, slope, line,
                         h * a.n + i0 + row + lane / 4);
             if (MODE == ATTEND_ANY && a.dline)
                 add_spread(a, w, dp, pos + row, j);
-            times_rows<T, D>(dq, dp, kt);
+            as_factor<T>(f, dp);
+            products_begin<WG>();
+            times_rows<WG, D>(dq, f, kt, 0);
+            products_end<WG>(dq);
         }
 #pragma unroll
         for (int m = 0; m < MR; m++)
@@ -364,16 +283,16 @@ __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][N
 }
 
 /* A stage of the kernel below: queries, their gradients of out and statistics. */
-template <typename T, int D, int BN, int THREADS>
+template <bool WG, int D, int BN, int THREADS, typename T>
 __device__ __forceinline__ void load_queries(const struct attend &a, T *q, T *dout, float *lse,
                                              float *delta, const struct place &p, int h, int i)
 {
     int64_t at = p.first + i, out_ld = (int64_t)a.n_head * a.dim;
     int x = (int)threadIdx.x;
 
-    load_tile<T, D, BN, THREADS>(q, (const T *)a.q + at * a.row_stride + h * a.q_head,
+    load_tile<WG, D, BN, THREADS>(q, (const T *)a.q + at * a.row_stride + h * a.q_head,
                                  a.row_stride, p.len - i, a.dim, a.vec);
-    load_tile<T, D, BN, THREADS>(dout, (const T *)a.dout + at * out_ld + h * a.dim, out_ld,
+    load_tile<WG, D, BN, THREADS>(dout, (const T *)a.dout + at * out_ld + h * a.dim, out_ld,
                                  p.len - i, a.dim, a.vec);
     if (x < BN) {
         bool there = i + x < p.len;
@@ -384,16 +303,15 @@ __device__ __forceinline__ void load_queries(const struct attend &a, T *q, T *do
     copies_end();
 }
 
-template <typename T, int D, int MODE>
-__global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
-    keys_back(const __grid_constant__ struct attend a)
+template <typename T, int D, int MODE, bool WG>
+__device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char *pool)
 {
-    using S = dkv_shape<D>;
+    using S = dkv_shape<D, WG>;
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = S::COLS / 8;
-    const int LD = D + 8, THREADS = S::WARPS * 32, PARTS = D / S::COLS;
-    extern __shared__ __align__(16) unsigned char pool[];
-    T *k = (T *)pool, *v = k + BM * LD, *q = v + BM * LD, *dout = q + 2 * BN * LD;
-    float *lse = (float *)(dout + 2 * BN * LD), *delta = lse + 2 * BN, *line = delta + 2 * BN;
+    const int SIZE = tile_size<D, WG>(BN), SIZE_K = tile_size<D, WG>(BM);
+    const int THREADS = S::WARPS * 32, PARTS = D / S::COLS;
+    T *k = (T *)pool, *v = k + SIZE_K, *q = v + SIZE_K, *dout = q + 2 * SIZE;
+    float *lse = (float *)(dout + 2 * SIZE), *delta = lse + 2 * BN, *line = delta + 2 * BN;
     int part = (int)blockIdx.x % PARTS, at = (int)(blockIdx.x / PARTS);
     int g = at % a.n_kv, slot = at / a.n_kv, lane = (int)threadIdx.x % 32, stage = 0;
     int row = (int)threadIdx.x / 32 * MR * 16;
@@ -407,9 +325,9 @@ __global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
 
     if (!a.whole && a.window > 0 && last + a.window < to)
         to = last + a.window;
-    load_tile<T, D, BM, THREADS>(k, (const T *)a.k + p.key_at + j * a.kv_stride, a.kv_stride,
+    load_tile<WG, D, BM, THREADS>(k, (const T *)a.k + p.key_at + j * a.kv_stride, a.kv_stride,
                                  p.keys - j, a.dim, a.vec);
-    load_tile<T, D, BM, THREADS>(v, (const T *)a.v + p.key_at + j * a.kv_stride, a.kv_stride,
+    load_tile<WG, D, BM, THREADS>(v, (const T *)a.v + p.key_at + j * a.kv_stride, a.kv_stride,
                                  p.keys - j, a.dim, a.vec);
     clear(dk);
     clear(dv);
@@ -419,26 +337,32 @@ __global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
         __syncthreads();                /* of the last head's readers */
         if (MODE == ATTEND_ANY)
             distance_line<T>(a, line, h);
-        load_queries<T, D, BN, THREADS>(a, q + stage * BN * LD, dout + stage * BN * LD,
-                                        lse + stage * BN, delta + stage * BN, p, h, from);
+        load_queries<WG, D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
+                                         lse + stage * BN, delta + stage * BN, p, h, from);
         for (int i = from; i < to; i += BN, stage ^= 1) {
             float s[MR][NT][4], dp[MR][NT][4];
-            const T *qt = q + stage * BN * LD, *dt = dout + stage * BN * LD;
+            uint32_t f[MR][NT / 2][4], df[MR][NT / 2][4];
+            const T *qt = q + stage * SIZE, *dt = dout + stage * SIZE;
             int next = stage ^ 1, end = i + BN;
             bool edge = end > p.len || j + BM > p.keys ||
                         (!a.whole && (last > i || (a.window > 0 && end - 1 - a.window >= j)));
 
-            copies_wait<0>();
-            __syncthreads();
+            tiles_ready<WG>();
             if (end < to)
-                load_queries<T, D, BN, THREADS>(a, q + next * BN * LD, dout + next * BN * LD,
-                                                lse + next * BN, delta + next * BN, p, h, end);
-            rows_by_rows<T, D>(s, k + row * LD, qt);
-            rows_by_rows<T, D>(dp, v + row * LD, dt);
+                load_queries<WG, D, BN, THREADS>(a, q + next * SIZE, dout + next * SIZE,
+                                                 lse + next * BN, delta + next * BN, p, h, end);
+            products_begin<WG>();
+            rows_by_rows<WG, D, BM>(s, k, row, qt);
+            rows_by_rows<WG, D, BM>(dp, v, row, dt);
+            products_end<WG>(s, dp);
             backs_t<MODE>(a, s, dp, lse + stage * BN, delta + stage * BN, j + row + lane / 4, i, p,
                           edge, slope, line, h * a.n + p.first + i);
-            times_rows<T, D>(dv, s, dt + part * S::COLS);
-            times_rows<T, D>(dk, dp, qt + part * S::COLS);
+            as_factor<T>(f, s);
+            as_factor<T>(df, dp);
+            products_begin<WG>();
+            times_rows<WG, D>(dv, f, dt, part * S::COLS);
+            times_rows<WG, D>(dk, df, qt, part * S::COLS);
+            products_end<WG>(dv, dk);
         }
     }
     copies_wait<0>();
@@ -455,10 +379,31 @@ __global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
 
 /* -- launches ---------------------------------------------------------------------------------- */
 
-template <typename T, int D, int MODE> static void launch_dq(struct device *dev, struct attend a)
+template <typename T, int D, int MODE, bool WG>
+__global__ void __launch_bounds__(dq_shape<D, WG>::WARPS * 32)
+    queries_back(const __grid_constant__ struct attend a)
 {
-    using S = dq_shape<D>;
-    size_t bytes = sizeof(T) * (2 * S::BM + 4 * S::BN) * (D + 8) + line_bytes(a);
+    extern __shared__ __align__(1024) unsigned char pool[];
+
+    if constexpr (runs_here<D, WG>())
+        queries_tiles<T, D, MODE, WG>(a, pool);
+}
+
+template <typename T, int D, int MODE, bool WG>
+__global__ void __launch_bounds__(dkv_shape<D, WG>::WARPS * 32)
+    keys_back(const __grid_constant__ struct attend a)
+{
+    extern __shared__ __align__(1024) unsigned char pool[];
+
+    if constexpr (runs_here<D, WG>())
+        keys_tile<T, D, MODE, WG>(a, pool);
+}
+
+template <typename T, int D, int MODE, bool WG>
+static void launch_dq(struct device *dev, struct attend a)
+{
+    using S = dq_shape<D, WG>;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) + line_bytes(a);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
 
     if (a.dline) {
@@ -467,31 +412,41 @@ template <typename T, int D, int MODE> static void launch_dq(struct device *dev,
                  sizeof(float) * S::WARPS * (2 + 16 * S::MR * SPREAD);
     }
     a.slots = (int)slots;
-    if (slots == 0 || !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE>, bytes)))
+    if (slots == 0 ||
+        !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE, WG>, bytes)))
         return;
-    queries_back<T, D, MODE><<<(unsigned)(groups * a.n_head), S::WARPS * 32, bytes,
-                               cuda_of(dev)->stream>>>(a);
+    queries_back<T, D, MODE, WG><<<(unsigned)(groups * a.n_head), S::WARPS * 32, bytes,
+                                   cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }
 
-template <typename T, int D, int MODE> static void launch_dkv(struct device *dev, struct attend a)
+template <typename T, int D, int MODE, bool WG>
+static void launch_dkv(struct device *dev, struct attend a)
 {
-    using S = dkv_shape<D>;
-    size_t bytes = sizeof(T) * (2 * S::BM + 4 * S::BN) * (D + 8) + sizeof(float) * 4 * S::BN +
-                   line_bytes(a);
+    using S = dkv_shape<D, WG>;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) +
+                   sizeof(float) * 4 * S::BN + line_bytes(a);
     int64_t blocks = key_slots(a, S::BM) * a.n_kv * (D / S::COLS);
 
-    if (blocks == 0 || !cuda_ok(dev, "attention_bwd", may_share(keys_back<T, D, MODE>, bytes)))
+    if (blocks == 0 ||
+        !cuda_ok(dev, "attention_bwd", may_share(keys_back<T, D, MODE, WG>, bytes)))
         return;
-    keys_back<T, D, MODE><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+    keys_back<T, D, MODE, WG><<<(unsigned)blocks, S::WARPS * 32, bytes,
+                                cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }
 
 template <typename T, int D, int MODE>
 static void launch(struct device *dev, const struct attend &a)
 {
-    launch_dq<T, D, MODE>(dev, a);
-    launch_dkv<T, D, MODE>(dev, a);
+    if constexpr (D <= 128)
+        if (a.wide) {
+            launch_dq<T, D, MODE, true>(dev, a);
+            launch_dkv<T, D, MODE, true>(dev, a);
+            return;
+        }
+    launch_dq<T, D, MODE, false>(dev, a);
+    launch_dkv<T, D, MODE, false>(dev, a);
 }
 
 /* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */
