@@ -158,6 +158,8 @@ int jinja_args_of(struct run *r, int32_t first, struct args *args);
 /* V_UNDEFINED with err on failure; err is what tells. */
 struct jv jinja_eval(struct run *r, int32_t node);
 int jinja_fail(struct run *r, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
+/* A buffer that failed does not tell why: one that is far from its limit had no memory. */
+int jinja_full(struct run *r, const struct ckpt_buf *b);
 struct jv jinja_call(struct run *r, const struct jv *f, const struct args *args);
 /* Argument i, or that of the name, or fallback. */
 struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct jv fallback);

@@ -258,7 +258,7 @@ static enum flow run_one(struct run *r, int32_t i)
         jinja_fail(r, CKPT_ESTATE, "node %d is no statement", node->kind);
     }
     if (!r->err->code && !ckpt_buf_ok(r->to))
-        jinja_fail(r, CKPT_ELIMIT, "writes more than %zu bytes", JINJA_MAX_OUTPUT);
+        jinja_full(r, r->to);
     return r->err->code ? FAIL : flow;
 }
 

@@ -55,12 +55,19 @@ struct jv jv_copy_str(struct run *r, const char *s, size_t n)
     return copy ? jv_str(copy, n) : no_memory(r, n);
 }
 
+int jinja_full(struct run *r, const struct ckpt_buf *b)
+{
+    if (b->len < JINJA_MAX_OUTPUT / 4)
+        return ckpt_nomem(r->err, 2 * b->cap);
+    return jinja_fail(r, CKPT_ELIMIT, "a text of more than %zu bytes", JINJA_MAX_OUTPUT);
+}
+
 struct jv jv_of_buf(struct run *r, struct ckpt_buf *b)
 {
     struct jv v = {0};
 
     if (!ckpt_buf_ok(b))
-        jinja_fail(r, CKPT_ELIMIT, "a text of more than %zu bytes", JINJA_MAX_OUTPUT);
+        jinja_full(r, b);
     else
         v = jv_copy_str(r, b->len ? (const char *)b->data : "", b->len);
     ckpt_buf_release(b);

@@ -13,7 +13,7 @@
 #include "trainer/data/loader.h"
 
 /* Open everything, take two steps, close everything. */
-static int run_once(const char *path, struct ckpt_err *err)
+static int run_once(const char *path, const char *chat_template, struct ckpt_err *err)
 {
     struct data_opts so = {.max_seq_length = 32, .workers = 1, .bad = DATA_BAD_SKIP};
     struct loader_opts lo = {.packing = true, .max_tokens = 64, .grad_accum = 2, .seed = 1,
@@ -32,6 +32,8 @@ static int run_once(const char *path, struct ckpt_err *err)
     if (rc == 0)
         rc = records_open(&records, &path, 1, err);
     so.no_eos = true;
+    so.chat_dir = dir;
+    so.chat_template = chat_template;
     if (rc == 0)
         rc = data_source_open(&source, records, tok, &so, err);
     if (rc == 0)
@@ -47,20 +49,22 @@ static int run_once(const char *path, struct ckpt_err *err)
 }
 
 #define ROWS "tests/golden/rows.jsonl"
+#define CHATS "tests/golden/data/chats.jsonl"
+#define TEMPLATE "tests/fuzz/seeds/jinja/qwen3"
 
 static void test_nothing_fails(void **state)
 {
     struct ckpt_err err = {0};
 
     (void)state;
-    if (run_once(ROWS, &err))
+    if (run_once(ROWS, NULL, &err) || run_once(CHATS, TEMPLATE, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(run_once("tests/golden/absent.jsonl", &err), CKPT_ENOTFOUND);
+    assert_int_equal(run_once("tests/golden/absent.jsonl", NULL, &err), CKPT_ENOTFOUND);
 }
 
 #ifdef CKPT_FAULTS
 
-static void fail_each(enum ckpt_fault kind, int want)
+static void fail_each(const char *path, const char *chat_template, enum ckpt_fault kind, int want)
 {
     struct ckpt_err err = {0};
     unsigned long n;
@@ -70,7 +74,7 @@ static void fail_each(enum ckpt_fault kind, int want)
 
         ckpt_err_clear(&err);
         ckpt_fault_arm(kind, n);
-        rc = run_once(ROWS, &err);
+        rc = run_once(path, chat_template, &err);
         /* Steps prepared ahead may meet the failure after the last one that was taken. */
         if (rc == 0 && !ckpt_fault_struck())
             break;
@@ -85,13 +89,15 @@ static void fail_each(enum ckpt_fault kind, int want)
 static void test_allocations(void **state)
 {
     (void)state;
-    fail_each(CKPT_FAULT_ALLOC, CKPT_ENOMEM);
+    fail_each(ROWS, NULL, CKPT_FAULT_ALLOC, CKPT_ENOMEM);
+    fail_each(CHATS, TEMPLATE, CKPT_FAULT_ALLOC, CKPT_ENOMEM);
 }
 
 static void test_reads(void **state)
 {
     (void)state;
-    fail_each(CKPT_FAULT_READ, CKPT_EIO);
+    fail_each(ROWS, NULL, CKPT_FAULT_READ, CKPT_EIO);
+    fail_each(CHATS, TEMPLATE, CKPT_FAULT_READ, CKPT_EIO);
 }
 
 #else

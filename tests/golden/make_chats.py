@@ -3,6 +3,7 @@
 Made with transformers 5.23, trl 1.16 (data_utils alone).  Templates are those of make_chat.py (published styles); MARKED
 has some of them again with {% generation %} around what the assistant wrote, so that transformers' own
 assistant_masks say what the rule of rendered prefixes must find in the template without them.
+chats.parquet, beside chats.jsonl: some of the conversations as nested columns, absent members null (pyarrow 25).
 Labels: what trl's SFTTrainer makes of assistant_only_loss (messages), of completion_only_loss (prompt, completion)."""
 import contextlib
 import io
@@ -10,6 +11,8 @@ import json
 import os
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 from trl.data_utils import _tokenize, common_prefix_length
 
@@ -61,6 +64,8 @@ ZEPHYR_MARKED = marked(m.ZEPHYR, ("""{{ '<|assistant|>
 ' }}{% generation %}{{ message['content'] + eos_token + '
 ' }}{% endgeneration %}"""))
 PHI3_MARKED = marked(m.PHI3, ("{{'<|assistant|>\\n' + message['content'] + '<|end|>\\n'}}", "{{'<|assistant|>\\n'}}{% generation %}{{ message['content'] + '<|end|>\\n'}}{% endgeneration %}"))
+# The last turn as two spans, as trl's own training template for Phi-3 has it.
+PHI3_SPLIT = marked(PHI3_MARKED, ("{% else %}{{ eos_token }}", "{% elif messages[-1]['role'] == 'assistant' %}{% generation %}{{ eos_token }}{% endgeneration %}{% else %}{{ eos_token }}"))
 
 TOKENIZERS = {
     "qwen": dict(bos_token=None, eos_token="<|im_end|>"), "llama3": dict(bos_token="<|begin_of_text|>", eos_token="<|eot_id|>"),
@@ -72,7 +77,7 @@ STYLES = {
     "chatml": ("qwen", m.CHATML, CHATML_MARKED), "qwen3": ("qwen", m.QWEN3, QWEN3_MARKED), "qwen3 marked": ("qwen", QWEN3_MARKED, QWEN3_MARKED),
     "phi4": ("qwen", m.PHI4, m.PHI4), "llama3": ("llama3", m.LLAMA3, LLAMA3_MARKED), "llama3 marked": ("llama3", LLAMA3_MARKED, LLAMA3_MARKED),
     "llama2": ("llama2", m.LLAMA2, LLAMA2_MARKED), "mistral": ("mistral", m.MISTRAL, MISTRAL_MARKED),
-    "zephyr": ("llama2", m.ZEPHYR, ZEPHYR_MARKED), "phi3": ("llama2", m.PHI3, PHI3_MARKED), "gemma": ("llama2", m.GEMMA, None), "deepseek": ("llama2", m.DEEPSEEK, None),
+    "zephyr": ("llama2", m.ZEPHYR, ZEPHYR_MARKED), "phi3": ("llama2", m.PHI3, PHI3_MARKED), "phi3 marked": ("llama2", PHI3_SPLIT, PHI3_SPLIT), "gemma": ("llama2", m.GEMMA, None), "deepseek": ("llama2", m.DEEPSEEK, None),
 }
 
 
@@ -83,7 +88,7 @@ def turn(role, content, **more):
 S, U1, A1 = turn("system", "Be brief."), turn("user", "Hi \u00e9t\u00e9! What is 2+2?"), turn("assistant", "It is four \U0001f600.")
 U2, A2 = turn("user", "And the colour of the sky?"), turn("assistant", "Blue, of course. \u4f60\u597d")
 THINK = turn("assistant", "<think>\nlet me see\n</think>\n\nFour.")
-CALL = turn("assistant", None, tool_calls=[{"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": [2.0, True]}}}])
+CALL = turn("assistant", None, tool_calls=[{"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": [2.0, 0.5]}}}])
 ANSWER = turn("tool", "3.0")
 RECORDS = {
     "one turn": {"messages": [U1, A1]}, "two turns": {"messages": [U1, A1, U2, A2]}, "system": {"messages": [S, U1, A1, U2, A2]},
@@ -174,4 +179,12 @@ cases = [case(s, k, r) for s in STYLES for k, r in RECORDS.items()]
 styles = {s: dict(tokenizer=t, template=x, **{k: v for k, v in TOKENIZERS[t].items() if v}) for s, (t, x, _) in STYLES.items()}
 with open(os.path.join(here, "chats.json"), "w") as f:
     f.write(json.dumps({"styles": styles})[:-1] + ',\n"cases": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]}\n")
+rows = [RECORDS[k] for k in ("one turn", "two turns", "system", "think", "tools", "two turns")]
+with open(os.path.join(here, "data", "chats.jsonl"), "w") as f:
+    f.write("".join(json.dumps(r) + "\n" for r in rows))
+message = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(pa.struct([
+    ("type", pa.string()), ("function", pa.struct([("name", pa.string()), ("arguments", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.float64()))]))]))])))])
+table = pa.Table.from_pylist([dict(r, tools=json.dumps(r["tools"]) if "tools" in r else None) for r in rows],
+                             pa.schema([("messages", pa.list_(message)), ("tools", pa.string())]))
+pq.write_table(table, os.path.join(here, "data", "chats.parquet"))
 print(len(cases), "cases,", sum("error" in c for c in cases), "errors,", sum("refused" in c for c in cases), "refused,", sum("labels" in c for c in cases), "with labels")

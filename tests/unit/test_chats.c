@@ -390,11 +390,54 @@ static void test_fields(void **state)
     expect_learnt(HELLO, &cut, "");
 }
 
+/* Nested columns, where what a message lacks is null, are what JSON lines say. */
+static void test_parquet(void **state)
+{
+    static const char *const path[] = {"tests/golden/data/chats.jsonl",
+                                       "tests/golden/data/chats.parquet"};
+    struct data_opts o = {.chat_template = "tests/fuzz/seeds/jinja/chatml",
+                          .max_seq_length = 4096, .workers = 1};
+    struct data_source *source[2];
+    struct records *records[2];
+    struct sample x[2] = {{0}, {0}};
+    struct ckpt_err err = {0};
+    struct tokenizer *tok;
+
+    (void)state;
+    fresh("qwen");
+    put("tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+    o.chat_dir = open_dir();
+    assert_int_equal(tokenizer_open_dir(&tok, o.chat_dir, &err), 0);
+    for (int k = 0; k < 2; k++)
+        if (records_open(&records[k], &path[k], 1, &err) ||
+            data_source_open(&source[k], records[k], tok, &o, &err))
+            fail_msg("%s", err.text);
+    assert_int_equal(data_source_count(source[0]), 6);
+    assert_int_equal(data_source_count(source[1]), 6);
+    for (int64_t i = 0; i < 6; i++) {
+        for (int k = 0; k < 2; k++)
+            if (data_source_sample(source[k], i, &x[k], &err))
+                fail_msg("%s", err.text);
+        assert_int_equal(x[0].n, x[1].n);
+        assert_memory_equal(x[0].ids, x[1].ids, (size_t)x[0].n * sizeof *x[0].ids);
+        assert_memory_equal(x[0].labels, x[1].labels, (size_t)x[0].n * sizeof *x[0].labels);
+        assert_true(sample_targets(&x[0]) > 0);
+    }
+    for (int k = 0; k < 2; k++) {
+        sample_release(&x[k]);
+        data_source_close(source[k]);
+        records_close(records[k]);
+    }
+    tokenizer_close(tok);
+    ckpt_dir_close(o.chat_dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns_what_trl_learns), cmocka_unit_test(test_templates_are_found),
         cmocka_unit_test(test_refuses), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_parquet),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -230,6 +230,8 @@ static bool with_mark(const struct talk *t, size_t i, struct talk *out, struct c
     ckpt_buf_init(&b, SIZE_MAX);
     while (end > 0 && strchr(" \t\r\n", content[end - 1]))
         end--;
+    if (!list || !turn)
+        ckpt_nomem(err, n);
     if (list && turn && end > 0) {
         ckpt_buf_put(&b, content, end);
         ckpt_buf_put_str(&b, mark);
@@ -304,7 +306,7 @@ static int end_of(const struct talk *t, const struct chat *c, size_t n, struct j
         *end -= k;
     if (same >= *end || end_by_mark(t, c, n, whole, end, err))
         return 0;
-    if (err->code)
+    if (err->code && err->code != CKPT_EFORMAT)
         return err->code;
     ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
               "more follow, so that the assistant's turns cannot be told apart", n);
@@ -322,7 +324,7 @@ static int add_turn(const struct talk *t, const struct chat *c, size_t i, struct
     if (i > 0 && end_of(t, c, i, part, out, &before, err))
         return err->code;
     rc = render(t, c, i, true, part, err);
-    if (rc && i > 0)
+    if (rc && (i > 0 || rc != CKPT_EFORMAT))
         return ckpt_err_in(err, "the first %zu messages", i);
     if (rc)
         ckpt_err_clear(err);            /* many templates want a first message: all is the turn */
@@ -335,18 +337,42 @@ static int add_turn(const struct talk *t, const struct chat *c, size_t i, struct
     return add_span(out, begin, end, err);
 }
 
-static int add_turns(const struct talk *t, const struct chat *c, enum talk_loss loss,
+/* The last turn of the assistant, or 0. */
+static size_t last_turn(const struct talk *t)
+{
+    size_t i = json_array_size(t->messages);
+
+    while (i-- > 0)
+        if (is_assistant(t, i))
+            return i;
+    return 0;
+}
+
+static int add_turns(const struct talk *t, const struct chat *c, size_t from,
                      struct jinja_out *out, struct ckpt_err *err)
 {
-    size_t n = json_array_size(t->messages), from = 0;
     struct jinja_out part = {0};
     int rc = 0;
 
-    for (size_t i = n; loss == TALK_LAST && i-- > 0 && from == 0;)
-        from = is_assistant(t, i) ? i : 0;
-    for (size_t i = from; rc == 0 && i < n; i++)
+    for (size_t i = from; rc == 0 && i < json_array_size(t->messages); i++)
         if (is_assistant(t, i))
             rc = add_turn(t, c, i, &part, out, err);
+    jinja_out_release(&part);
+    return rc;
+}
+
+/* Of the template's spans those behind the first n messages: a turn may have several. */
+static int keep_behind(const struct talk *t, const struct chat *c, size_t n, struct jinja_out *out,
+                       struct ckpt_err *err)
+{
+    struct jinja_out part = {0};
+    size_t from = 0, kept = 0;
+    int rc = n > 0 ? end_of(t, c, n, &part, out, &from, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < out->n_span; i++)
+        if (out->span[i].end > from)
+            out->span[kept++] = out->span[i];
+    out->n_span = kept;
     jinja_out_release(&part);
     return rc;
 }
@@ -381,13 +407,13 @@ int talk_render(const struct talk *t, const struct chat *c, enum talk_loss loss,
     if (loss == TALK_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
         rc = 0;
     else if (loss == TALK_LAST && n > 0)
-        out->span[0] = out->span[n - 1], out->n_span = 1;
+        rc = keep_behind(t, c, last_turn(t), out, err);
     else if ((out->n_span = 0, loss == TALK_ALL))
         rc = add_span(out, 0, out->text.len, err);
     else if (loss == TALK_ASSISTANT && t->n_prompt > 0)
         rc = add_completion(t, c, out, err);
     else
-        rc = add_turns(t, c, loss, out, err);
+        rc = add_turns(t, c, loss == TALK_LAST ? last_turn(t) : 0, out, err);
     if (rc == 0 && out->n_span == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no turn of the assistant, so nothing to learn");
     return rc;
