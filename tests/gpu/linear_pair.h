@@ -144,7 +144,7 @@ static const enum ckpt_dtype linear_types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
 
 static inline void linear_check_all(const struct linear_case *c, size_t n)
 {
-    struct op_limits l = {.n = 300, .n_rows = 300, .dim = 520, .n_head = 8, .n_kv = 8,
+    struct op_limits l = {.n = 300, .n_rows = 300, .dim = 4104, .n_head = 8, .n_kv = 8,
                           .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
                           .lora_drop = true, .lora_magnitude = true, .drop = true,
                           .train = true};

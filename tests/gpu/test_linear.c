@@ -8,6 +8,9 @@ static void test_plain(void **state)
     static const struct linear_case c[] = {
         {.n = 1, .in = 8, .out = 8},
         {.n = 1, .in = 512, .out = 264, .bias = true},
+        {.n = 1, .in = 328, .out = 133, .bias = true, .odd = true},
+        {.n = 2, .in = 2056, .out = 57, .bias = true},
+        {.n = 4, .in = 4104, .out = 33},
         {.n = 7, .in = 40, .out = 24, .bias = true},
         {.n = 5, .in = 33, .out = 17, .bias = true},
         {.n = 130, .in = 200, .out = 136, .bias = true, .dx_add = true},
@@ -30,6 +33,8 @@ static void test_residual(void **state)
         {.n = 33, .in = 64, .out = 48, .bias = true, .residual = true},
         {.n = 33, .in = 64, .out = 48, .bias = true, .in_place = true},
         {.n = 33, .in = 64, .out = 48, .in_place = true},
+        {.n = 3, .in = 64, .out = 48, .bias = true, .in_place = true},
+        {.n = 2, .in = 64, .out = 40, .out_ld = 88, .bias = true},
         {.n = 9, .in = 31, .out = 13, .bias = true, .residual = true, .odd = true},
         {.n = 33, .in = 64, .out = 48, .bias = true, .residual = true, .drop = 0.25f},
         {.n = 9, .in = 30, .out = 13, .residual = true, .drop = 0.5f},
@@ -48,7 +53,7 @@ static void test_activations(void **state)
 {
     static const enum op_act acts[] = {OP_ACT_GELU_TANH, OP_ACT_GELU_ERF, OP_ACT_RELU,
                                        OP_ACT_SILU};
-    struct linear_case c[40];
+    struct linear_case c[48];
     size_t n = 0;
 
     (void)state;
@@ -57,6 +62,8 @@ static void test_activations(void **state)
 
         c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act};
         c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act,
+                                      .pre = true};
+        c[n++] = (struct linear_case){.n = 2, .in = 64, .out = 19, .bias = true, .act = act,
                                       .pre = true};
         c[n++] = (struct linear_case){.n = 3, .in = 21, .out = 19, .act = act, .pre = true,
                                       .odd = true};

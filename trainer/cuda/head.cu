@@ -13,6 +13,8 @@
 
 #include <cooperative_groups.h>
 
+#include "trainer/cuda/gemv.h"
+
 enum {
     CLUSTER_THREADS = 256,      /* at most */
     CLUSTER_MOST    = 8,        /* blocks of a row */
@@ -386,8 +388,20 @@ void cuda_head_logits(struct device *dev, float *logits, const void *x, const vo
                       int64_t dim, int64_t vocab, float mul)
 {
     struct matmul_args p = product(dev, 0);
+    struct gemv g = {};
 
     if (dev->err.code || n == 0)
+        return;
+    g.op = "head_logits";
+    g.out = logits;
+    g.x = x;
+    g.w = w;
+    g.n = n;
+    g.n_in = dim;
+    g.n_out = g.out_ld = vocab;
+    g.alpha = mul;
+    g.wide = true;
+    if (gemv(dev, &g))
         return;
     p.op = "head_logits";
     p.m = n;

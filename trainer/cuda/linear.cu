@@ -2,10 +2,13 @@
  * linear - projections with bias, activation, residual and dropout, and their backward.
  *
  * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
- * into the product's epilogue; what it cannot do is one elementwise pass behind it.  The sums of
- * a bias' gradient are made by a pass of their own, the weights' gradient adds in f32.
+ * into the product's epilogue; what it cannot do is one elementwise pass behind it.  A few rows
+ * have a kernel of their own.  The sums of a bias' gradient are made by a pass of their own, the
+ * weights' gradient adds in f32.
  */
 #include "trainer/cuda/linear.h"
+
+#include "trainer/cuda/gemv.h"
 
 enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
 
@@ -97,13 +100,36 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
         linear_finish(dev, &f);
 }
 
+/* A few rows. */
+static bool narrow(struct device *dev, const struct op_linear *a)
+{
+    struct gemv g = {};
+
+    if (a->in_out || a->drop.p > 0 || (a->pre && a->residual))
+        return false;
+    g.op = "linear_fwd";
+    g.out = a->out;
+    g.pre = a->pre;
+    g.x = a->x;
+    g.w = a->w;
+    g.b = a->b;
+    g.residual = a->residual;
+    g.n = a->n;
+    g.n_in = a->n_in;
+    g.n_out = a->n_out;
+    g.out_ld = linear_out_ld(a);
+    g.alpha = 1.0f;
+    g.act = a->act;
+    return gemv(dev, &g);
+}
+
 void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || a->n == 0)
         return;
     if (a->lora.rank)
         lora_linear_fwd(dev, a);
-    else
+    else if (!narrow(dev, a))
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 

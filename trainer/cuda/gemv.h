@@ -1,0 +1,24 @@
+/*
+ * gemv - projections of a few rows, as generation makes them: as fast as the weights are read.
+ */
+#ifndef CKPT_CUDA_GEMV_H
+#define CKPT_CUDA_GEMV_H
+
+#include "trainer/cuda/cuda.h"
+
+/* out = act(alpha x W^T + b) + residual, pre what act reads. */
+struct gemv {
+    const char  *op;
+    void        *out, *pre;         /* [n, n_out]; rows of out are out_ld apart; pre NULL: none */
+    const void  *x, *w;             /* [n, n_in], [n_out, n_in] */
+    const void  *b, *residual;      /* [n_out], [n, n_out] or NULL; may be out */
+    int64_t      n, n_in, n_out, out_ld;
+    float        alpha;
+    enum op_act  act;
+    bool         wide;              /* out is f32, whatever the device's type; without the rest */
+};
+
+/* False, with nothing queued: too many rows, or widths and pointers that do not allow it. */
+bool gemv(struct device *dev, const struct gemv *g);
+
+#endif
