@@ -182,23 +182,24 @@ static const unsigned char *skip_ascii(const unsigned char *s, const unsigned ch
     return s;
 }
 
-bool ckpt_utf8_valid(const void *text, size_t len)
+size_t ckpt_utf8_prefix(const void *text, size_t len)
 {
-    const unsigned char *s = text, *end = s ? s + len : s;
+    const unsigned char *begin = text, *s = begin, *end = s ? s + len : s;
 
     while (s != end) {
+        size_t at = (size_t)(s - begin);
         unsigned char b = *s++;
         unsigned char low = 0x80, high = 0xbf;  /* bounds of the second byte */
         int more;
 
         if (b == 0)
-            return false;
+            return at;
         if (b < 0x80) {
             s = skip_ascii(s, end);
             continue;
         }
         if (b < 0xc2 || b > 0xf4)
-            return false;
+            return at;
         more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
         if (b == 0xe0)
             low = 0xa0;
@@ -210,11 +211,13 @@ bool ckpt_utf8_valid(const void *text, size_t len)
             high = 0x8f;
         for (; more > 0; more--) {
             if (s == end || *s < low || *s > high)
-                return false;
+                return at;
             s++;
             low = 0x80;
             high = 0xbf;
         }
     }
-    return true;
+    return len;
 }
+
+bool ckpt_utf8_valid(const void *text, size_t len) { return ckpt_utf8_prefix(text, len) == len; }

@@ -78,11 +78,14 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
                     struct ckpt_err *err)
 {
     struct ckpt_buf quoted;
+    size_t good = ckpt_utf8_prefix(text, len);
     json_error_t why;
 
     *out = NULL;
-    if (!ckpt_utf8_valid(text, len))
-        return ckpt_fail(err, CKPT_EFORMAT, "json: the text is not strict UTF-8");
+    if (good < len)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "json: byte %zu of %zu is 0x%02x, which is not strict UTF-8", good, len,
+                         (unsigned char)text[good]);
     if (depth_of(text, len, CKPT_JSON_MAX_DEPTH) > CKPT_JSON_MAX_DEPTH)
         return ckpt_fail(err, CKPT_ELIMIT, "json: nested deeper than %d levels",
                          CKPT_JSON_MAX_DEPTH);

@@ -11,6 +11,17 @@ bool component_is_absent(const json_t *v)
     return !v || json_is_null(v);
 }
 
+/* Which of a list, and of the lists around it. */
+struct level { const json_t *list; size_t i; };
+
+static int in_lists(const char *list, const struct level *open, size_t depth,
+                    struct ckpt_err *err)
+{
+    while (depth-- > 0)
+        ckpt_err_in(err, "%s[%zu]", list, open[depth].i - 1);
+    return err->code;
+}
+
 static int one(const json_t *json, const struct component_row *rows, void *ctx,
                struct ckpt_err *err)
 {
@@ -28,7 +39,7 @@ static int one(const json_t *json, const struct component_row *rows, void *ctx,
 int component_each(const json_t *json, const char *list, const struct component_row *rows,
                    void *ctx, struct ckpt_err *err)
 {
-    struct { const json_t *list; size_t i; } open[CKPT_JSON_MAX_DEPTH];
+    struct level open[CKPT_JSON_MAX_DEPTH];
     const json_t *item = json;
     size_t depth = 0;
     json_t *inner;
@@ -40,14 +51,14 @@ int component_each(const json_t *json, const char *list, const struct component_
 
         if (type && strcmp(type, "Sequence") == 0) {
             if (ckpt_json_get(&inner, item, list, JSON_ARRAY, err))
-                return err->code;
+                return in_lists(list, open, depth, err);
             if (depth == CKPT_JSON_MAX_DEPTH)
                 return ckpt_fail(err, CKPT_ELIMIT, "nested deeper than %d",
                                  CKPT_JSON_MAX_DEPTH);
             open[depth].list = inner;
             open[depth++].i = 0;
         } else if (one(item, rows, ctx, err)) {
-            return err->code;
+            return in_lists(list, open, depth, err);
         }
         while (depth > 0 && open[depth - 1].i == json_array_size(open[depth - 1].list))
             depth--;

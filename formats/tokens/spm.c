@@ -117,6 +117,7 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
 {
     struct ckpt_cursor c;
     struct wire_field f;
+    unsigned specs = 0;
     int rc = 0;
 
     p->vocab = json_array();
@@ -131,11 +132,16 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
             rc = read_trainer(p, &f, err);
         else if (wire_is(&f, 3, WIRE_BYTES))
             rc = read_normalizer(p, &f, err);
+        specs |= wire_is(&f, 2, WIRE_BYTES) ? 1 : wire_is(&f, 3, WIRE_BYTES) ? 2 : 0;
     }
     if (rc == 0 && c.failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no message of fields at byte %zu of %zu", c.pos, n);
     if (rc == 0 && json_array_size(p->vocab) == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no pieces: this is no sentencepiece model");
+    /* They stand behind the pieces: a file that ends between two pieces is not taken for whole. */
+    if (rc == 0 && specs != 3)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends at byte %zu without its %s", n,
+                          specs & 1 ? "normalizer_spec" : "trainer_spec");
     if (rc == 0 && p->model_type != UNIGRAM && p->model_type != BPE)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "model_type %lld; unigram (1) and bpe (2) are "
                        "read", (long long)p->model_type);

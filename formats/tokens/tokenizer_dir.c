@@ -21,6 +21,7 @@
 struct opening {
     struct ckpt_dir  *dir;          /* NULL: a single file */
     struct ckpt_arena arena;        /* texts of files */
+    const char       *source;       /* the file, or the directory of several that are it */
     json_t           *config;       /* tokenizer_config.json, special_tokens_map.json */
     struct spm_ids    ids;
     bool              spm;
@@ -122,8 +123,10 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
         if (first != ' ' && first != '\n' && first != '\r' && first != '\t')
             break;
     }
+    if (ckpt_file_size(file) == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "is empty");
     /* A sentencepiece model begins with the key of a piece, 0x0a, which is a blank too. */
-    if (first == '{' || ckpt_file_size(file) == 0)
+    if (first == '{')
         return note_file(o, file, err)
                    ? err->code
                    : ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT,
@@ -188,6 +191,8 @@ static int make(struct opening *o, struct tokenizer **out, json_t *root, struct 
     struct tokenizer *t = NULL;
     int rc = tokenizer_from_json(&t, root, (int64_t)o->read, err);
 
+    if (rc)
+        ckpt_err_in(err, "%s", o->source);
     if (rc == 0 && o->spm) {
         t->bos = o->ids.bos;
         t->eos = o->ids.eos;
@@ -209,11 +214,11 @@ int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_e
     int rc = file_root(&o, file, &root, err);
 
     *out = NULL;
-    if (rc == 0)
-        rc = make(&o, out, root, err);
+    o.source = ckpt_file_name(file);
+    rc = rc ? ckpt_err_in(err, "%s", o.source) : make(&o, out, root, err);
     json_decref(root);
     ckpt_arena_release(&o.arena);
-    return rc ? ckpt_err_in(err, "%s", ckpt_file_name(file)) : 0;
+    return rc;
 }
 
 /* The first of the files that the directory has. */
@@ -234,6 +239,8 @@ static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
         rc = ckpt_file_open_at(&file, o->dir, name, err);
         if (rc == 0 && (rc = file_root(o, file, root, err)))
             ckpt_err_in(err, "%s", ckpt_file_name(file));
+        if (rc == 0 && !(o->source = ckpt_arena_printf(&o->arena, "%s", ckpt_file_name(file))))
+            rc = ckpt_nomem(err, strlen(name));
         ckpt_file_close(file);
     } else if (rc == 0 && ckpt_dir_has(o->dir, "vocab.json") &&
                ckpt_dir_has(o->dir, "merges.txt")) {
@@ -260,10 +267,11 @@ int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt
     int rc = read_config(&o, err);
 
     *out = NULL;
+    o.source = ckpt_dir_path(dir);
     if (rc == 0)
         rc = dir_root(&o, &root, err);
-    if (rc == 0 && (rc = make(&o, out, root, err)))
-        ckpt_err_in(err, "%s", ckpt_dir_path(dir));
+    if (rc == 0)
+        rc = make(&o, out, root, err);
     json_decref(root);
     json_decref(o.config);
     ckpt_arena_release(&o.arena);

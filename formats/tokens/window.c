@@ -53,18 +53,37 @@ int truncation_read(struct truncation *t, bool *is, const json_t *json, struct c
     return ckpt_fail(err, CKPT_EFORMAT, "truncation: strategy \"%s\" is unknown", s);
 }
 
-int padding_read(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
+/* "BatchLongest" or {"Fixed": n}. */
+static int read_length(struct padding *p, const json_t *json, struct ckpt_err *err)
 {
     const json_t *strategy = json_object_get(json, "strategy");
+    const char *s;
+    int64_t n;
+
+    p->length = 0;
+    if (!json_is_object(strategy)) {
+        if (ckpt_json_str(&s, json, "strategy", err))
+            return err->code;
+        return strcmp(s, "BatchLongest") == 0
+                   ? 0
+                   : ckpt_fail(err, CKPT_EFORMAT, "strategy \"%s\" is unknown", s);
+    }
+    if (ckpt_json_int(&n, strategy, "Fixed", err))
+        return err->code;
+    if (n < 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "Fixed is %lld", (long long)n);
+    p->length = (size_t)n;
+    return 0;
+}
+
+int padding_read(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
+{
     size_t id, type;
 
     *is = !component_is_absent(json);
     if (!*is)
         return 0;
-    p->length = 0;
-    if (json_is_object(strategy) && read_count(&p->length, strategy, "Fixed", 0, err))
-        return ckpt_err_in(err, "padding");
-    if (read_direction(&p->left, json, err) ||
+    if (read_length(p, json, err) || read_direction(&p->left, json, err) ||
         read_count(&p->multiple, json, "pad_to_multiple_of", 0, err) ||
         read_count(&id, json, "pad_id", 0, err) || read_count(&type, json, "pad_type_id", 0, err))
         return ckpt_err_in(err, "padding");

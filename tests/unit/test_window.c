@@ -186,14 +186,113 @@ static void test_pairs_truncation_padding(void **state)
     ckpt_arena_release(&arena);
 }
 
+/* The tokenizer of that name with the case's two values in its file. */
+static struct tokenizer *with_stored(const json_t *c)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_err err = {0};
+    struct tokenizer *t;
+    char path[256];
+    size_t n;
+    json_t *file;
+
+    snprintf(path, sizeof path, TOKENIZERS "/%s/tokenizer.json",
+             json_string_value(json_object_get(c, "name")));
+    file = json_loads(slurp(&arena, path, &n), 0, NULL);
+    json_object_set(file, "truncation", json_object_get(c, "truncation"));
+    json_object_set(file, "padding", json_object_get(c, "padding"));
+    if (tokenizer_from_json(&t, file, (int64_t)n, &err))
+        fail_msg("%s: %s", path, err.text);
+    json_decref(file);
+    ckpt_arena_release(&arena);
+    return t;
+}
+
+/* The strings of these numbers, with blanks between. */
+static char *joined(const struct texts *texts, const json_t *numbers)
+{
+    size_t n = 0, size = 1;
+    char *s;
+
+    for (size_t i = 0; i < json_array_size(numbers); i++)
+        size += 1 + json_string_length(
+                        texts->text[json_integer_value(json_array_get(numbers, i))]);
+    s = calloc(1, size);
+    for (size_t i = 0; i < json_array_size(numbers); i++) {
+        const json_t *text = texts->text[json_integer_value(json_array_get(numbers, i))];
+
+        if (i)
+            s[n++] = ' ';
+        memcpy(s + n, json_string_value(text), json_string_length(text));
+        n += json_string_length(text);
+    }
+    return s;
+}
+
+/* What a file asks for is done as the reference does it that reads the same file. */
+static void test_what_a_file_asks_for(void **state)
+{
+    struct ckpt_arena arena = {0};
+    struct texts texts;
+    struct at at = {.texts = &texts};
+    size_t n, cut = 0, padded = 0;
+    json_t *cases, *c;
+
+    (void)state;
+    texts_read(&texts, &arena);
+    cases = json_loads(slurp(&arena, TOKENIZERS "/stored.json", &n), 0, NULL);
+    json_array_foreach(cases, at.number, c) {
+        const json_t *batch = json_object_get(c, "batch");
+        struct tokenizer *t = with_stored(c);
+        struct encode_opts o = {.special = true, .truncation = tokenizer_truncation(t)};
+        const struct padding *pad = tokenizer_padding(t);
+        struct encoding e[8] = {{0}};
+        struct ckpt_err err = {0};
+        size_t longest = 0;
+
+        at.name = json_string_value(json_object_get(c, "name"));
+        assert_int_equal(o.truncation != NULL, json_is_object(json_object_get(c, "truncation")));
+        assert_int_equal(pad != NULL, json_is_object(json_object_get(c, "padding")));
+        cut += o.truncation != NULL;
+        padded += pad != NULL;
+        n = json_array_size(batch);
+        assert_true(n > 0 && n <= 8);
+        for (size_t i = 0; i < n; i++) {
+            char *s = joined(&texts, json_array_get(batch, i));
+
+            if (tokenizer_encode_pair(t, &e[i], s, strlen(s), NULL, 0, &o, &err))
+                fail_msg("%s: case %zu: %s", at.name, at.number, err.text);
+            longest = e[i].n > longest ? e[i].n : longest;
+            free(s);
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (pad)
+                assert_int_equal(encoding_pad(&e[i], pad, padding_length(pad, longest), &err), 0);
+            check_numbers(&at, "ids", e[i].id, e[i].n,
+                          json_array_get(json_object_get(c, "ids"), i));
+            check_numbers(&at, "type ids", e[i].type, e[i].n,
+                          json_array_get(json_object_get(c, "type_ids"), i));
+            encoding_release(&e[i]);
+        }
+        tokenizer_close(t);
+    }
+    assert_true(cut >= 18 && padded >= 15);
+    json_decref(cases);
+    texts_release(&texts);
+    ckpt_arena_release(&arena);
+}
+
 static void test_what_files_may_not_ask_for(void **state)
 {
     static const struct { const char *json; bool padding; const char *says; } bad[] = {
         {"{\"max_length\":-1}", false, "max_length is -1"},
         {"{\"direction\":\"Up\"}", false, "Up"},
         {"{\"strategy\":\"OnlyThird\"}", false, "OnlyThird"},
-        {"{\"pad_id\":-4}", true, "pad_id is -4"},
-        {"{\"pad_id\":4294967296}", true, "pad_id 4294967296"},
+        {"{\"strategy\":\"BatchLongest\",\"pad_id\":-4}", true, "pad_id is -4"},
+        {"{\"strategy\":{\"Fixed\":8},\"pad_id\":4294967296}", true, "pad_id 4294967296"},
+        {"{\"pad_id\":1}", true, "\"strategy\" is absent"},
+        {"{\"strategy\":\"Longest\"}", true, "strategy \"Longest\""},
+        {"{\"strategy\":{}}", true, "\"Fixed\" is absent"},
     };
 
     (void)state;
@@ -203,7 +302,8 @@ static void test_what_files_may_not_ask_for(void **state)
         struct padding p = {0};
         struct ckpt_err err = {0};
         bool is;
-        int rc = bad[i].padding ? padding_read(&p, &is, v, &err) : truncation_read(&t, &is, v, &err);
+        int rc = bad[i].padding ? padding_read(&p, &is, v, &err)
+                                : truncation_read(&t, &is, v, &err);
 
         if (rc != CKPT_EFORMAT || !strstr(err.text, bad[i].says))
             fail_msg("case %zu: %d, \"%s\"", i, rc, err.text);
@@ -215,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs_truncation_padding),
+        cmocka_unit_test(test_what_a_file_asks_for),
         cmocka_unit_test(test_what_files_may_not_ask_for),
     };
 
