@@ -281,7 +281,8 @@ static void flats(struct bench *b, const char *shape, int64_t n)
 int main(int argc, char **argv)
 {
     struct device_opts opts = {.name = "cuda", .weights = CKPT_BF16};
-    struct op_limits l = {.n = 16384, .dim = 4096, .head_dim = 128, .embed = 4096, .vocab = 250880,
+    struct op_limits l = {.n = 16384, .dim = 4096, .n_head = 32, .n_kv = 8, .head_dim = 128,
+                          .ff = 12288, .embed = 4096, .vocab = 250880,
                           .train = true};
     struct bench b = {.only = argc > 1 ? argv[1] : NULL};
     struct ckpt_err err = {0};

@@ -104,7 +104,7 @@ static void check(struct gpu *g, enum op_norm_kind kind, int64_t n, int64_t n_x,
 
 static void over_types(void (*test)(struct gpu *g))
 {
-    struct op_limits limits = {.n = 4096, .dim = 16400, .train = true};
+    struct op_limits limits = {.n = 4096, .dim = 16400, .vocab = 64, .train = true};
 
     for (int t = 0; t < 3; t++) {
         struct gpu g;
@@ -118,7 +118,7 @@ static void over_types(void (*test)(struct gpu *g))
 /* Every team, narrower rows than it holds, rows that are no packs, more rows than blocks. */
 static void shapes(struct gpu *g)
 {
-    static const int64_t shape[][2] = {{1, 1},     {3, 5},      {2500, 64}, {37, 100},  {1, 768},
+    static const int64_t shape[][2] = {{1, 3},     {3, 5},      {2500, 64}, {37, 100},  {1, 768},
                                        {1500, 768}, {9, 1001},  {700, 1536}, {600, 2048}, {5, 3000},
                                        {300, 4096}, {140, 8192}, {3, 12288}, {2, 16400}};
 

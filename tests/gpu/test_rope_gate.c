@@ -149,7 +149,7 @@ static void test_rope(void **state)
         {9, 2, 1, 512, 512, BLOCKS, true, false, false},
         {9, 2, 1, 900, 300, BLOCKS, true, false, false},
     };
-    struct op_limits limits = {.n = 1024, .head_dim = 1024, .train = true};
+    struct op_limits limits = {.n = 1024, .dim = 64, .vocab = 64, .head_dim = 1024, .train = true};
 
     (void)state;
     for (int t = 0; t < 3; t++) {
