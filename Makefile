@@ -112,6 +112,10 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 $B/libckpt_cuda.so: $(CUDA_O)
 	@echo LD $@
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -o $@ $^ -lcublasLt -ldl
+$B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
 $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	@echo LD $@
@@ -157,7 +161,7 @@ test: deps                                          ## install, build and run ev
 
 units: $(UNITS) $B/serve
 
-gpu-tests: $(GPUTESTS)
+gpu-tests: $(GPUTESTS) $B/gpu/bench_gpu
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
 	@tests/gpu/check.sh $B

@@ -18,6 +18,8 @@
 struct cpu_device {
     struct device     head;
     enum tiles_kernel kernel;           /* of products with bf16 weights */
+    double       *stamps;               /* [n_stamps] milliseconds (profile.h) */
+    int64_t       n_stamps;
 };
 
 /* The kernel that multiplies this device's weights; TILES_NONE: they are widened to f32. */

@@ -9,6 +9,7 @@
 
 #include <cblas.h>
 #include <string.h>
+#include <time.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/fault.h"
@@ -77,7 +78,39 @@ static void cpu_cast(struct device *dev, void *dst, enum ckpt_dtype to, const vo
 
 static void cpu_sync(struct device *dev) { (void)dev; }
 
-static void cpu_close(struct device *dev) { ckpt_free(dev); }
+static void cpu_close(struct device *dev)
+{
+    ckpt_free(((struct cpu_device *)dev)->stamps);
+    ckpt_free(dev);
+}
+
+/* Stamps are times of the clock: an operation has ended when its call comes back. */
+static void cpu_stamp(struct device *dev, int64_t i)
+{
+    struct cpu_device *c = (struct cpu_device *)dev;
+    struct timespec t;
+
+    if (i >= c->n_stamps) {
+        int64_t n = i < 2048 ? 4096 : 2 * i;
+        double *more = ckpt_grow(c->stamps, (size_t)n, sizeof *more);
+
+        if (!more) {
+            ckpt_nomem(&dev->err, (size_t)n * sizeof *more);
+            return;
+        }
+        c->stamps = more;
+        c->n_stamps = n;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    c->stamps[i] = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)
+{
+    const struct cpu_device *c = (const struct cpu_device *)dev;
+
+    return from < c->n_stamps && to < c->n_stamps ? c->stamps[to] - c->stamps[from] : 0;
+}
 
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
@@ -106,7 +139,8 @@ static const struct ops cpu_row = {
     .name = "cpu",
     .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
     .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move, .cast = cpu_cast,
-    .sync = cpu_sync, .close = cpu_close, .workspace = cpu_workspace,
+    .sync = cpu_sync, .close = cpu_close, .stamp = cpu_stamp, .elapsed = cpu_elapsed,
+    .workspace = cpu_workspace,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
     .drop = cpu_drop, .jitter = cpu_jitter,

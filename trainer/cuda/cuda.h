@@ -33,7 +33,9 @@ struct cuda_device {
     cudaStream_t   stream;
     int            index, sms;
     size_t         shared_most;         /* bytes of shared memory a block may ask for */
-    uint64_t       held, limit;         /* bytes allocated; at most (0: what the chip has) */
+    uint64_t       limit;               /* bytes that dev.held may reach; 0: what the chip has */
+    cudaEvent_t   *stamps;              /* [n_stamps] */
+    int64_t        n_stamps;
     bool           tf32;                /* f32 products may round their factors to tf32 */
     double        *host;                /* pinned [CUDA_SMALL]: what comes back */
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which

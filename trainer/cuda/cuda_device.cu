@@ -76,10 +76,10 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
     dev->n_alloc++;
     if (dev->err.code)
         return NULL;
-    if (d->limit && d->held + whole > d->limit) {
+    if (d->limit && dev->held + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
              "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
-             (double)whole / (1 << 30), (double)d->held / (1 << 30), (double)d->limit / (1 << 30));
+             (double)whole / (1 << 30), (double)dev->held / (1 << 30), (double)d->limit / (1 << 30));
         return NULL;
     }
     b = (struct block *)calloc(1, sizeof *b);
@@ -91,14 +91,14 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
         fail(&dev->err, CKPT_ENOMEM,
              "GPU %d: no memory for %.2f GiB: %.2f of %.2f GiB are free, %.2f in use here",
              d->index, (double)whole / (1 << 30), (double)unused / (1 << 30),
-             (double)all / (1 << 30), (double)d->held / (1 << 30));
+             (double)all / (1 << 30), (double)dev->held / (1 << 30));
         free(b);
         return NULL;
     }
     b->bytes = whole;
     b->next = o->blocks;
     o->blocks = b;
-    d->held += whole;
+    dev->held += whole;
     cuda_ok(dev, "zeroing", cudaMemsetAsync(b->at, 0, whole, d->stream));
     return b->at;
 }
@@ -114,7 +114,7 @@ static void cuda_free(struct device *dev, void *p)
         return;
     b = *at;
     *at = b->next;
-    d->held -= b->bytes;
+    dev->held -= b->bytes;
     cudaFree(p);
     free(b);
 }
@@ -155,6 +155,38 @@ static void cuda_sync(struct device *dev)
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
+static void cuda_stamp(struct device *dev, int64_t i)
+{
+    struct cuda_device *d = cuda_of(dev);
+
+    if (dev->err.code)
+        return;
+    if (i >= d->n_stamps) {
+        int64_t n = i < 2048 ? 4096 : 2 * i;
+        cudaEvent_t *more = (cudaEvent_t *)realloc(d->stamps, (size_t)n * sizeof *more);
+
+        if (!more) {
+            cuda_ok(dev, "profile", cudaErrorMemoryAllocation);
+            return;
+        }
+        d->stamps = more;
+        for (; d->n_stamps < n; d->n_stamps++)
+            if (!cuda_ok(dev, "profile", cudaEventCreate(&d->stamps[d->n_stamps])))
+                return;
+    }
+    cuda_ok(dev, "profile", cudaEventRecord(d->stamps[i], d->stream));
+}
+
+static double cuda_elapsed(struct device *dev, int64_t from, int64_t to)
+{
+    struct cuda_device *d = cuda_of(dev);
+    float ms = 0;
+
+    if (from < d->n_stamps && to < d->n_stamps)
+        cuda_ok(dev, "profile", cudaEventElapsedTime(&ms, d->stamps[from], d->stamps[to]));
+    return (double)ms;
+}
+
 static void cuda_close(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
@@ -166,6 +198,9 @@ static void cuda_close(struct device *dev)
     matmul_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
+    for (int64_t i = 0; i < d->n_stamps; i++)
+        cudaEventDestroy(d->stamps[i]);
+    free(d->stamps);
     cudaFreeHost(d->host);
     cudaFree(d->small);
     if (d->stream)
@@ -192,7 +227,8 @@ static const struct ops cuda_row = {
     .name = "cuda",
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
-    .sync = cuda_sync, .close = cuda_close, .workspace = cuda_workspace,
+    .sync = cuda_sync, .close = cuda_close, .stamp = cuda_stamp, .elapsed = cuda_elapsed,
+    .workspace = cuda_workspace,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,

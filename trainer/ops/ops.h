@@ -362,6 +362,10 @@ struct ops {
     void (*copy)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*sync)(struct device *dev);
     void (*close)(struct device *dev);
+    /* Remember this moment in the order of operations as stamp i, from 0 up; and the milliseconds
+     * between two of them once sync has come back (profile.h). */
+    void (*stamp)(struct device *dev, int64_t i);
+    double (*elapsed)(struct device *dev, int64_t from, int64_t to);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
 
@@ -416,6 +420,8 @@ struct device {
     char              label[64];    /* apart: what it is, for a person */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
+    uint64_t          held;         /* apart: bytes that alloc has given and free not taken */
+    struct profile   *profile;      /* profile.h, or NULL */
     uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
 };
 
