@@ -79,7 +79,8 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
     if (d->limit && dev->held + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
              "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
-             (double)whole / (1 << 30), (double)dev->held / (1 << 30), (double)d->limit / (1 << 30));
+             (double)whole / (1 << 30), (double)dev->held / (1 << 30),
+             (double)d->limit / (1 << 30));
         return NULL;
     }
     b = (struct block *)calloc(1, sizeof *b);
