@@ -1,9 +1,9 @@
 /*
  * talk - a record that is a conversation -> text, and which bytes of it carry loss.
  *
- *   messages        [{role, content, ...}, ...]
- *   conversations   the same, or ShareGPT's [{from, value}, ...] with human, gpt, ...; a column
- *                   system is then the first message
+ *   messages        [{role, content, ...}, ...], or the JSON text of it
+ *   conversations   (or conversation) the same, or ShareGPT's [{from, value}, ...] with human,
+ *                   gpt, ...; a column system is then the first message
  *   prompt, completion   lists of messages both
  *
  * Beside them: tools (a list, or its JSON text) and chat_template_kwargs go to the template.
