@@ -72,6 +72,9 @@ static int open_records(struct data *d, const struct settings *s, const char *co
         return err->code;
     if (train && !d->prepared)
         records_slice(d->records, s->start_idx, s->end_idx > 0 ? s->end_idx : INT64_MAX);
+    if (train && !d->prepared && s->num_shards > 0 &&
+        records_shard(d->records, s->num_shards, s->shard_index, s->shard_strided, err))
+        return err->code;
     if (most > 0)
         records_slice(d->records, 0, most);
     return 0;
@@ -114,6 +117,11 @@ static int cut_data(struct run *r, char *dir, size_t size, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
+static bool by_length(const struct settings *s)
+{
+    return strcmp(s->train_sampling_strategy, "group_by_length") == 0;
+}
+
 /* How often each of n records will be asked for, about. */
 static int64_t passes(const struct run *r, int64_t n, bool train)
 {
@@ -125,7 +133,7 @@ static int64_t passes(const struct run *r, int64_t n, bool train)
     whole = s->max_steps <= 0 ? s->num_train_epochs
             : steps * (double)(s->per_device_train_batch_size * s->gradient_accumulation_steps *
                                r->session.comm->world_size) / (double)(n > 0 ? n : 1);
-    return (int64_t)ceil(whole) + s->packing;
+    return (int64_t)ceil(whole) + (s->packing || by_length(s));
 }
 
 static int data_open(struct data *d, struct run *r, const char *const *path, size_t n, bool train,
@@ -142,6 +150,7 @@ static int data_open(struct data *d, struct run *r, const char *const *path, siz
         .shuffle = train && strcmp(s->train_sampling_strategy, "sequential") != 0,
         .tail = !train ? SHUFFLE_MASK : s->dataloader_drop_last ? SHUFFLE_DROP : SHUFFLE_WRAP,
         .distributed = train && strcmp(s->train_sampling_strategy, "distributed") == 0,
+        .by_length = train && by_length(s),
         .rank = r->session.comm->rank, .world_size = r->session.comm->world_size,
     };
 

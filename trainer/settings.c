@@ -97,6 +97,9 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (s->end_idx > 0 && s->end_idx <= s->start_idx)
         return ckpt_fail(err, CKPT_ECONFIG, "--end-idx %lld is not behind --start-idx %lld",
                          (long long)s->end_idx, (long long)s->start_idx);
+    if (s->num_shards > 0 ? s->shard_index >= s->num_shards : s->shard_index || s->shard_strided)
+        return ckpt_fail(err, CKPT_ECONFIG, "--shard-index %lld is none of --num-shards %lld",
+                         (long long)s->shard_index, (long long)s->num_shards);
     if (s->zero_stage != 0 && s->zero_stage != 3)
         return ckpt_fail(err, CKPT_ECONFIG, "--zero-stage is %lld, 0 or 3 wanted",
                          (long long)s->zero_stage);
@@ -107,6 +110,9 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
                          s->lr_scheduler_type);
+    if (s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0)
+        return clash(err, "--packing fills micro-batches itself: --train-sampling-strategy "
+                     "group_by_length excludes it");
     if (s->bf16 && s->fp16)
         return clash(err, "--bf16 and --fp16 exclude each other");
     if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)

@@ -46,6 +46,8 @@ struct settings {
     struct data_settings data;          /* how files are read, what a record is */
     const char  *train_split, *eval_split;
     int64_t      start_idx, end_idx;    /* of the training records; end 0: all */
+    int64_t      num_shards, shard_index;   /* of what start and end leave; 0 shards: no cut */
+    bool         shard_strided;
     int64_t      max_train_samples, max_eval_samples;   /* 0: all */
     double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
     double       val_test_split_ratio;

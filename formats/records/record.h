@@ -51,6 +51,9 @@ int records_open(struct records **out, const char *const *path, size_t n_path,
                  struct ckpt_err *err);
 /* From now on only records [from, to): negative numbers count from the end, INT64_MAX is it. */
 void records_slice(struct records *r, int64_t from, int64_t to);
+/* From now on only shard index of n, as datasets' Dataset.shard cuts: shards are runs of records,
+ * the first ones longer by one where they cannot be equal; or with strided every n-th record. */
+int records_shard(struct records *r, int64_t n, int64_t index, bool strided, struct ckpt_err *err);
 void records_close(struct records *r);
 int64_t records_count(const struct records *r);
 /* 16 bytes that tell records apart without reading them: of paths, sizes and times of the files

@@ -42,6 +42,7 @@ struct records {
     int64_t                    count;   /* of the views */
     struct view                view[SPLIT_MAX_PARTS];
     size_t                     n_view;
+    int64_t                    begin, stride;   /* record i is begin + i * stride of the views */
     const struct records_opts *opts;    /* while files are opened */
     const char                *split;   /* whose files are opened, or NULL */
     unsigned char              id[16];  /* of how files are read, when that is wanted */
@@ -349,6 +350,9 @@ int records_identity(const struct records *r, unsigned char id[16], struct ckpt_
         ckpt_buf_put(&b, r->part[i].id, sizeof r->part[i].id);
         ckpt_buf_put_u64le(&b, (uint64_t)r->part[i].first);
     }
+    ckpt_buf_put_u64le(&b, (uint64_t)r->begin);
+    ckpt_buf_put_u64le(&b, (uint64_t)r->stride);
+    ckpt_buf_put_u64le(&b, (uint64_t)r->count);
     for (size_t i = 0; i < r->n_view; i++) {
         ckpt_buf_put_u64le(&b, (uint64_t)r->view[i].first);
         ckpt_buf_put_u64le(&b, (uint64_t)r->view[i].n);
@@ -372,6 +376,7 @@ int records_open_with(struct records **out, const char *const *path, size_t n_pa
     if (!r)
         return ckpt_nomem(err, sizeof *r);
     r->opts = opts ? opts : &none;
+    r->stride = 1;
     if (r->opts->split) {
         rc = add_splits(r, path, n_path, err);
     } else {
@@ -406,6 +411,11 @@ void records_slice(struct records *r, int64_t from, int64_t to)
 {
     int64_t at = 0, end = bound(to, r->count), begin = bound(from, r->count);
 
+    if (r->stride > 1) {
+        r->begin += begin * r->stride;
+        r->count = end > begin ? end - begin : 0;
+        return;
+    }
     r->count = 0;
     for (size_t i = 0; i < r->n_view; i++) {
         struct view v = r->view[i];
@@ -417,6 +427,26 @@ void records_slice(struct records *r, int64_t from, int64_t to)
         r->count += b - a;
         at += v.n;
     }
+}
+
+int records_shard(struct records *r, int64_t n, int64_t index, bool strided, struct ckpt_err *err)
+{
+    int64_t each, longer, first;
+
+    if (n < 1 || index < 0 || index >= n)
+        return ckpt_fail(err, CKPT_EUSAGE, "shard %lld of %lld; 0 to one below their number wanted",
+                         (long long)index, (long long)n);
+    each = r->count / n;
+    longer = r->count % n;
+    if (!strided) {
+        first = each * index + (index < longer ? index : longer);
+        records_slice(r, first, first + each + (index < longer));
+        return 0;
+    }
+    r->begin += index * r->stride;
+    r->stride *= n;
+    r->count = each + (index < longer);
+    return 0;
 }
 
 void records_close(struct records *r)
@@ -449,6 +479,7 @@ static const struct part *part_of(const struct records *r, int64_t *i)
 {
     size_t low = 0, high = r->n, k = 0;
 
+    *i = r->begin + *i * r->stride;
     while (k + 1 < r->n_view && *i >= r->view[k].n)
         *i -= r->view[k++].n;
     *i += r->view[k].first;

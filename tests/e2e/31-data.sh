@@ -56,6 +56,17 @@ t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
 sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
 t "the same rows as a file" train_rows four "$T/four.jsonl"
 t "have the same losses" same slice four
+t "a shard" train_rows shard "$F/rows.jsonl" --num-shards 7 --shard-index 1 --max-train-samples 4
+sed -n 6,9p "$F/rows.jsonl" > "$T/shard.jsonl"
+t "the same rows as a file" train_rows sharded "$T/shard.jsonl"
+t "have the same losses" same shard sharded
+t "a shard of every seventh row" train_rows strided "$F/rows.jsonl" --num-shards 7 --shard-index 1 --shard-strided
+sed -n '2~7p' "$F/rows.jsonl" > "$T/strided-rows.jsonl"
+t "the same rows as a file" train_rows every "$T/strided-rows.jsonl"
+t "have the same losses" same strided every
+expect 78 "a shard that is not there" train_rows x "$F/rows.jsonl" --num-shards 7 --shard-index 7
+t "samples of like lengths together" train_rows lengths "$F/rows.jsonl" --train-sampling-strategy group_by_length
+expect 78 "but not packed" train_rows x "$F/rows.jsonl" --train-sampling-strategy group_by_length --packing
 t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
 sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
 t "the same names in the file" train_rows renamed "$T/named.jsonl"

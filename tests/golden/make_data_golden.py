@@ -1,6 +1,6 @@
 """tests/golden/data/{flat,parquet}, squad-v2.json, shuffles.json: files that pandas, pyarrow and datasets wrote, with
 the rows they read from them.  Usage: make_data_golden.py FIXTURES, a folder that was made with
-pyarrow 26.0, datasets 5.2 (parquet/index.json names the rows that belong to each file).
+pyarrow 26.0, datasets 5.2, torch 2.15, transformers 5.17 (parquet/index.json names the rows that belong to each file).
 
 Rows are spelt as the record readers spell them: NaN and Infinity are strings of that name, a
 number beyond int64 a string of its digits."""
@@ -9,6 +9,9 @@ import json
 import os
 import shutil
 import sys
+
+import torch
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 src, dst = sys.argv[1], os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -45,4 +48,31 @@ with open(os.path.join(dst, "flat/rows-csv.jsonl"), "w", encoding="utf-8") as f:
         print(json.dumps({k: None if v == "" else v for k, v in json.loads(line).items()},
                          ensure_ascii=False), file=f)
 shutil.copyfile(os.path.join(src, "squad-v2.json"), os.path.join(dst, "squad-v2.json"))
-shutil.copyfile(os.path.join(src, "shuffles.json"), os.path.join(dst, "../shuffles.json"))
+
+
+def fnv(order):
+    h = 0xcbf29ce484222325
+    for v in order:
+        for b in v.to_bytes(4, "little"):
+            h = ((h ^ b) * 0x100000001b3) & (2**64 - 1)
+    return "%016x" % h
+
+
+def told(order):
+    n = len(order)
+    return {"n": n, "all": order} if n <= 20 else {
+        "n": n, "first": order[:20], "last": order[-20:], "fnv1a64_u32le": fnv(order)}
+
+
+# Orders: those that data is put in here, and transformers' groups by length.
+orders = json.load(open(os.path.join(src, "shuffles.json")))
+for key in ("python", "torch_other"):
+    del orders[key]
+orders["numpy"] = {k: {x: v[x] for x in ("raw_u64", "permutation_17")}
+                   for k, v in orders["numpy"].items() if k.startswith("pcg64")}
+orders["length_grouped"] = [
+    {"n": n, "batch": batch, "seed": seed,
+     "order": told(get_length_grouped_indices([i * 7919 % 97 + 1 for i in range(n)], batch,
+                                              generator=torch.Generator().manual_seed(seed)))}
+    for n in (1, 10, 101, 5000) for batch in (1, 4, 24) for seed in (0, 42)]
+json.dump(orders, open(os.path.join(dst, "../shuffles.json"), "w"))

@@ -410,6 +410,13 @@ static void expect_ids(struct records *r, const char *want)
 
 static void test_parts_of_a_folder(void **state)
 {
+    static const struct {
+        int64_t n, index; bool strided; const char *ids, *second;
+    } shard[] = {
+        {3, 0, false, "1 2 3", ""}, {3, 1, false, "4 5", ""}, {3, 2, false, "6 7", ""},
+        {3, 0, true, "1 4 7", "4"}, {3, 1, true, "2 5", "5"}, {3, 2, true, "3 6", "6"},
+        {1, 0, false, "1 2 3 4 5 6 7", ""}, {7, 6, true, "7", ""}, {7, 6, false, "7", ""},
+    };
     struct records_opts opts = {.split = "test[1:]+train[:50%]+test[:1]"};
     struct ckpt_err err = {0};
     const char *path = dir;
@@ -434,6 +441,26 @@ static void test_parts_of_a_folder(void **state)
     records_slice(r, -2, INT64_MAX);
     expect_ids(r, "1 2");
     records_close(r);
+    /* Dataset.shard(n, index, contiguous) of datasets 5.2 of seven rows. */
+    opts.split = "train+test";
+    for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) {
+        r = open_with(path, &opts);
+        assert_int_equal(records_shard(r, shard[i].n, shard[i].index, shard[i].strided, &err), 0);
+        expect_ids(r, shard[i].ids);
+        if (shard[i].strided) {
+            records_slice(r, 1, 2);
+            assert_int_equal(records_shard(r, 1, 0, true, &err), 0);
+            expect_ids(r, shard[i].second);
+        }
+        records_close(r);
+    }
+    r = open_with(path, &opts);
+    assert_int_equal(records_shard(r, 3, 3, false, &err), CKPT_EUSAGE);
+    assert_int_equal(records_shard(r, 2, 1, true, &err), 0);
+    assert_int_equal(records_shard(r, 2, 1, false, &err), 0);
+    expect_ids(r, "6");
+    records_close(r);
+    ckpt_err_clear(&err);
     assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EUSAGE);
     opts.split = "validation";
     ckpt_err_clear(&err);

@@ -233,6 +233,32 @@ static void test_pcg64_equals_numpy(void **state)
     json_decref(root);
 }
 
+static void test_orders_by_length_are_those_of_transformers(void **state)
+{
+    json_t *root = golden(), *row;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(json_array_size(json_object_get(root, "length_grouped")), 24);
+    json_array_foreach(json_object_get(root, "length_grouped"), i, row) {
+        int64_t n = number(row, "n"), seed = number(row, "seed");
+        int32_t *length = calloc((size_t)n, sizeof *length);
+        struct shuffle_opts o = {.n = n, .seed = (uint64_t)seed - 3, .shuffle = true, .micro_batch = 1,
+                                 .grad_accum = 1, .world_size = 1, .length = length,
+                                 .group = number(row, "batch")};
+        struct ckpt_err err = {0};
+        struct shuffle *s;
+
+        for (int64_t k = 0; k < n; k++)
+            length[k] = (int32_t)(k * 7919 % 97 + 1);
+        assert_int_equal(shuffle_new(&s, &o, &err), 0);
+        check_order(json_object_get(row, "order"), shuffle_order(s, 3), n);
+        shuffle_free(s);
+        free(length);
+    }
+    json_decref(root);
+}
+
 static void test_tails(void **state)
 {
     struct shuffle_opts o = {.n = 11, .micro_batch = 2, .grad_accum = 3, .rank = 1,
@@ -380,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_ranks_get_what_a_distributed_sampler_gives_them),
         cmocka_unit_test(test_orders_and_splits_of_datasets),
         cmocka_unit_test(test_pcg64_equals_numpy),
+        cmocka_unit_test(test_orders_by_length_are_those_of_transformers),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_steps_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(test_torch_generator_state),

@@ -293,7 +293,7 @@ int loader_open(struct loader **out, struct data_source *source, const struct lo
     pthread_cond_init(&l->filled, NULL);
     pthread_cond_init(&l->freed, NULL);
     rc = check(&l->o, err);
-    if (rc == 0 && l->o.packing)
+    if (rc == 0 && (l->o.packing || l->o.by_length))
         rc = data_source_scan(source, NULL, err);
     if (rc == 0)
         rc = data_plan_init(&l->plan, source, &l->o, err);

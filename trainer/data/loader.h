@@ -27,6 +27,7 @@ struct loader_opts {
     enum shuffle_tail tail;
     int               rank, world_size;
     bool              distributed;      /* ranks as torch's DistributedSampler (shuffle.h) */
+    bool              by_length;        /* samples of like lengths together; not with packing */
     int               prefetch;         /* steps kept ready; 0: 2 */
 };
 
@@ -44,8 +45,8 @@ struct loader_step {
 
 struct loader;
 
-/* keeps source until closed.  With packing the source is scanned (CKPT_ESTATE is not given:
- * the scan is made when it has not been). */
+/* keeps source until closed.  With packing or by_length the source is scanned (CKPT_ESTATE is not
+ * given: the scan is made when it has not been). */
 int loader_open(struct loader **out, struct data_source *source, const struct loader_opts *opts,
                 struct ckpt_err *err);
 void loader_close(struct loader *l);

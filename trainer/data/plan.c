@@ -10,6 +10,8 @@ static void shuffle_opts_of(struct shuffle_opts *out, const struct data_plan *p,
         .shuffle = p->o.shuffle && !bins, .tail = p->o.tail,
         .micro_batch = p->o.packing ? 1 : p->o.micro_batch, .grad_accum = p->o.grad_accum,
         .rank = p->o.rank, .world_size = p->o.world_size, .distributed = p->o.distributed,
+        .length = p->o.by_length && !bins ? data_source_lengths(p->source) : NULL,
+        .group = p->o.micro_batch * p->o.grad_accum,
     };
     /* With packing samples are only put in order; bins are what may be dropped. */
     if (p->o.packing && !bins)

@@ -1,6 +1,8 @@
 /* shuffle - see shuffle.h.  Source: accelerate 1.15 data_loader.py (BatchSamplerShard), torch
- * 2.15 utils/data/distributed.py. */
+ * 2.15 utils/data/distributed.py, transformers 5.17 trainer_pt_utils.py (LengthGroupedSampler). */
 #include "trainer/data/shuffle.h"
+
+#include <stdlib.h>
 
 #include "libckpt/mem.h"
 #include "trainer/data/mt19937.h"
@@ -11,7 +13,12 @@ struct shuffle {
     int64_t             each;           /* entries of a rank, distributed */
     int64_t             epoch;          /* of order, -1: none yet */
     int64_t            *order;          /* [n] */
+    int64_t             piece;          /* samples that are sorted together; 0: none are */
+    struct place       *place;          /* [piece] */
 };
+
+/* A sample of a piece, for a sort that keeps the order of equals. */
+struct place { int64_t item, at; int32_t length; };
 
 static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
@@ -32,6 +39,9 @@ static int check(const struct shuffle_opts *o, struct ckpt_err *err)
         global > INT64_MAX / 4 || o->n > INT64_MAX / 4)
         return ckpt_fail(err, CKPT_ECONFIG, "micro-batch of %lld samples is too large",
                          (long long)o->micro_batch);
+    if (o->length && o->group < 1)
+        return ckpt_fail(err, CKPT_ECONFIG, "groups of %lld samples by length",
+                         (long long)o->group);
     if (o->distributed && o->tail == SHUFFLE_MASK)
         return ckpt_fail(err, CKPT_ECONFIG, "a distributed sampler does not tell completions");
     if (o->tail == SHUFFLE_DROP && o->n < global)
@@ -40,6 +50,15 @@ static int check(const struct shuffle_opts *o, struct ckpt_err *err)
                          "incomplete ones are dropped", (long long)o->n,
                          (long long)o->micro_batch, o->world_size);
     return 0;
+}
+
+/* 50 groups, or as many as make four pieces of the data. */
+static int64_t piece_of(const struct shuffle_opts *o)
+{
+    int64_t groups = o->n / o->group / 4;
+
+    groups = groups > 50 ? 50 : groups < 1 ? 1 : groups;
+    return o->group > o->n / groups ? o->n : groups * o->group;
 }
 
 int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ckpt_err *err)
@@ -67,6 +86,14 @@ int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ck
         ckpt_free(s);
         return ckpt_nomem(err, (size_t)opts->n * sizeof *s->order);
     }
+    if (opts->length) {
+        s->piece = piece_of(opts);
+        s->place = ckpt_alloc((size_t)s->piece, sizeof *s->place);
+        if (!s->place) {
+            shuffle_free(s);
+            return ckpt_nomem(err, (size_t)s->piece * sizeof *s->place);
+        }
+    }
     *out = s;
     return 0;
 }
@@ -76,6 +103,7 @@ void shuffle_free(struct shuffle *s)
     if (!s)
         return;
     ckpt_free(s->order);
+    ckpt_free(s->place);
     ckpt_free(s);
 }
 
@@ -114,6 +142,36 @@ int64_t shuffle_step(const struct shuffle *s, int64_t i_step, int64_t *first)
     return left < s->o.grad_accum ? left : s->o.grad_accum;
 }
 
+static int longest_first(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    if (x->length != y->length)
+        return x->length > y->length ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void group_by_length(struct shuffle *s)
+{
+    int64_t longest = 0, keep;
+
+    for (int64_t first = 0; first < s->o.n; first += s->piece) {
+        int64_t n = s->o.n - first < s->piece ? s->o.n - first : s->piece;
+        int64_t *order = s->order + first;
+
+        for (int64_t i = 0; i < n; i++)
+            s->place[i] = (struct place){order[i], i, s->o.length[order[i]]};
+        qsort(s->place, (size_t)n, sizeof *s->place, longest_first);
+        for (int64_t i = 0; i < n; i++)
+            order[i] = s->place[i].item;
+        if (s->o.length[order[0]] > s->o.length[s->order[longest]])
+            longest = first;
+    }
+    keep = s->order[0];
+    s->order[0] = s->order[longest];
+    s->order[longest] = keep;
+}
+
 const int64_t *shuffle_order(struct shuffle *s, int64_t epoch)
 {
     struct mt19937 g;
@@ -127,6 +185,8 @@ const int64_t *shuffle_order(struct shuffle *s, int64_t epoch)
         for (int64_t i = 0; i < s->o.n; i++)
             s->order[i] = i;
     }
+    if (s->piece)
+        group_by_length(s);
     s->epoch = epoch;
     return s->order;
 }

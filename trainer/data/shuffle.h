@@ -40,6 +40,11 @@ struct shuffle_opts {
     /* Ranks as torch's DistributedSampler serves them: rank r sees entries r, r + world, ... of
      * the order, which is filled up from its start (SHUFFLE_WRAP) or cut (SHUFFLE_DROP). */
     bool              distributed;
+    /* As HF Trainer's group_by_length: the order is cut into pieces of up to 50 groups, each is
+     * sorted by length, longest first, and the longest sample of all comes first.  group: the
+     * samples of a rank's step. */
+    const int32_t    *length;           /* [n], kept; NULL: no matter */
+    int64_t           group;            /* >= 1 with length */
 };
 
 struct shuffle;
