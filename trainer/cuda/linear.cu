@@ -196,6 +196,20 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
         linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part);
 }
 
+const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to)
+{
+    struct linear_mix m = {};
+
+    m.to = to;
+    m.x = a->dout;
+    m.n = a->n;
+    m.width = a->n_out;
+    m.ld = linear_out_ld(a);
+    m.drop = a->drop;
+    linear_mix(dev, &m);
+    return to;
+}
+
 void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
 {
     uint64_t dropped = a->drop.p > 0 ? cuda_part(linear_bytes(dev, a->n * a->n_out)) : 0;
@@ -214,8 +228,7 @@ void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
     if (!work)
         return;
     if (dropped) {
-        linear_drop(dev, work, dy, ld, a->n, a->n_out, &a->drop);
-        dy = work;
+        dy = linear_dropped(dev, a, work);
         ld = a->n_out;
     }
     if (a->dx)

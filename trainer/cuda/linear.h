@@ -37,9 +37,19 @@ void linear_finish(struct device *dev, const struct linear_finish *f);
 void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
                      int64_t n, int64_t width, const struct op_drop *drop);
 
-/* to[n, width] = drop(from), rows of from ld apart. */
-void linear_drop(struct device *dev, void *to, const void *from, int64_t ld, int64_t n,
-                 int64_t width, const struct op_drop *drop);
+/* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j]; rest, where given, gets x minus what
+ * is left of it by drop (without a gain).  Rows of x are ld (0: width) apart, the others dense.
+ * to may be x or add. */
+struct linear_mix {
+    void          *to, *rest;
+    const void    *x, *add;         /* add NULL: none */
+    const float   *gain;            /* [width], NULL: by one */
+    float          less;
+    int64_t        n, width, ld;
+    struct op_drop drop;
+};
+
+void linear_mix(struct device *dev, const struct linear_mix *m);
 
 /* sum[j] += sum over i of x[i, j]; rows of x are ld apart; part: linear_sums_bytes. */
 void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
@@ -57,6 +67,8 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
  */
 void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
                  uint64_t busy);
+/* to[n, n_out], which it gives back: dout, dropped out. */
+const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
 /* dx from dy (rows ld apart), on what is there with add; x with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy);

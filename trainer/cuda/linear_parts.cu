@@ -85,15 +85,33 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
 
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
-drop_kernel(T *to, const T *from, int64_t n, int64_t width, int64_t ld, struct cuda_drop d)
+mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less, const T *add,
+           int64_t n, int64_t width, struct cuda_drop d)
 {
     int64_t row, col;
-    float v[N];
+    float v[N], f[N];
 
     if (!place<N>(&row, &col, n, width / N))
         return;
-    row_get<T, N>(v, from + row * ld + col);
+    row_get<T, N>(v, x + row * ld + col);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        f[j] = v[j];
+        v[j] *= gain ? gain[col + j] - less : 1.0f;
+    }
     row_drop<N>(v, d, row, col, width);
+    if (rest) {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            f[j] -= to_f32(from_f32<T>(v[j]));
+        row_put<T, N>(rest + row * width + col, f);
+    }
+    if (add) {
+        row_get<T, N>(f, add + row * width + col);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            v[j] += f[j];
+    }
     row_put<T, N>(to + row * width + col, v);
 }
 
@@ -210,19 +228,21 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
     cuda_launched(dev, "linear_bwd");
 }
 
-void linear_drop(struct device *dev, void *to, const void *from, int64_t ld, int64_t n,
-                 int64_t width, const struct op_drop *drop)
+void linear_mix(struct device *dev, const struct linear_mix *m)
 {
-    bool wide = fits(dev, to, width) && fits(dev, from, ld) && width % WIDE == 0;
+    int64_t ld = m->ld ? m->ld : m->width;
+    bool wide = m->width % WIDE == 0 && fits(dev, m->to, m->width) && fits(dev, m->x, ld) &&
+                fits(dev, m->rest, m->width) && fits(dev, m->add, m->width);
     cudaStream_t stream = cuda_of(dev)->stream;
-    struct cuda_drop d = cuda_drop_of(drop);
+    struct cuda_drop d = cuda_drop_of(&m->drop);
 
-    if (dev->err.code || n == 0)
+    if (dev->err.code || m->n == 0)
         return;
     CUDA_ACT(dev, BY_WIDTH(wide,
-        drop_kernel<T, N><<<blocks_of(n, width, N), THREADS, 0, stream>>>(
-            (T *)to, (const T *)from, n, width, ld, d)));
-    cuda_launched(dev, "dropout");
+        mix_kernel<T, N><<<blocks_of(m->n, m->width, N), THREADS, 0, stream>>>(
+            (T *)m->to, (T *)m->rest, (const T *)m->x, ld, m->gain, m->less, (const T *)m->add,
+            m->n, m->width, d)));
+    cuda_launched(dev, "linear");
 }
 
 /* Parts of the rows that are summed apart. */

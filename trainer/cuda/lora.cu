@@ -99,13 +99,29 @@ static struct matmul_args product(const struct device *dev, const char *op, cons
     return p;
 }
 
-/* t = scale * xd A^T, with xd = drop(x) first where there is such. */
-static void narrow(struct device *dev, const struct op_linear *a, const struct space *s)
+/* to[n, n_in] = drop(x) + add as the change's input is dropped out; rest as in linear_mix. */
+static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
+                    const void *x, const void *add)
+{
+    struct linear_mix m = {};
+
+    m.to = to;
+    m.rest = rest;
+    m.x = x;
+    m.add = add;
+    m.n = a->n;
+    m.width = a->n_in;
+    m.drop = a->lora.drop;
+    linear_mix(dev, &m);
+}
+
+/* t = scale * xd A^T, with xd = drop(x) first where there is such, and with rest x - xd. */
+static void narrow(struct device *dev, const struct op_linear *a, const struct space *s, bool rest)
 {
     struct matmul_args p = product(dev, "linear_fwd", s);
 
     if (s->xd)
-        linear_drop(dev, s->xd, a->x, a->n_in, a->n, a->n_in, &a->lora.drop);
+        drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
     p.m = a->n;
     p.n = a->lora.rank;
     p.k = p.lda = p.ldb = a->n_in;
@@ -268,56 +284,21 @@ static void gains(struct device *dev, const struct op_linear *a, const struct sp
     cuda_launched(dev, "linear_fwd");
 }
 
-/* to[i, j] = x[i, j] * (gain[j] - less) + add[i, j]; rows of x are ld apart.  to may be x. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-times_kernel(T *to, const T *x, int64_t ld, const float *gain, float less, const T *add, int64_t n,
-             int64_t width)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / width, col = i % width;
-    float v;
-
-    if (i >= n * width)
-        return;
-    v = to_f32(x[row * ld + col]) * (gain[col] - less);
-    to[i] = from_f32<T>(add ? v + to_f32(add[i]) : v);
-}
-
+/* to = x * (gain - less) + add, by columns of the output. */
 static void times(struct device *dev, const struct op_linear *a, const struct space *s, void *to,
                   const void *x, int64_t ld, float less, const void *add)
 {
-    unsigned blocks = (unsigned)cuda_blocks(a->n * a->n_out, THREADS);
+    struct linear_mix m = {};
 
-    if (dev->err.code)
-        return;
-    CUDA_ACT(dev, times_kernel<T><<<blocks, THREADS, 0, cuda_of(dev)->stream>>>(
-                      (T *)to, (const T *)x, ld, s->gain, less, (const T *)add, a->n, a->n_out));
-    cuda_launched(dev, "linear");
-}
-
-/* to = x - xd */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-rest_kernel(T *to, const T *x, const T *xd, int64_t count)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-
-    if (i < count)
-        to[i] = from_f32<T>(to_f32(x[i]) - to_f32(xd[i]));
-}
-
-/* dx = drop(back), on what is there with add. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-returned_kernel(T *dx, const T *back, int64_t n, int64_t width, bool add, struct cuda_drop d)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / width, col = i % width;
-    float v;
-
-    if (i >= n * width)
-        return;
-    v = to_f32(back[i]) * cuda_kept(d, row, col, width);
-    dx[i] = from_f32<T>(add ? v + to_f32(dx[i]) : v);
+    m.to = to;
+    m.x = x;
+    m.add = add;
+    m.gain = s->gain;
+    m.less = less;
+    m.n = a->n;
+    m.width = a->n_out;
+    m.ld = ld;
+    linear_mix(dev, &m);
 }
 
 /* dm[o] += inv[o] * sum over rows of dy[i, o] z[i, o] */
@@ -358,20 +339,13 @@ static void changed(struct device *dev, const struct op_linear *a, const struct 
 static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct space *s)
 {
     const void *add = a->drop.p > 0 ? NULL : a->residual;
-    int64_t count = a->n * a->n_in;
     struct linear_finish f = {};
     struct op_linear rest = *a;
 
     gains(dev, a, s);
     changed(dev, a, s);
     times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
-    if (dev->err.code)
-        return;
     if (s->xd) {
-        CUDA_ACT(dev, rest_kernel<T>
-                 <<<(unsigned)cuda_blocks(count, THREADS), THREADS, 0, cuda_of(dev)->stream>>>(
-                     (T *)s->xr, (const T *)a->x, (const T *)s->xd, count));
-        cuda_launched(dev, "linear_fwd");
         rest.x = s->xr;
         linear_main(dev, &rest, s->z, a->n_out, s->busy);
         return;
@@ -397,7 +371,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
-    narrow(dev, a, &s);
+    narrow(dev, a, &s, a->lora.magnitude != NULL);
     if (a->lora.magnitude) {
         magnitude_fwd(dev, a, &s);
         return;
@@ -411,7 +385,6 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct sp
                   const void *dy, int64_t ld)
 {
     bool add = a->dx_add && a->x_act == OP_ACT_NONE;
-    struct cuda_drop d = cuda_drop_of(&a->lora.drop);
     struct op_linear back = *a;
 
     if (!s->xd) {
@@ -426,12 +399,7 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct sp
         back.x_act = OP_ACT_NONE;
         linear_dx(dev, &back, s->z, a->n_out, true, s->busy);
     }
-    if (dev->err.code)
-        return;
-    CUDA_ACT(dev, returned_kernel<T>
-             <<<(unsigned)cuda_blocks(a->n * a->n_in, THREADS), THREADS, 0,
-                cuda_of(dev)->stream>>>((T *)a->dx, (const T *)s->xr, a->n, a->n_in, add, d));
-    cuda_launched(dev, "linear_bwd");
+    drop_in(dev, a, a->dx, NULL, s->xr, add ? a->dx : NULL);
     linear_dx(dev, a, dy, ld, true, s->busy);
 }
 
@@ -441,7 +409,7 @@ static void change_grads(struct device *dev, const struct op_linear *a, const st
     const struct op_lora *l = &a->lora;
     const void *dz = s->dz ? s->dz : dy;
 
-    narrow(dev, a, s);
+    narrow(dev, a, s, false);
     if (l->db)
         add_outer(dev, s, l->db, dz, s->dz ? a->n_out : ld, s->t, s->r8, a->n, a->n_out, l->rank);
     if (l->da)
@@ -469,8 +437,7 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
     if (!open_space(&s, dev, a, true, "linear_bwd"))
         return;
     if (s.dy) {
-        linear_drop(dev, s.dy, dy, ld, a->n, a->n_out, &a->drop);
-        dy = s.dy;
+        dy = linear_dropped(dev, a, s.dy);
         ld = a->n_out;
     }
     if (s.gain) {
