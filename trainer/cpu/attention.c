@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/typed.h"
 #include "trainer/cpu/vmath.h"
 
 #define BLOCK 64
@@ -65,6 +66,15 @@ static int32_t bucket_of(const struct op_distance *d, int64_t distance)
     int64_t at = distance < -d->reach ? -d->reach : distance > d->reach ? d->reach : distance;
 
     return d->bucket[d->reach + at];
+}
+
+/* The same with its table in f32. */
+static struct op_distance widened(struct device *dev, const struct op_distance *d, int64_t n_head)
+{
+    struct op_distance wide = *d;
+
+    wide.table = typed_vector(dev, 0, d->table, d->n_bucket * n_head);
+    return wide;
 }
 
 /* Terms of head h for distances [from, to]; NULL where there are none. */
@@ -273,18 +283,20 @@ static struct tile tile_of(const struct op_attention *a, const struct doc *d, in
 
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 {
+    struct op_distance distance;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
 
     if (dev->err.code || cpu_work_short(dev, "attention_fwd",
                                         (uint64_t)(dev->threads * room_floats(a->max_doc, false)) *
                                             sizeof(float)))
         return;
+    distance = widened(dev, &a->distance, a->n_head);
 #pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t i_doc = 0; i_doc < a->n_docs; i_doc++)
         for (int64_t h = 0; h < a->n_head; h++) {
             struct room room = room_of(dev, a->max_doc, false);
             struct doc doc = doc_of(a, i_doc);
-            const float *line = unfold(room.line, &a->distance, a->n_head, h, 1 - doc.len,
+            const float *line = unfold(room.line, &distance, a->n_head, h, 1 - doc.len,
                                        doc.keys - 1);
 
             for (int64_t i = 0; i < doc.len; i += BLOCK) {
@@ -380,19 +392,21 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 {
     int64_t together = a->distance.dtable ? a->n_docs : 1;
     int64_t tasks = a->n_docs > 0 ? a->n_docs / together * a->n_kv : 0;
+    struct op_attention wide = *a;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
 
     if (dev->err.code || cpu_work_short(dev, "attention_bwd",
                                         (uint64_t)(dev->threads * room_floats(a->max_doc, true)) *
                                             sizeof(float)))
         return;
+    wide.distance = widened(dev, &a->distance, a->n_head);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t task = 0; task < tasks; task++) {
         struct room room = room_of(dev, a->max_doc, true);
         int64_t first = task / a->n_kv * together;
 
         for (int64_t i = first; i < first + together; i++)
-            doc_bwd(a, i, task % a->n_kv, &room);
+            doc_bwd(&wide, i, task % a->n_kv, &room);
     }
 }
 
@@ -453,6 +467,7 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
     int64_t share = a->n_head / a->n_kv;
+    struct op_distance distance;
     int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
 
     if (dev->err.code || cpu_work_short(dev, "attention_cached",
@@ -460,6 +475,7 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
                                                    room_floats(a->max_keys, false)) *
                                             sizeof(float)))
         return;
+    distance = widened(dev, &a->distance, a->n_head);
 #pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
     for (int64_t seg = 0; seg < a->n_seg; seg++)
         for (int64_t g = 0; g < a->n_kv; g++) {
@@ -469,7 +485,7 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 
             append(a, seg, g);
             for (int64_t h = g * share; h < (g + 1) * share; h++) {
-                const float *line = unfold(room.line, &a->distance, a->n_head, h, 1 - end, 0);
+                const float *line = unfold(room.line, &distance, a->n_head, h, 1 - end, 0);
 
                 for (int64_t i = past; i < end; i += BLOCK)
                     block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, room.s, line);
