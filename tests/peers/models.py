@@ -5,6 +5,7 @@ usage: models.py DIR    DIR: of each NAME the config NAME.json, fresh weights NA
                         gradients NAME.grads and the run that step belongs to, NAME.run/
 """
 import glob
+import json
 import math
 import os
 import re
@@ -102,4 +103,20 @@ for path in sorted(glob.glob(f"{D}/*.json")):
         check(not wrong, f"{name}: optimizer.pt has the moments of each of transformers' parameters{'; '.join([''] + wrong[:4])}")
     except (ValueError, KeyError, RuntimeError) as e:
         check(False, f"{name}: optimizer.pt is taken: {e}")
+for path in sorted(glob.glob(f"{D}/aux.*")):
+    name = os.path.basename(path)
+    model = AutoModelForCausalLM.from_pretrained(f"{path}/model", dtype=torch.float32, attn_implementation="eager",
+                                                 experts_implementation="eager")
+    row = json.loads(open(f"{path}/row.jsonl", encoding="utf-8").readline())
+    out = model(input_ids=torch.tensor([row["input_ids"]]), labels=torch.tensor([row["labels"]]))
+    out.loss.backward()
+    events = map(json.loads, open(f"{path}/run/metrics.jsonl", encoding="utf-8"))
+    ours = next(e for e in events if "loss" in e)
+    grads = {re.sub(r"\.block_sparse_moe\.gate\.", ".mlp.gate.", k): v for k, v in load_file(f"{path}/grads").items()}
+    tied = model.config.tie_word_embeddings and "lm_head.weight" not in grads
+    wrong = [k for k, p in model.named_parameters()
+             if (g := gradient(grads, k)) is None or (g - p.grad).abs().max() > 2e-5 * p.grad.abs().max() + 1e-7]
+    check(tied and out.aux_loss.item() > 0 and not wrong and abs(ours["loss"] / out.loss.item() - 1) < 1e-5,
+          f"{name}: tied, the loss {out.loss.item():.6f} with the routers' {out.aux_loss.item():.4f} and all gradients"
+          f"{'; '.join([''] + wrong[:4])}")
 sys.exit(1 if bad else 0)
