@@ -390,6 +390,33 @@ static void test_fields(void **state)
     expect_learnt(HELLO, &cut, "");
 }
 
+/* An encoder reads all before the last turn, a decoder writes that. */
+static void test_encoder_and_decoder(void **state)
+{
+    struct data_opts o = {.pair = {.wanted = true, .start = 7}, .no_eos = true};
+    struct ckpt_err err = {0};
+    struct sample x = {0};
+    struct set s = {0};
+    char *text;
+    size_t len;
+
+    (void)state;
+    chatml();
+    if (open_set(&s, HELLO, &o, &err) || data_source_sample(s.source, 0, &x, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(tokenizer_decode(s.tok, &text, &len, x.enc, (size_t)x.n_enc, false, &err), 0);
+    assert_string_equal(text, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+    ckpt_free(text);
+    assert_int_equal(x.ids[0], 7);
+    assert_int_equal(tokenizer_decode(s.tok, &text, &len, x.ids + 1, (size_t)x.n - 1, false, &err),
+                     0);
+    assert_string_equal(text, "b<|im_end|>\n");
+    ckpt_free(text);
+    assert_int_equal(sample_targets(&x), x.n - 1);
+    sample_release(&x);
+    close_set(&s);
+}
+
 /* Nested columns, where what a message lacks is null, are what JSON lines say. */
 static void test_parquet(void **state)
 {
@@ -437,7 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns_what_trl_learns), cmocka_unit_test(test_templates_are_found),
         cmocka_unit_test(test_refuses), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_parquet),
+        cmocka_unit_test(test_parquet), cmocka_unit_test(test_encoder_and_decoder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
