@@ -253,14 +253,39 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
     return 0;
 }
 
+int record_card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
+                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    struct card c = {.arena = arena};
+    yaml_parser_t parser;
+    int rc = 0;
+
+    *out = NULL;
+    *n = 0;
+    if (!front_matter(&text, &len))
+        return 0;
+    if (!yaml_parser_initialize(&parser))
+        return ckpt_nomem(err, sizeof parser);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    if (yaml_parser_load(&parser, &c.doc)) {
+        rc = read_document(&c, out, n, err);
+        yaml_document_delete(&c.doc);
+        if (rc)
+            ckpt_err_in(err, "README.md");
+    } else {
+        ckpt_log(CKPT_LOG_WARNING, "%s: line %zu: no YAML in front of it: %s; the files' "
+                 "names tell what they are", name, parser.problem_mark.line + 1,
+                 parser.problem ? parser.problem : "out of memory");
+    }
+    yaml_parser_delete(&parser);
+    return rc;
+}
+
 int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
                      struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    struct card c = {.arena = arena};
     struct ckpt_file *file;
-    yaml_parser_t parser;
-    char *slurped;
-    const char *text;
+    char *text;
     size_t len;
     int rc;
 
@@ -271,25 +296,10 @@ int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
     rc = ckpt_file_open_at(&file, dir, "README.md", err);
     if (rc)
         return rc;
-    rc = ckpt_file_slurp(file, arena, MAX_README, &slurped, &len, err);
+    rc = ckpt_file_slurp(file, arena, MAX_README, &text, &len, err);
+    if (rc == 0)
+        rc = record_card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
     ckpt_file_close(file);
-    text = slurped;
-    if (rc || !front_matter(&text, &len))
-        return rc;
-    if (!yaml_parser_initialize(&parser))
-        return ckpt_nomem(err, sizeof parser);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
-    if (yaml_parser_load(&parser, &c.doc)) {
-        rc = read_document(&c, out, n, err);
-        yaml_document_delete(&c.doc);
-        if (rc)
-            ckpt_err_in(err, "README.md");
-    } else {
-        ckpt_log(CKPT_LOG_WARNING, "%s/README.md: line %zu: no YAML in front of it: %s; the files' "
-                 "names tell what they are", ckpt_dir_path(dir), parser.problem_mark.line + 1,
-                 parser.problem ? parser.problem : "out of memory");
-    }
-    yaml_parser_delete(&parser);
     return rc;
 }
 

@@ -27,6 +27,7 @@ seeds() {
     parquet)     find tests/golden/parquet -name "*.parquet" -size -20k ;;
     tfevents)    find tests/golden/logs -name "*tfevents*" ! -name "*.json" ;;
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
+    card)        find tests/golden/hf-imdb -name README.md; find tests/fuzz/seeds/card -type f ;;
     csv)         find tests/golden/data/flat -name "*.?sv" ;;
     json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
     tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
