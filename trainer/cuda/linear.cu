@@ -3,8 +3,8 @@
  *
  * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
  * into the product's epilogue; what it cannot do is one elementwise pass behind it.  A few rows
- * have a kernel of their own.  The sums of a bias' gradient are made by a pass of their own, the
- * weights' gradient adds in f32.
+ * have a kernel of their own.  The sums of a bias' gradient are made beside the weights', which
+ * adds in f32, or by a pass of their own where that is faster.
  */
 #include "trainer/cuda/linear.h"
 
@@ -190,6 +190,16 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
     p.out = CKPT_F32;
     p.alpha = p.beta = 1.0f;
     p.busy = busy;
+    if (a->dw && a->db && dev->act != CKPT_F32) {
+        p.epilogue = a->in_out ? MATMUL_SUM_B : MATMUL_SUM_A;
+        p.sums = part;
+        if (matmul(dev, &p)) {
+            linear_add_sums(dev, (float *)a->db, part, a->n_out);
+            return;
+        }
+        p.epilogue = MATMUL_PLAIN;
+        p.sums = NULL;
+    }
     if (a->dw)
         matmul(dev, &p);
     if (a->db)

@@ -54,6 +54,8 @@ void linear_mix(struct device *dev, const struct linear_mix *m);
 /* sum[j] += sum over i of x[i, j]; rows of x are ld apart; part: linear_sums_bytes. */
 void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
                  int64_t width, float *part);
+/* sum[j] += part[j] */
+void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width);
 uint64_t linear_sums_bytes(int64_t width);
 
 /* -- linear.cu -------------------------------------------------------------------------------- */

@@ -245,6 +245,15 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
+void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width)
+{
+    if (dev->err.code)
+        return;
+    sums_end_kernel<<<(unsigned)cuda_blocks(width, THREADS), THREADS, 0, cuda_of(dev)->stream>>>(
+        sum, part, 1, width);
+    cuda_launched(dev, "column sums");
+}
+
 /* Parts of the rows that are summed apart. */
 static int64_t sum_parts(int64_t n, int64_t width)
 {

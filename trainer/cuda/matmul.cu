@@ -27,6 +27,10 @@ enum {
     LEAST_ROWS = 1024           /* a part of D that still tells */
 };
 
+/* What a pass of column sums costs: milliseconds at least, bytes per second. */
+#define PASS_MS    0.006
+#define PASS_BYTES 3e12
+
 struct matmul {
     cublasLtHandle_t      handle;
     struct matmul_choices choices;
@@ -110,6 +114,11 @@ static cublasComputeType_t compute_of(const struct device *dev, const struct mat
     return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
+static bool sums(const struct matmul_args *a)
+{
+    return a->epilogue == MATMUL_SUM_A || a->epilogue == MATMUL_SUM_B;
+}
+
 static uint32_t epilogue_of(const struct matmul_args *a)
 {
     uint32_t bias = a->bias ? CUBLASLT_EPILOGUE_BIAS : 0;
@@ -118,6 +127,8 @@ static uint32_t epilogue_of(const struct matmul_args *a)
     case MATMUL_RELU: return CUBLASLT_EPILOGUE_RELU | bias;
     case MATMUL_GELU: return (a->aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU) | bias;
     case MATMUL_DGELU: return CUBLASLT_EPILOGUE_DGELU;
+    case MATMUL_SUM_A: return CUBLASLT_EPILOGUE_BGRADB;         /* its factors are exchanged */
+    case MATMUL_SUM_B: return CUBLASLT_EPILOGUE_BGRADA;
     case MATMUL_BIAS: return CUBLASLT_EPILOGUE_BIAS;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
@@ -145,13 +156,14 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     uint32_t epilogue = epilogue_of(a);
     int32_t type = type_of(a->out);
     int64_t ldc = a->ldc ? a->ldc : a->ldd, aux_ld = a->n;
+    const void *bias = sums(a) ? a->sums : a->bias;
 
     cublasLtMatmulDescInit(&to->desc, compute_of(dev, a), CUDA_R_32F);
     SET(TRANSA, ta);
     SET(TRANSB, tb);
     SET(EPILOGUE, epilogue);
-    if (a->bias) {
-        SET(BIAS_POINTER, a->bias);
+    if (bias) {
+        SET(BIAS_POINTER, bias);
         SET(BIAS_DATA_TYPE, type);
     }
     if (a->aux) {
@@ -247,12 +259,13 @@ static float time_of(struct device *dev, const struct call *x, const cublasLtMat
     return ms / (float)repeats;
 }
 
-/* The fastest of them.  What the heuristic names first must be beaten by one part in 100. */
+/* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
+ * in 100. */
 static int fastest(struct device *dev, const struct call *x,
-                   const cublasLtMatmulHeuristicResult_t *all, int n)
+                   const cublasLtMatmulHeuristicResult_t *all, int n, float *took)
 {
-    float ms[CANDIDATES], best[FINALISTS];
-    int order[CANDIDATES], finalists = n < FINALISTS ? n : FINALISTS, won = 0;
+    float ms[CANDIDATES], best[FINALISTS] = {};
+    int order[CANDIDATES] = {}, finalists = n < FINALISTS ? n : FINALISTS, won = 0;
 
     for (int i = 0; i < n; i++) {
         int at = i;
@@ -274,6 +287,7 @@ static int fastest(struct device *dev, const struct call *x,
     for (int i = 0; i < finalists; i++)
         if (best[i] * (order[i] == 0 ? 0.99f : 1.0f) < best[won] * (order[won] == 0 ? 0.99f : 1.0f))
             won = i;
+    *took = best[won];
     return order[won];
 }
 
@@ -318,7 +332,8 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
         int64_t ld;
         enum ckpt_dtype type;
     } all[] = {{a->a, a->lda, a->in}, {a->b, a->ldb, a->in}, {x->pc, a->ldc, a->out},
-               {a->d, a->ldd, a->out}, {a->bias, 0, a->out}, {a->aux, a->n, a->out}};
+               {a->d, a->ldd, a->out}, {sums(a) ? a->sums : a->bias, 0, a->out},
+               {a->aux, a->n, a->out}};
 
     k.at[KEY_M] = rounded(a->m);
     k.at[KEY_N] = rounded(a->n);
@@ -346,6 +361,28 @@ static bool may_time(struct device *dev)
            status == cudaStreamCaptureStatusNone;
 }
 
+/* Whether the product without its sums and a pass that makes them take less than `with` ms. */
+static bool better_apart(struct device *dev, const struct matmul_args *a, float with)
+{
+    cublasLtMatmulHeuristicResult_t all[CANDIDATES];
+    int64_t rows = a->epilogue == MATMUL_SUM_A ? a->m : a->n;
+    double pass = PASS_MS + 1e3 * (double)(rows * a->k) * (double)size_of(a->in) / PASS_BYTES;
+    struct matmul_args plain = *a;
+    struct call probe;
+    float without;
+    int n;
+
+    plain.epilogue = MATMUL_PLAIN;
+    plain.sums = NULL;
+    if (!trial(dev, &probe, &plain))
+        return false;
+    n = ask(dev, &probe, all, CANDIDATES);
+    if (n == 0)
+        return false;
+    fastest(dev, &probe, all, n, &without);
+    return (double)without + pass < (double)with;
+}
+
 static const struct matmul_choice *choose(struct device *dev, const struct matmul_args *a,
                                           const struct call *x, const struct matmul_key *key)
 {
@@ -355,11 +392,14 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     bool timed = false;
     struct call probe;
     int n = ask(dev, x, all, CANDIDATES), best = 0;
+    float took;
 
     choice.key = *key;
     choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
-    if (n > 1 && may_time(dev) && trial(dev, &probe, a)) {
-        best = fastest(dev, &probe, all, n);
+    if ((n > 1 || (n && sums(a))) && may_time(dev) && trial(dev, &probe, a)) {
+        best = fastest(dev, &probe, all, n, &took);
+        if (sums(a) && better_apart(dev, a, took))
+            choice.state = CHOICE_NONE;
         timed = true;
     }
     if (n)

@@ -79,21 +79,23 @@ static bool parse(struct matmul_choice *to, const char *line)
     char *end;
 
     memset(to, 0, sizeof *to);
+    to->kept = true;
     for (int j = 0; j < KEY_NUMBERS; j++, line = end) {
         errno = 0;
         to->key.at[j] = strtoll(line, &end, 10);
         if (end == line || errno)
             return false;
     }
-    if (*line++ != ':')
+    to->state = *line == ':' ? CHOICE_FOUND : CHOICE_NONE;
+    if (*line != ':' && *line != '-')
         return false;
+    line++;
     for (int j = 0; j < ALGO_WORDS; j++, line = end) {
         errno = 0;
         to->algo.data[j] = strtoull(line, &end, 16);
         if (end == line || errno)
             return false;
     }
-    to->state = CHOICE_FOUND;
     return *line == '\n';
 }
 
@@ -128,11 +130,11 @@ static void write_file(const struct matmul_choices *c)
     if (f) {
         fputs(c->name, f);
         for (size_t i = 0; i < c->places; i++) {
-            if (c->at[i].state != CHOICE_FOUND)
+            if (!c->at[i].kept)
                 continue;
             for (int j = 0; j < KEY_NUMBERS; j++)
                 fprintf(f, "%lld ", (long long)c->at[i].key.at[j]);
-            fputc(':', f);
+            fputc(c->at[i].state == CHOICE_FOUND ? ':' : '-', f);
             for (int j = 0; j < ALGO_WORDS; j++)
                 fprintf(f, " %llx", (unsigned long long)c->at[i].algo.data[j]);
             fputc('\n', f);
@@ -148,6 +150,7 @@ static void write_file(const struct matmul_choices *c)
 const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,
                                                const struct matmul_choice *choice, bool keep)
 {
+    struct matmul_choice own = *choice;
     const struct matmul_choice *at;
     char lock[4096];
     int fd;
@@ -159,8 +162,9 @@ const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,
         flock(fd, LOCK_EX);
     read_file(c);
     at = c->places ? matmul_choices_find(c, &choice->key) : NULL;
-    if (!at || at->state != CHOICE_FOUND) {
-        at = put(c, choice);
+    if (!at || !at->kept) {
+        own.kept = true;
+        at = put(c, &own);
         write_file(c);
     }
     if (fd >= 0)

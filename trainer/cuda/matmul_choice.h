@@ -3,9 +3,9 @@
  * keeps it between runs.
  *
  * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
- * a line with its name, then a line for each shape: the numbers of its key, a colon, and the
- * eight words of the algorithm, which cuBLASLt lets one store for the same version.  It is
- * replaced whole; what another process put there first wins.
+ * a line with its name, then a line for each shape: the numbers of its key, a colon (a dash: it
+ * is faster in two steps), and the eight words of the algorithm, which cuBLASLt lets one store
+ * for the same version.  It is replaced whole; what another process put there first wins.
  */
 #ifndef CKPT_CUDA_MATMUL_CHOICE_H
 #define CKPT_CUDA_MATMUL_CHOICE_H
@@ -29,6 +29,7 @@ struct matmul_choice {
     struct matmul_key    key;
     cublasLtMatmulAlgo_t algo;
     int                  state;         /* CHOICE_ */
+    bool                 kept;          /* in the file */
 };
 
 enum { CHOICE_EMPTY, CHOICE_FOUND, CHOICE_NONE };
