@@ -110,12 +110,14 @@ static inline void same_bytes(struct gpu *g, const char *name, const struct both
     free(b);
 }
 
-/* On both devices, and on the GPU once more. */
+/* On both devices, and on the GPU once more.  With a change what it adds, and with a magnitude
+ * the product before it too, are rounded on their way: up to three roundings of values as large
+ * as the result. */
 static inline void linear_check(struct gpu *g, const struct linear_case *c)
 {
     uint64_t draws = g->draws;
     struct linear_pair p = linear_arrays(g, c), again;
-    double bound = gpu_bound(g->type);
+    double bound = gpu_bound(g->type) * (c->rank ? 3 : 1);
     struct both *all[] = {&p.out, &p.pre, &p.dx, &p.back_x, &p.dw, &p.db, &p.dla, &p.dlb, &p.dlm};
     struct both *twice[] = {&again.out, &again.pre, &again.dx, &again.back_x, &again.dw,
                             &again.db, &again.dla, &again.dlb, &again.dlm};

@@ -27,9 +27,9 @@ enum {
     LEAST_ROWS = 1024           /* a part of D that still tells */
 };
 
-/* What a pass of column sums costs: milliseconds at least, bytes per second. */
-#define PASS_MS    0.006
-#define PASS_BYTES 3e12
+/* What an elementwise pass costs: milliseconds at least, bytes per second. */
+#define PASS_MS    0.003
+#define PASS_BYTES 3.3e12
 
 struct matmul {
     cublasLtHandle_t      handle;
@@ -361,19 +361,31 @@ static bool may_time(struct device *dev)
            status == cudaStreamCaptureStatusNone;
 }
 
-/* Whether the product without its sums and a pass that makes them take less than `with` ms. */
+/* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
+static double pass_bytes(const struct matmul_args *a)
+{
+    switch (a->epilogue) {
+    case MATMUL_SUM_A: return (double)a->m * (double)a->k * (double)size_of(a->in);
+    case MATMUL_SUM_B: return (double)a->n * (double)a->k * (double)size_of(a->in);
+    case MATMUL_RELU:
+    case MATMUL_GELU:
+    case MATMUL_DGELU: return 2.0 * (double)a->m * (double)a->n * (double)size_of(a->out);
+    default: return 0;
+    }
+}
+
+/* Whether the product with at most a bias, and such a pass, take less than `with` ms. */
 static bool better_apart(struct device *dev, const struct matmul_args *a, float with)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
-    int64_t rows = a->epilogue == MATMUL_SUM_A ? a->m : a->n;
-    double pass = PASS_MS + 1e3 * (double)(rows * a->k) * (double)size_of(a->in) / PASS_BYTES;
+    double pass = PASS_MS + 1e3 * pass_bytes(a) / PASS_BYTES;
     struct matmul_args plain = *a;
     struct call probe;
     float without;
     int n;
 
-    plain.epilogue = MATMUL_PLAIN;
-    plain.sums = NULL;
+    plain.epilogue = a->bias ? MATMUL_BIAS : MATMUL_PLAIN;
+    plain.sums = plain.aux = NULL;
     if (!trial(dev, &probe, &plain))
         return false;
     n = ask(dev, &probe, all, CANDIDATES);
@@ -396,9 +408,9 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
 
     choice.key = *key;
     choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
-    if ((n > 1 || (n && sums(a))) && may_time(dev) && trial(dev, &probe, a)) {
+    if ((n > 1 || (n && pass_bytes(a) > 0)) && may_time(dev) && trial(dev, &probe, a)) {
         best = fastest(dev, &probe, all, n, &took);
-        if (sums(a) && better_apart(dev, a, took))
+        if (pass_bytes(a) > 0 && better_apart(dev, a, took))
             choice.state = CHOICE_NONE;
         timed = true;
     }

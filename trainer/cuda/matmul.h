@@ -21,10 +21,12 @@
  *   BIAS    p                               RELU   max(0, p)
  *   GELU    its tanh form of p; aux, where given, <- p
  *   DGELU   the sum times the slope of GELU at aux
- *   SUM_A   also sums[i] <- sum over k of op(A)[i, k];  SUM_B  sums[j] <- sum over k of op(B)[k, j]
+ *   SUM_A   also sums[i] <- sum over k of op(A)[i, k]
+ *   SUM_B   also sums[j] <- sum over k of op(B)[k, j]
  * Each of RELU and GELU also without bias. */
 enum matmul_epilogue {
-    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_SUM_A, MATMUL_SUM_B
+    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_SUM_A,
+    MATMUL_SUM_B
 };
 
 struct matmul_args {
@@ -46,8 +48,9 @@ struct matmul_args {
 };
 
 /*
- * Queue the product.  False: cuBLASLt cannot do it with this epilogue, or is faster without its
- * sums, and nothing was queued; what it cannot do plainly marks the device.  m or n 0: nothing; k is at least 1.
+ * Queue the product.  False: cuBLASLt cannot do it with this epilogue, or is slower so than with
+ * a pass of its own, and nothing was queued; what it cannot do plainly marks the device.  m or n
+ * 0: nothing; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
 

@@ -86,6 +86,7 @@ static bool parse(struct matmul_choice *to, const char *line)
         if (end == line || errno)
             return false;
     }
+    line += *line == ' ';
     to->state = *line == ':' ? CHOICE_FOUND : CHOICE_NONE;
     if (*line != ':' && *line != '-')
         return false;
