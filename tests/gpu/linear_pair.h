@@ -10,6 +10,7 @@ struct linear_case {
     int64_t n, in, out, out_ld;
     enum op_act act, x_act;
     bool bias, pre, residual, in_place, in_out, dx_add, frozen, no_dx, odd;
+    bool kept;                      /* RELU: x is x_pre */
     float drop, x_drop;
     int64_t rank;
     bool magnitude;
@@ -36,6 +37,20 @@ static inline struct both weights_at(struct gpu *g, int64_t n, float scale, bool
     return b;
 }
 
+/* Half of them 0. */
+static inline struct both relu_values(struct gpu *g, int64_t n)
+{
+    float *host = malloc((size_t)n * sizeof *host + 1);
+    struct both b;
+
+    rng_normal(host, 0, n, 1.0f, 17, ++g->draws);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = host[i] > 0 ? host[i] : 0;
+    b = gpu_values(g, g->type, host, n);
+    free(host);
+    return b;
+}
+
 static inline struct linear_pair linear_arrays(struct gpu *g, const struct linear_case *c)
 {
     int64_t ld = c->out_ld ? c->out_ld : c->out, r = c->rank ? c->rank : 1;
@@ -51,6 +66,8 @@ static inline struct linear_pair linear_arrays(struct gpu *g, const struct linea
     p.dout = gpu_random(g, g->type, c->n * ld, 1.0f);
     p.x_pre = gpu_random(g, g->type, c->n * c->in, 1.0f);
     p.back_x = c->x_act == OP_ACT_NONE ? p.x : gpu_blank(g, g->type, c->n * c->in);
+    if (c->kept)
+        p.back_x = p.x_pre = relu_values(g, c->n * c->in);
     p.dx = c->dx_add ? gpu_random(g, g->type, c->n * c->in, 1.0f)
                      : gpu_blank(g, g->type, c->n * c->in);
     p.dw = gpu_random(g, CKPT_F32, c->out * c->in, 1.0f);

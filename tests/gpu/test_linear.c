@@ -76,6 +76,10 @@ static void test_activations(void **state)
         c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true, .x_act = act,
                                       .in_out = true};
     }
+    c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true,
+                                  .x_act = OP_ACT_RELU, .kept = true};
+    c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = OP_ACT_RELU,
+                                  .kept = true};
     linear_check_all(c, n);
 }
 

@@ -19,8 +19,7 @@
             out[i] = value;                                                                    \
         }                                                                                      \
     }                                                                                          \
-    CPU_HOT static void name##_back(float *restrict x, float *restrict dx,                     \
-                                    const float *restrict pre, int64_t n)                      \
+    CPU_HOT static void name##_back(float *x, float *restrict dx, const float *pre, int64_t n) \
     {                                                                                          \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                    \
         {                                                                                      \

@@ -138,6 +138,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
 {
     struct matmul_args p = {};
     struct op_drop none = {};
+    void *x = a->x == a->x_pre ? NULL : a->x;
     bool act = a->x_act != OP_ACT_NONE, sloped = false;
 
     p.op = "linear_bwd";
@@ -166,7 +167,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     if (!sloped)
         matmul(dev, &p);
     if (act)
-        linear_act_back(dev, a->x_act, a->x, sloped ? NULL : a->dx, a->x_pre, a->n, a->n_in,
+        linear_act_back(dev, a->x_act, x, sloped ? NULL : a->dx, a->x_pre, a->n, a->n_in,
                         sloped ? &none : &a->x_drop);
 }
 

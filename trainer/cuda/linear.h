@@ -33,7 +33,7 @@ struct linear_finish {
 
 void linear_finish(struct device *dev, const struct linear_finish *f);
 
-/* x = drop(act(pre)); dx = drop(dx * act'(pre)), where dx is given.  All [n, width]. */
+/* x = drop(act(pre)); dx = drop(dx * act'(pre)); both where they are given.  All [n, width]. */
 void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
                      int64_t n, int64_t width, const struct op_drop *drop);
 

@@ -63,7 +63,6 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
 
     if (!place<N>(&row, &col, n, width / N))
         return;
-    x += row * width + col;
     row_get<T, N>(v, pre + row * width + col);
     if (dx) {
         dx += row * width + col;
@@ -78,7 +77,8 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
     }
     row_drop<N>(v, d, row, col, width);
     row_drop<N>(g, d, row, col, width);
-    row_put<T, N>(x, v);
+    if (x)
+        row_put<T, N>(x + row * width + col, v);
     if (dx)
         row_put<T, N>(dx, g);
 }

@@ -87,11 +87,20 @@ static struct op_gate gate(const struct pass *p, const struct unit *u,
     };
 }
 
+/* max(0, p) tells of p all that backward asks: it is kept in place of p. */
+static bool keeps_out(const struct pass *p)
+{
+    const struct arch *a = p->m->arch;
+
+    return a->mlp != ARCH_MLP_GATED && a->act == ARCH_RELU && !(a->ff_dropout > 0);
+}
+
 static struct op_linear down_linear(const struct pass *p, const struct unit *u,
                                     const struct block_bufs *b)
 {
     return (struct op_linear){
-        .x = b->at[BUF_G], .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
+        .x = b->at[keeps_out(p) && p->keep ? BUF_U : BUF_G],
+        .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
         .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B),
         .n = p->n, .n_in = p->m->arch->intermediate_size, .n_out = p->m->arch->hidden_size,
         .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_DOWN_W),
@@ -118,10 +127,11 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
             ops->gate_fwd(p->dev, &gated);
     } else {
         struct op_linear up = up_linear(p, u, b);
+        bool kept = keeps_out(p);
 
-        up.out = b->at[g ? BUF_G : BUF_U];
-        up.pre = g && p->keep ? b->at[BUF_U] : NULL;
-        up.act = g ? act_of(p->m->arch) : OP_ACT_NONE;
+        up.out = b->at[g && !(kept && p->keep) ? BUF_G : BUF_U];
+        up.pre = g && p->keep && !kept ? b->at[BUF_U] : NULL;
+        up.act = g || kept ? act_of(p->m->arch) : OP_ACT_NONE;
         if (g)
             up.drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
         ops->linear_fwd(p->dev, &up);
@@ -262,6 +272,8 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         down.dx = b->at[BUF_DU];
         down.x_act = act_of(p->m->arch);
         down.x_pre = b->at[BUF_U];
+        if (keeps_out(p))
+            down.x = b->at[BUF_U];
         down.x_drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
     }
     ops->linear_bwd(p->dev, &down);
