@@ -342,19 +342,24 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
     if (!arrays)
         return comm_agree(s->comm, err);
     for (size_t i = 0; i < f->params->n; i++) {
-        struct flat_piece piece = flat_piece(f, i, f->rank);
+        struct flat_piece piece = zero_piece(s->zero, i);
         const struct param *p = &f->params->item[i];
 
         if (p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B)
             fill_factor(s, p, piece, seed, master + piece.at);
     }
+    zero_host_done(s->zero, true);      /* magnitudes are those of the changed weights */
+    arrays = zero_host(s->zero, err);
+    master = arrays ? arrays->master : NULL;
+    if (!arrays)
+        return comm_agree(s->comm, err);
     for (int unit = 0; unit < f->params->n_unit; unit++) {
         const float *whole = zero_master(s->zero, unit);
         size_t first, end;
 
         flat_unit(f, unit, &first, &end);
         for (size_t i = first; i < end; i++) {
-            struct flat_piece piece = flat_piece(f, i, f->rank);
+            struct flat_piece piece = zero_piece(s->zero, i);
 
             if (f->params->item[i].kind == PARAM_MAGNITUDE)
                 fill_magnitude(s, i, piece, whole, master + piece.at);

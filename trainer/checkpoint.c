@@ -59,7 +59,7 @@ static int save_deepspeed(struct session *s, const struct zero_state *z,
         params_saved_name(name, sizeof name, p, i, true);
         param[n] = (struct ds_param){.name = ckpt_arena_printf(&a, "%s", name), .shape = q->shape,
                                      .group = q->decay ? 0 : 1, .trainable = true};
-        ptr[n] = z->master + flat->base[i];
+        ptr[n] = z->master + zero_piece(s->zero, i).at;
         ptr[p->n + n] = z->exp_avg + at;
         ptr[2 * p->n + n] = z->exp_avg_sq + at;
         if (!param[n].name)

@@ -27,14 +27,16 @@ void optim_step(struct zero *z, struct device *dev, const struct optim_opts *opt
     if (opts->max_grad_norm > 0)
         a.grad_scale = (float)fmin(opts->max_grad_norm / (grad_norm + 1e-6), 1.0);
     for (size_t i = 0, end; i < f->params->n; i = end) {
-        int64_t at = f->base[i], grad_at = f->grad_base[i];
+        int64_t at = zero_piece(z, i).at, grad_at = f->grad_base[i];
 
         end = run_end(f->params, i);
         if (!f->params->item[i].trainable)
             continue;
+        a.rounded = zero_rounded(z, i);
         a.weight_decay = f->params->item[i].decay ? (float)opts->weight_decay : 0.0f;
         dev->ops->adamw(dev, s->master + at, s->exp_avg + grad_at,
-                        s->exp_avg_sq + grad_at, s->grad + grad_at, f->base[end] - at, &a);
+                        s->exp_avg_sq + grad_at, s->grad + grad_at,
+                        f->grad_base[end] - grad_at, &a);
     }
-    zero_changed(z);
+    zero_stepped(z);
 }

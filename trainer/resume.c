@@ -102,7 +102,8 @@ static int read_array(float *array, struct session *s, struct ckpt_source *src, 
                       const char *suffix, const char *state, bool live, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
-    enum weights_of of = state || *suffix ? WEIGHTS_TRAINED : WEIGHTS_MASTER;
+    enum weights_of of = state || *suffix || zero_lean(s->zero) ? WEIGHTS_TRAINED
+                                                                : WEIGHTS_MASTER;
     int64_t *from = state ? ckpt_alloc(flat->params->n, sizeof *from) : NULL;
     int rc = state && !from ? ckpt_nomem(err, flat->params->n * sizeof *from)
              : state   ? optim_match(index, from, flat->params, s->arch, src, state, err)

@@ -177,14 +177,15 @@ void session_describe(const struct session *s, int64_t max_steps)
 {
     const struct params *p = model_params(s->model);
     const struct flat *f = zero_flat(s->zero);
+    enum ckpt_dtype type = s->dev->weight;
+    double mib = 1.0 / (1 << 20), trained = (double)f->grad_numel * sizeof(float) * mib;
     /* The true weights and, where passes see narrower ones, those beside them. */
-    size_t width = sizeof(float) +
-                   (s->dev->weight == CKPT_F32 ? 0 : ckpt_dtype_size(s->dev->weight));
-    double mib = 1.0 / (1 << 20), shard = (double)f->numel * (double)width * mib;
-    double trained = (double)f->grad_numel * sizeof(float) * mib;
-    double held = (double)zero_bytes(p, f->stage, true, f->world_size, s->dev->weight) * mib;
+    double held = (double)zero_bytes(p, f->stage, true, f->world_size, type) * mib;
+    double shard = (double)(zero_lean(s->zero) ? f->grad_numel : f->numel) * sizeof(float) * mib;
     double act = (double)model_planned_bytes(s->model) * mib;
 
+    if (type != CKPT_F32)
+        shard += (double)f->numel * (double)ckpt_dtype_size(type) * mib;
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_unit - 2);
     if (p->adapted)

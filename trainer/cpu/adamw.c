@@ -10,6 +10,8 @@
 
 #include <math.h>
 
+#include "libckpt/convert.h"
+
 #define CHUNK 16384             /* elements a thread takes at once: four arrays stay in L2 */
 
 struct scalars {
@@ -36,6 +38,7 @@ CPU_HOT static void update(float *restrict p, float *restrict m, float *restrict
 void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
                const float *grad, int64_t n, const struct adamw *a)
 {
+    size_t wide = ckpt_dtype_size(dev->weight);
     double t = (double)a->step;
     const struct scalars s = {
         .keep = (float)(1.0 - a->lr * a->weight_decay),
@@ -49,7 +52,12 @@ void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_
     if (dev->err.code)
         return;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n))
-    for (int64_t i = 0; i < n; i += CHUNK)
-        update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, n - i < CHUNK ? n - i : CHUNK,
-               &s);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+
+        update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, some, &s);
+        if (a->rounded)
+            ckpt_convert((unsigned char *)a->rounded + (size_t)i * wide, dev->weight, param + i,
+                         CKPT_F32, (size_t)some);
+    }
 }

@@ -32,10 +32,12 @@ __device__ __forceinline__ void update(float &p, float &m, float &v, float grad,
     p = p * c.keep - c.step_size * m / (sqrtf(v) * c.inv_bc2 + c.eps);
 }
 
-/* Elements [0, lead) and [lead + 4 quads, n) one by one, by the block behind the others. */
+/* Elements [0, lead) and [lead + 4 quads, n) one by one, by the block behind the others.  w, where
+ * it is not NULL, takes the parameters rounded; whole: its fours lie at 8 bytes. */
+template <typename T>
 __global__ void __launch_bounds__(block)
-step(float *p, float *m, float *v, const float *g, int64_t n, int64_t lead, int64_t quads,
-      struct scalars c)
+step(float *p, float *m, float *v, const float *g, T *w, int64_t n, int64_t lead, int64_t quads,
+     bool whole, struct scalars c)
 {
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
 
@@ -47,6 +49,17 @@ step(float *p, float *m, float *v, const float *g, int64_t n, int64_t lead, int6
         update(pi.y, mi.y, vi.y, gi.y, c);
         update(pi.z, mi.z, vi.z, gi.z, c);
         update(pi.w, mi.w, vi.w, gi.w, c);
+        if (w) {
+            T *to = w + lead + 4 * i;
+            cuda_pack<T, 4> four = {{from_f32<T>(pi.x), from_f32<T>(pi.y), from_f32<T>(pi.z),
+                                     from_f32<T>(pi.w)}};
+
+            if (whole)
+                *(cuda_pack<T, 4> *)to = four;
+            else
+                for (int k = 0; k < 4; k++)
+                    to[k] = four.at[k];
+        }
         __stcs((float4 *)(p + lead) + i, pi);
         __stcs((float4 *)(m + lead) + i, mi);
         __stcs((float4 *)(v + lead) + i, vi);
@@ -54,8 +67,11 @@ step(float *p, float *m, float *v, const float *g, int64_t n, int64_t lead, int6
     }
     i -= quads;                         /* of the elements that are not in fours */
     i = i < lead ? i : i + 4 * quads;
-    if (i < n)
+    if (i < n) {
         update(p[i], m[i], v[i], g[i], c);
+        if (w)
+            w[i] = from_f32<T>(p[i]);
+    }
 }
 
 __device__ __forceinline__ double squares(float4 x)
@@ -128,8 +144,13 @@ void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg
         return;
     if (!alike)
         lead = quads = 0;
-    step<<<(unsigned)cuda_blocks(n - 3 * quads, block), block, 0, cuda_of(dev)->stream>>>(
-        param, exp_avg, exp_avg_sq, grad, n, lead, quads, s);
+    CUDA_ACT(dev, {
+        T *w = (T *)a->rounded;
+
+        step<T><<<(unsigned)cuda_blocks(n - 3 * quads, block), block, 0, cuda_of(dev)->stream>>>(
+            param, exp_avg, exp_avg_sq, grad, w, n, lead, quads,
+            cuda_aligned(w + lead, 4 * sizeof(T)), s);
+    });
     cuda_launched(dev, "adamw");
 }
 

@@ -39,6 +39,8 @@ struct adamw {
     double lr, beta1, beta2, eps, weight_decay;
     double grad_scale;              /* gradients are multiplied by it first (clipping) */
     int64_t step;                   /* 1 for the first: bias correction */
+    void   *rounded;                /* the parameters rounded to the device's weight type, written
+                                       beside them; NULL: none */
 };
 
 /* Activation functions; formulas in model-families' words:

@@ -20,6 +20,7 @@ struct zero {
     struct comm         *comm;
     struct model_weights door;
     bool                 sharded;       /* stage 3 and more than one rank */
+    bool                 lean;          /* master has trained parameters only */
     enum ckpt_dtype      type;          /* of the weights that a pass sees */
     void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
     struct slot          weight[N_SLOTS];
@@ -27,7 +28,8 @@ struct zero {
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
     float               *reduced;       /* [largest unit part] */
     struct zero_state    host;          /* copies, where the device's memory is apart */
-    float               *unit_host;     /* [largest unit], there too */
+    float               *unit_host;     /* [largest unit], there too, or where master is lean */
+    float               *near;          /* lean: [STAGE] on the device */
 };
 
 /* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
@@ -81,6 +83,48 @@ static const void *acquire(void *ctx, int unit)
     return s->whole;
 }
 
+bool zero_lean(const struct zero *z) { return z->lean; }
+
+struct flat_piece zero_piece(const struct zero *z, size_t i)
+{
+    return z->lean ? flat_grad_piece(&z->flat, i, z->flat.rank)
+                   : flat_piece(&z->flat, i, z->flat.rank);
+}
+
+/* n elements of type `from` on the device to floats on the host, by way of near [STAGE]. */
+static void widen(struct zero *z, float *to, const unsigned char *src, int64_t n)
+{
+    const struct ops *ops = z->dev->ops;
+    size_t wide = ckpt_dtype_size(z->type);
+
+    for (int64_t at = 0; at < n; at += STAGE) {
+        int64_t some = n - at < STAGE ? n - at : STAGE;
+
+        ops->cast(z->dev, z->near, CKPT_F32, src + (size_t)at * wide, z->type, some);
+        ops->to_host(z->dev, to + at, z->near, (size_t)some * sizeof *to);
+    }
+}
+
+/* A unit put together: trained parameters from the master, the others from what is rounded. */
+static const float *lean_unit(struct zero *z, int unit)
+{
+    const struct params *p = z->flat.params;
+    size_t wide = ckpt_dtype_size(z->type), first, end;
+
+    flat_unit(&z->flat, unit, &first, &end);
+    for (size_t i = first; i < end; i++) {
+        float *to = z->unit_host + p->item[i].offset;
+
+        if (p->item[i].trainable)
+            z->dev->ops->to_host(z->dev, to, z->state.master + z->flat.grad_base[i],
+                                 (size_t)p->item[i].numel * sizeof *to);
+        else
+            widen(z, to, (const unsigned char *)z->rounded + (size_t)z->flat.base[i] * wide,
+                  p->item[i].numel);
+    }
+    return z->unit_host;
+}
+
 /* n floats of a unit where the host can read them. */
 static const float *on_host(struct zero *z, const float *from, int64_t n)
 {
@@ -95,6 +139,8 @@ const float *zero_master(struct zero *z, int unit)
     float *base = z->state.master + flat_unit_base(&z->flat, unit);
     struct slot *s;
 
+    if (z->lean)
+        return lean_unit(z, unit);
     if (!z->sharded)
         return on_host(z, base, z->flat.params->unit_numel[unit]);
     s = &z->weight[unit == 0 ? 0 : 1];
@@ -188,6 +234,13 @@ static int64_t gathered_numel(const struct flat *f, bool train)
            (train ? largest(f, 0, flat_grad_part) : 0);
 }
 
+/* Frozen weights need no true ones beside what passes see of them. */
+static bool is_lean(const struct flat *f, bool train, enum ckpt_dtype type)
+{
+    return train && type != CKPT_F32 && f->grad_numel < f->numel &&
+           !(f->stage == 3 && f->world_size > 1);
+}
+
 /* n floats on the device; *ok turns false when they are refused. */
 static float *floats(struct zero *z, int64_t n, bool *ok)
 {
@@ -203,7 +256,9 @@ static bool allocate(struct zero *z, bool train)
     bool ok = true;
 
     if (train || z->type == CKPT_F32)
-        z->state.master = floats(z, f->numel, &ok);
+        z->state.master = floats(z, z->lean ? f->grad_numel : f->numel, &ok);
+    if (z->lean)
+        z->near = floats(z, STAGE, &ok);
     if (ok && z->type != CKPT_F32) {
         z->rounded = z->dev->ops->alloc(z->dev, (size_t)f->numel * ckpt_dtype_size(z->type));
         ok = z->rounded != NULL;
@@ -227,7 +282,7 @@ static bool allocate(struct zero *z, bool train)
         if (train)
             z->reduced = floats(z, largest(f, 0, flat_grad_part), &ok);
     }
-    if (ok && z->dev->apart) {
+    if (ok && (z->dev->apart || z->lean)) {
         z->unit_host = ckpt_alloc_buffer((size_t)largest(f, 0, whole_weights) * sizeof(float));
         ok = z->unit_host != NULL;
     }
@@ -250,6 +305,7 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
                                      .grad = grad_of, .grad_done = grad_done};
     if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
         goto fail;
+    z->lean = is_lean(&z->flat, train, z->type);
     if (!allocate(z, train)) {
         *err = dev->err;                /* says more, where the device refused */
         if (!err->code)
@@ -276,6 +332,7 @@ void zero_free(struct zero *z)
         z->dev->ops->free(z->dev, z->weight[i].whole);
         z->dev->ops->free(z->dev, z->grad[i].whole);
     }
+    z->dev->ops->free(z->dev, z->near);
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
     zero_host_done(z, false);
@@ -298,7 +355,8 @@ uint64_t zero_bytes(const struct params *params, int stage, bool train, int worl
 
     if (flat_init(&f, params, stage, 0, world_size, &err))
         return 0;
-    n = (train || weight == CKPT_F32 ? f.numel : 0) + (train ? 3 * f.grad_numel : 0);
+    n = is_lean(&f, train, weight) ? f.grad_numel : train || weight == CKPT_F32 ? f.numel : 0;
+    n += train ? 3 * f.grad_numel : 0;
     if (weight != CKPT_F32)
         rounded = (uint64_t)f.numel * ckpt_dtype_size(weight);
     if (stage == 3 && world_size > 1)
@@ -316,11 +374,29 @@ static void forget(struct zero *z)
     }
 }
 
+void *zero_rounded(const struct zero *z, size_t i)
+{
+    return z->rounded ? (unsigned char *)z->rounded +
+                            (size_t)z->flat.base[i] * ckpt_dtype_size(z->type)
+                      : NULL;
+}
+
+void zero_stepped(struct zero *z) { forget(z); }
+
 void zero_changed(struct zero *z)
 {
+    const struct flat *f = &z->flat;
+
     forget(z);
-    if (z->rounded && z->state.master)
-        z->dev->ops->cast(z->dev, z->rounded, z->type, z->state.master, CKPT_F32, z->flat.numel);
+    if (!z->rounded || !z->state.master)
+        return;
+    if (!z->lean)
+        z->dev->ops->cast(z->dev, z->rounded, z->type, z->state.master, CKPT_F32, f->numel);
+    for (size_t i = 0; z->lean && i < f->params->n; i++)
+        if (f->params->item[i].trainable)
+            z->dev->ops->cast(z->dev, zero_rounded(z, i), z->type,
+                              z->state.master + f->grad_base[i], CKPT_F32,
+                              f->grad_base[i + 1] - f->grad_base[i]);
 }
 
 void zero_begin(struct zero *z)
@@ -370,7 +446,8 @@ enum { N_MIRRORS = 3 };
 
 static void mirrors(struct zero *z, struct mirror m[N_MIRRORS])
 {
-    m[0] = (struct mirror){z->state.master, &z->host.master, z->flat.numel};
+    m[0] = (struct mirror){z->state.master, &z->host.master,
+                           z->lean ? z->flat.grad_numel : z->flat.numel};
     m[1] = (struct mirror){z->state.exp_avg, &z->host.exp_avg, z->flat.grad_numel};
     m[2] = (struct mirror){z->state.exp_avg_sq, &z->host.exp_avg_sq, z->flat.grad_numel};
 }
@@ -414,7 +491,7 @@ void zero_host_done(struct zero *z, bool changed)
     }
 }
 
-/* Where a piece is filled by way of a host's buffer: into the master or the rounded copy. */
+/* Where a piece is filled by way of a buffer of the host: into the master or the rounded copy. */
 struct fill {
     zero_fill_fn *fn;
     void         *ctx;
@@ -440,23 +517,25 @@ static void round_stage(struct zero *z, const struct fill *f, unsigned char *to,
     }
 }
 
-static int fill_piece(struct zero *z, const struct fill *f, size_t i, const struct flat_piece *p,
-                      struct ckpt_err *err)
+/* Parameter i's piece: into the master where that has it, else rounded. */
+static int fill_piece(struct zero *z, const struct fill *f, size_t i, struct ckpt_err *err)
 {
-    size_t width = z->state.master ? sizeof(float) : ckpt_dtype_size(z->type);
-    unsigned char *to = z->state.master ? (unsigned char *)z->state.master : z->rounded;
+    struct flat_piece all = flat_piece(&z->flat, i, z->flat.rank), own = zero_piece(z, i);
+    bool master = z->state.master && own.count > 0;
+    size_t width = master ? sizeof(float) : ckpt_dtype_size(z->type);
+    unsigned char *to = master ? (unsigned char *)(z->state.master + own.at)
+                               : (unsigned char *)z->rounded + (size_t)all.at * width;
 
-    to += (size_t)p->at * width;
-    for (int64_t at = 0; at < p->count; at += STAGE, to += (size_t)STAGE * width) {
-        int64_t n = p->count - at < STAGE ? p->count - at : STAGE;
+    for (int64_t at = 0; at < all.count; at += STAGE, to += (size_t)STAGE * width) {
+        int64_t n = all.count - at < STAGE ? all.count - at : STAGE;
 
-        if (z->state.master)
+        if (master)
             z->dev->ops->to_host(z->dev, f->stage, to, (size_t)n * width);
         else
             round_stage(z, f, to, n, true);
-        if (f->fn(f->ctx, i, p->start + at, n, f->stage, err))
+        if (f->fn(f->ctx, i, all.start + at, n, f->stage, err))
             return err->code;
-        if (z->state.master)
+        if (master)
             z->dev->ops->to_device(z->dev, to, f->stage, (size_t)n * width);
         else
             round_stage(z, f, to, n, false);
@@ -466,21 +545,22 @@ static int fill_piece(struct zero *z, const struct fill *f, size_t i, const stru
 
 int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
 {
-    bool straight = z->state.master && !z->dev->apart;
+    bool straight = z->state.master && !z->dev->apart && !z->lean;
+    bool near = z->dev->apart && (!z->state.master || z->lean);
     size_t bytes = STAGE * sizeof(float);
     struct fill f = {fn, ctx, straight ? NULL : ckpt_alloc_buffer(bytes), NULL};
     int rc = 0;
 
-    if (z->dev->apart && !z->state.master)
+    if (near)
         f.near = z->dev->ops->alloc(z->dev, bytes);
-    if (!straight && (!f.stage || (z->dev->apart && !z->state.master && !f.near)))
+    if (!straight && (!f.stage || (near && !f.near)))
         rc = ckpt_nomem(err, bytes);
     for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
         struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
 
         if (p.count > 0)
             rc = straight ? fn(ctx, i, p.start, p.count, z->state.master + p.at, err)
-                          : fill_piece(z, &f, i, &p, err);
+                          : fill_piece(z, &f, i, err);
     }
     z->dev->ops->free(z->dev, f.near);
     ckpt_free(f.stage);

@@ -9,6 +9,7 @@
  *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
  * type lies beside the part, is what is gathered, and is made again when the weights change.
+ * A frozen weight then has that copy alone, where one rank holds all.
  */
 #ifndef CKPT_ZERO_H
 #define CKPT_ZERO_H
@@ -22,12 +23,23 @@ struct zero;
 
 /* Arrays of this rank, f32, on the device. */
 struct zero_state {
-    float *master;          /* [flat->numel] the true weights; NULL when nothing is trained and
+    float *master;          /* the true weights, see zero_piece; NULL when nothing is trained and
                                the device's weights are narrower */
     float *grad;            /* [flat->grad_numel] of the step in work */
     float *exp_avg;         /* likewise: AdamW's moments */
     float *exp_avg_sq;
 };
+
+/*
+ * What this rank has of parameter i in state.master ([flat->numel], by flat_piece, or where frozen
+ * weights are rounded only those of trained parameters, by flat_grad_piece; count 0 then for the
+ * others).
+ */
+struct flat_piece zero_piece(const struct zero *z, size_t i);
+/* Where master has trained parameters only. */
+bool zero_lean(const struct zero *z);
+/* Of trained parameter i the rounded copy of its part; NULL: passes see the master itself. */
+void *zero_rounded(const struct zero *z, size_t i);
 
 /* dev, comm and params outlive it.  train false: weights only, no gradients or moments. */
 int zero_new(struct zero **out, const struct params *params, int stage, bool train,
@@ -61,8 +73,10 @@ void zero_reduce(struct zero *z);
 const float *zero_gather_grad(struct zero *z, int unit);
 /* Square of the norm of the whole gradient, the same on every rank. */
 double zero_grad_sum_squares(struct zero *z);
-/* The weights were changed in place: what was gathered is stale. */
+/* The weights were changed in place: what was gathered is stale, what is rounded is made again. */
 void zero_changed(struct zero *z);
+/* They were changed by an optimizer that wrote the rounded copies too. */
+void zero_stepped(struct zero *z);
 
 /*
  * Fill this rank's weights: fn gives elements [start, start + count) of parameter i, or leaves
