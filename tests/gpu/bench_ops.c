@@ -239,7 +239,7 @@ struct flat {
 static void adamw(struct device *dev, const void *op)
 {
     const struct flat *f = op;
-    struct adamw a = {1e-4, 0.9, 0.999, 1e-8, 0.01, 1, 1};
+    struct adamw a = {1e-4, 0.9, 0.999, 1e-8, 0.01, 1, 1, NULL};
 
     dev->ops->adamw(dev, f->p, f->m, f->v, f->g, f->n, &a);
 }
