@@ -161,9 +161,9 @@ static const enum ckpt_dtype linear_types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
 
 #define N_TYPES (sizeof linear_types / sizeof linear_types[0])
 
-static inline void linear_check_all(const struct linear_case *c, size_t n)
+static inline void linear_check_all(const struct linear_case *c, size_t n, int64_t rows)
 {
-    struct op_limits l = {.n = 300, .n_rows = 300, .dim = 4104, .n_head = 8, .n_kv = 8,
+    struct op_limits l = {.n = rows, .n_rows = rows, .dim = 4104, .n_head = 8, .n_kv = 8,
                           .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
                           .lora_drop = true, .lora_magnitude = true, .drop = true,
                           .train = true};

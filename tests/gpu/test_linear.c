@@ -24,7 +24,7 @@ static void test_plain(void **state)
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0]);
+    linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
 static void test_residual(void **state)
@@ -46,7 +46,7 @@ static void test_residual(void **state)
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0]);
+    linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
 static void test_activations(void **state)
@@ -80,7 +80,22 @@ static void test_activations(void **state)
                                   .x_act = OP_ACT_RELU, .kept = true};
     c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = OP_ACT_RELU,
                                   .kept = true};
-    linear_check_all(c, n);
+    linear_check_all(c, n, 300);
+}
+
+/* Sizes of real models: sums in parts, epilogues that are faster, others that are not. */
+static void test_large(void **state)
+{
+    static const struct linear_case c[] = {
+        {.n = 8192, .in = 1536, .out = 1536, .bias = true, .residual = true},
+        {.n = 2048, .in = 1024, .out = 4096, .bias = true, .act = OP_ACT_GELU_TANH, .pre = true},
+        {.n = 2048, .in = 4096, .out = 1024, .bias = true, .x_act = OP_ACT_GELU_TANH},
+        {.n = 2048, .in = 4096, .out = 1024, .x_act = OP_ACT_RELU, .kept = true},
+        {.n = 2048, .in = 1024, .out = 1024, .bias = true, .in_out = true},
+    };
+
+    (void)state;
+    linear_check_all(c, sizeof c / sizeof c[0], 8192);
 }
 
 int main(void)
@@ -89,6 +104,7 @@ int main(void)
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_residual),
         cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void test_change(void **state)
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0]);
+    linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
 static void test_dropout(void **state)
@@ -41,7 +41,7 @@ static void test_dropout(void **state)
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0]);
+    linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
 static void test_magnitude(void **state)
@@ -67,7 +67,18 @@ static void test_magnitude(void **state)
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0]);
+    linear_check_all(c, sizeof c / sizeof c[0], 300);
+}
+
+static void test_large(void **state)
+{
+    static const struct linear_case c[] = {
+        {.n = 4096, .in = 2048, .out = 1024, .rank = 24, .residual = true, .frozen = true},
+        {.n = 4096, .in = 1024, .out = 2048, .rank = 24, .lora_drop = 0.05f, .frozen = true},
+    };
+
+    (void)state;
+    linear_check_all(c, sizeof c / sizeof c[0], 4096);
 }
 
 int main(void)
@@ -76,6 +87,7 @@ int main(void)
         cmocka_unit_test(test_change),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_magnitude),
+        cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,12 +20,18 @@
 #include "trainer/cuda/matmul_choice.h"
 
 enum {
-    CANDIDATES = 16,
+    NAMED      = 16,            /* by the heuristic */
+    SPLIT_MOST = 4,             /* of those also with split sums */
+    CANDIDATES = NAMED + SPLIT_MOST * 5,
     FINALISTS  = 4,
     ROUNDS     = 3,             /* of all finalists in turn */
     REPEATS    = 4,             /* launches of one reading */
     LEAST_ROWS = 1024           /* a part of D that still tells */
 };
+
+/* Sums at least so long, and D of at most so many elements, are tried in parts. */
+#define SPLIT_LEAST 1024
+#define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
 /* What an elementwise pass costs: milliseconds at least, bytes per second. */
 #define PASS_MS    0.003
@@ -241,6 +247,41 @@ static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
     return fine;
 }
 
+/* Adds to n algorithms the first of them with the sum over k in parts: where D is small its tiles
+ * alone leave multiprocessors idle.  Gives how many there are now. */
+static int splits(struct device *dev, const struct call *x, const struct matmul_args *a,
+                  cublasLtMatmulHeuristicResult_t *all, int n)
+{
+    static const int32_t parts[] = {2, 3, 4, 6, 8};
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    int named = n < SPLIT_MOST ? n : SPLIT_MOST, most = n + (CANDIDATES - NAMED);
+
+    if (a->epilogue != MATMUL_PLAIN || a->k < SPLIT_LEAST || a->m * a->n > SPLIT_TILES)
+        return n;
+    for (int i = 0; i < named; i++)
+        for (int j = 0; j < 5 && n < most; j++) {
+            cublasLtMatmulHeuristicResult_t *to = &all[n];
+            cublasLtMatmulAlgo_t algo = all[i].algo;
+
+            cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts[j],
+                                                 sizeof parts[j]);
+            cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                 &scheme, sizeof scheme);
+            if (cublasLtMatmulAlgoCheck(cuda_of(dev)->matmul->handle,
+                                        (cublasLtMatmulDesc_t)&x->desc,
+                                        (cublasLtMatrixLayout_t)&x->a,
+                                        (cublasLtMatrixLayout_t)&x->b,
+                                        (cublasLtMatrixLayout_t)&x->c,
+                                        (cublasLtMatrixLayout_t)&x->d, &algo,
+                                        to) != CUBLAS_STATUS_SUCCESS ||
+                to->workspaceSize > x->work)
+                continue;
+            to->algo = algo;
+            n++;
+        }
+    return n;
+}
+
 /* Milliseconds of one launch; a large number where it cannot run. */
 static float time_of(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
                      int repeats)
@@ -388,7 +429,7 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     plain.sums = plain.aux = NULL;
     if (!trial(dev, &probe, &plain))
         return false;
-    n = ask(dev, &probe, all, CANDIDATES);
+    n = splits(dev, &probe, &plain, all, ask(dev, &probe, all, NAMED));
     if (n == 0)
         return false;
     fastest(dev, &probe, all, n, &without);
@@ -403,7 +444,7 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     struct matmul_choice choice = {};
     bool timed = false;
     struct call probe;
-    int n = ask(dev, x, all, CANDIDATES), best = 0;
+    int n = splits(dev, x, a, all, ask(dev, x, all, NAMED)), best = 0;
     float took;
 
     choice.key = *key;
