@@ -11,12 +11,21 @@
  */
 #include "trainer/cuda/attention.cuh"
 
-/* Sizes of a tile by the width of a head; two blocks share a multiprocessor where they can. */
-template <int D, bool WG> struct fwd_shape {
-    static const int WARPS = WG || D > 128 ? 8 : 4;
+/*
+ * Sizes by the width of a head and by the groups of four warps that make wgmma products (0:
+ * mma.sync).  Several groups read keys and values once; single ones wait less for each other's
+ * beginnings and ends, which counts in short documents.
+ */
+template <int D, int GROUPS> struct fwd_shape {
+    static const bool WG = GROUPS > 0;
+    static const int WARPS = WG ? 4 * GROUPS : D > 128 ? 8 : 4;
     static const int MR = WG || D > 128 ? 1 : 2;    /* 16-row parts of a warp */
-    static const int BM = WARPS * MR * 16, BN = 64, BLOCKS = WG && D < 128 ? 2 : 1;
+    static const int BM = WARPS * MR * 16, BN = 64;
+    static const int BLOCKS = GROUPS == 1 ? (D < 128 ? 3 : 2) : GROUPS == 2 ? 2 : 1;
+    static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
+
+enum { SHORT_DOC = 1024 };
 
 /* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
 template <int MR> struct softmax {
@@ -66,10 +75,11 @@ __device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][
         }
 }
 
-/* Scores become probabilities against the largest so far; the sums and out follow it. */
-template <int MODE, int MR, int NT, int OT>
+/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
+ * summed before, by fix. */
+template <int MODE, int MR, int NT>
 __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
-                                       float (&out)[MR][OT][4], float scale2)
+                                       float (&fixes)[MR][2], float scale2)
 {
     const float by = MODE == ATTEND_PLAIN ? scale2 : 1.0f;
 
@@ -97,52 +107,55 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
                     sum += p;
                 }
             w.sum[m][r] = w.sum[m][r] * fix + sum;
-#pragma unroll
-            for (int n = 0; n < OT; n++) {
-                out[m][n][2 * r] *= fix;
-                out[m][n][2 * r + 1] *= fix;
-            }
+            fixes[m][r] = fix;
         }
 }
 
-/*
- * Probabilities of a tile dropped out: row is the counter's row of the lane's first, j the tile's
- * first key.  Two neighbours hold four columns of rows g and g + 8: each makes the words of one.
- */
+template <int MR, int OT>
+__device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fix)[MR][2])
+{
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < OT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                out[m][n][e] *= fix[m][e / 2];
+}
+
+/* Probabilities of a tile dropped out; row and j as in kept_tile. */
 template <int MR, int NT>
 __device__ __forceinline__ void drop_tile(const struct attend &a, float (&s)[MR][NT][4],
                                           int64_t row, int j)
 {
-    int lane = (int)threadIdx.x % 32, odd = lane % 2, quad = lane % 4 / 2;
+    uint64_t bits = kept_tile<MR, NT>(a, row, j);
 
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-            unsigned bits = kept_bits(a, row + 16 * m + 8 * odd, (j + 8 * n) / 4 + quad)
-                            << (4 * odd);
-
-            bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+        for (int n = 0; n < NT; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                s[m][n][e] = bits >> (e / 2 * 4 + odd * 2 + e % 2) & 1 ?
-                                 s[m][n][e] * a.drop.scale : 0.0f;
-        }
+                s[m][n][e] = bits >> (4 * (m * NT + n) + e) & 1 ? s[m][n][e] * a.drop.scale : 0.0f;
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
 {
-    using S = fwd_shape<D, WG>;
+    using S = fwd_shape<D, GROUPS>;
+    static_assert(S::BM <= ATTEND_ROWS, "terms by distance reach so far");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
+    const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
-    T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + 2 * SIZE;
-    float *line = (float *)(v + 2 * SIZE);
+    T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + S::KS * SIZE;
+    float *line = (float *)(v + S::VS * SIZE);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
-    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16, stage = 0;
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16;
+    int ks = 0, vs = 0, was = 0;
     struct place p;
-    float slope = head_slope(a, h), out[MR][OT][4];
+    float slope = head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];
+    uint32_t f[MR][NT / 2][4];
     struct softmax<MR> w;
 
     if (!query_tile(a, &p, BM, slot, g))
@@ -152,7 +165,9 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     int pos = p.shift + p.begin, last = p.len - p.begin < BM ? p.shift + p.len - 1 : pos + BM - 1;
     int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys);
     int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
+    int mine_last;
 
+    together<WG, MR>(row, &mine_last);
     load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
                                   a.row_stride, p.len - p.begin, a.dim, a.vec);
     load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
@@ -167,33 +182,65 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
             w.max[m][r] = -INFINITY;
             w.sum[m][r] = 0;
         }
-    for (; j < end; j += BN, stage ^= 1) {
-        float s[MR][NT][4];
-        uint32_t f[MR][NT / 2][4];
+    auto load_next = [&](int at) {
+        T *kt = k + (ks + 1) % S::KS * SIZE, *vt = v + (vs + 1) % S::VS * SIZE;
 
-        tiles_ready<WG>();
-        if (j + BN < end) {
-            int next = j + BN, to = (stage ^ 1) * SIZE;
-
-            load_tile<WG, D, BN, THREADS>(k + to, kf + next * a.kv_stride, a.kv_stride,
-                                          p.keys - next, a.dim, a.vec);
-            load_tile<WG, D, BN, THREADS>(v + to, vf + next * a.kv_stride, a.kv_stride,
-                                          p.keys - next, a.dim, a.vec);
-            copies_end();
-        }
-        products_begin<WG>();
-        rows_by_rows<WG, D, BM>(s, q, row, k + stage * SIZE);
-        products_end<WG>(s);
+        if (at >= end)
+            return;
+        load_tile<WG, D, BN, THREADS>(kt, kf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
+                                      a.vec);
+        load_tile<WG, D, BN, THREADS>(vt, vf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
+                                      a.vec);
+        copies_end();
+    };
+    auto scores_to_p = [&]() {
         if (MODE != ATTEND_PLAIN)
             add_terms<T, MODE>(a, s, j + lane % 4 * 2, pos + row + lane / 4, slope, line);
         if (j + BN > none_before || j < all_after)
             mask(a, s, j + lane % 4 * 2, pos + row + lane / 4, p.keys);
-        soften<MODE>(s, w, out, a.scale2);
+        soften<MODE>(s, w, fix, a.scale2);
+    };
+    auto p_to_factor = [&]() {
         if (MODE == ATTEND_ANY && a.drop.on)
             drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
         as_factor<T>(f, s);
+        was = vs;
+        if (!WG)
+            times_rows<WG, D>(out, f, v + vs * SIZE, 0);
+    };
+
+    tiles_ready<WG>();
+    load_next(j + BN);
+    products_begin<WG>();
+    rows_by_rows<WG, D, BM>(s, q, row, k);
+    products_end<WG>(s);
+    scores_to_p();
+    p_to_factor();
+    /* The product with a tile's values runs while the next tile's scores are softened.  Rows that
+     * are through (at most two tiles before others) find their last values still there. */
+    for (j += BN; j < end; j += BN) {
+        ks = (ks + 1) % S::KS;
+        vs = (vs + 1) % S::VS;
+        tiles_ready<WG>();
+        load_next(j + BN);
+        if (!a.whole && j > pos + mine_last)
+            continue;
         products_begin<WG>();
-        times_rows<WG, D>(out, f, v + stage * SIZE, 0);
+        rows_by_rows<WG, D, BM>(s, q, row, k + ks * SIZE);
+        products_group<WG>();
+        if (WG)
+            times_rows<WG, D>(out, f, v + was * SIZE, 0);
+        products_group<WG>();
+        products_wait<WG, 1>(s);
+        scores_to_p();
+        hold(s);                        /* not put off until after the wait */
+        products_wait<WG, 0>(out);
+        follow(out, fix);
+        p_to_factor();
+    }
+    if (WG) {
+        products_begin<WG>();
+        times_rows<WG, D>(out, f, v + was * SIZE, 0);
         products_end<WG>(out);
     }
 #pragma unroll
@@ -217,39 +264,47 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     }
 }
 
-template <typename T, int D, int MODE, bool WG>
-__global__ void __launch_bounds__(fwd_shape<D, WG>::WARPS * 32, fwd_shape<D, WG>::BLOCKS)
+template <typename T, int D, int MODE, int GROUPS>
+__global__ void __launch_bounds__(fwd_shape<D, GROUPS>::WARPS * 32, fwd_shape<D, GROUPS>::BLOCKS)
     forward(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
-    if constexpr (runs_here<D, WG>())
-        forward_tile<T, D, MODE, WG>(a, pool);
+    if constexpr (runs_here<D, (GROUPS > 0)>())
+        forward_tile<T, D, MODE, GROUPS>(a, pool);
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE, int GROUPS>
 static void launch_kind(struct device *dev, const char *op, struct attend a)
 {
-    using S = fwd_shape<D, WG>;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(S::BM + 4 * S::BN) + line_bytes(a);
+    using S = fwd_shape<D, GROUPS>;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, S::WG>(S::BM + (S::KS + S::VS) * S::BN) +
+                   sizeof(float) * (size_t)line_floats(a);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
 
     a.slots = (int)slots;
-    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE, WG>, bytes)))
+    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE, GROUPS>, bytes)))
         return;
-    forward<T, D, MODE, WG><<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+    forward<T, D, MODE, GROUPS>
+        <<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, op);
 }
 
 template <typename T, int D, int MODE>
 static void launch(struct device *dev, const char *op, const struct attend &a)
 {
-    if constexpr (D <= 128)
-        if (a.wide) {
-            launch_kind<T, D, MODE, true>(dev, op, a);
+    if constexpr (D <= 128) {
+        if (a.wide && (a.max_doc <= SHORT_DOC || MODE == ATTEND_ANY)) {
+            launch_kind<T, D, MODE, 1>(dev, op, a);
             return;
         }
-    launch_kind<T, D, MODE, false>(dev, op, a);
+        if constexpr (MODE != ATTEND_ANY)
+            if (a.wide) {
+                launch_kind<T, D, MODE, D == 64 ? 2 : 3>(dev, op, a);
+                return;
+            }
+    }
+    launch_kind<T, D, MODE, 0>(dev, op, a);
 }
 
 template <typename T, int D>
@@ -351,6 +406,7 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     if (o->distance.table) {
         a.table = o->distance.table;
         a.far = (int)far;
+        a.span = (int)o->max_doc + ATTEND_ROWS;
         a.bucket = o->distance.bucket + (o->distance.reach - far);
     }
     return a;

@@ -31,7 +31,8 @@ struct attend {
     int64_t        n, capacity;
     int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
     int64_t        drop_width;          /* counters of a row of P */
-    int            n_docs, n_head, n_kv, share, dim, window, far, slots, max_doc;
+    int            n_docs, n_head, n_kv, share, dim, window, slots, max_doc;
+    int            far, span;           /* distances the table tells apart; that may be asked */
     float          scale, scale2;       /* the second in base 2 */
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
@@ -132,24 +133,38 @@ __device__ __forceinline__ int sees_to(const struct attend &a, int pos, int keys
     return a.whole || pos + 1 > keys ? keys : pos + 1;
 }
 
+/* Whether a query of [q0, q1] sees a key of [k0, k1], by position. */
+__device__ __forceinline__ bool meet(const struct attend &a, int q0, int q1, int k0, int k1)
+{
+    return a.whole || (k0 <= q1 && (a.window <= 0 || k1 > q0 - a.window));
+}
+
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* The head's line of terms by distance, in base 2, for distances [-far, far]. */
+/* The head's line of terms by distance, in base 2, for distances [-span, span]: all that a tile
+ * at a document's edge can ask for. */
 template <typename T>
 __device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
 {
-    for (int k = (int)threadIdx.x; a.table && k < 2 * a.far + 1; k += (int)blockDim.x)
-        line[k] = LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[k] * a.n_head + h]);
+    for (int k = (int)threadIdx.x; a.table && k < 2 * a.span + 1; k += (int)blockDim.x) {
+        int rel = min(max(k - a.span, -a.far), a.far);
+
+        line[k] = LOG2E *
+                  to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head + h]);
+    }
 }
 
-static inline size_t line_bytes(const struct attend &a)
+static inline __host__ __device__ int line_floats(const struct attend &a)
 {
-    return a.table ? (size_t)(2 * a.far + 1) * sizeof(float) : 0;
+    return a.table ? 2 * a.span + 1 : 0;
 }
+
+/* Floats of a line of sums by distance, both ends for all beyond. */
+static inline __host__ __device__ int sums_floats(const struct attend &a) { return 2 * a.far + 1; }
 
 __device__ __forceinline__ float distance_term(const struct attend &a, const float *line, int rel)
 {
-    return line[a.far + min(max(rel, -a.far), a.far)];
+    return line[a.span + rel];
 }
 
 __device__ __forceinline__ float head_slope(const struct attend &a, int h)
@@ -168,6 +183,54 @@ __device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t ro
     for (int i = 0; i < 4; i++)
         bits |= (unsigned)(w[i] >= a.drop.least) << i;
     return a.drop.all ? 0 : bits;
+}
+
+/*
+ * Which of a lane's elements of a tile of P stay: bit 4 (m NT + n) + e.  row is the counter's row
+ * of the lane's first, j the tile's first key.  Two neighbours hold four columns of rows g and
+ * g + 8: each makes the words of one.  (One loop for all: the words are long in code.)
+ */
+template <int MR, int NT>
+__device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t row, int j)
+{
+    int odd = (int)threadIdx.x % 2, quad = (int)threadIdx.x % 4 / 2;
+    uint64_t all = 0;
+
+#pragma unroll 1
+    for (int t = 0; t < MR * NT; t++) {
+        unsigned bits = kept_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
+                        << (4 * odd);
+
+        bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+        bits >>= 2 * odd;
+        all |= (uint64_t)((bits & 3) | (bits >> 2 & 12)) << (4 * t);
+    }
+    return all;
+}
+
+/*
+ * The same where rows are keys and columns queries: row is the counter's row of the lane's first
+ * query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of the same
+ * four counters, keys 8 apart of two queries; each makes one, and its bits go to all.
+ */
+template <int MR, int NT>
+__device__ __forceinline__ uint64_t kept_tile_t(const struct attend &a, int64_t row, int j)
+{
+    int third = (int)threadIdx.x / 4 % 4;
+    uint64_t all = 0;
+
+#pragma unroll 1
+    for (int t = 0; t < MR * NT; t++) {
+        unsigned bits = kept_bits(a, row + t % NT * 8 + third % 2,
+                                  (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
+
+        bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
+        bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
+        bits >>= third;
+        all |= (uint64_t)((bits & 1) | (bits >> 3 & 2) | (bits >> 6 & 4) | (bits >> 9 & 8))
+               << (4 * t);
+    }
+    return all;
 }
 
 /* -- f32 or 16 bits: small things ------------------------------------------------------------- */
@@ -228,28 +291,51 @@ template <int D, bool WG> __device__ constexpr bool runs_here()
     return WG ? WGMMA_HERE : D > 128 || !WGMMA_HERE;
 }
 
-/* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both. */
+/* The rows of a tile that the warp makes products of together with others, from its own first. */
+template <bool WG, int MR> __device__ __forceinline__ int together(int row, int *last)
+{
+    int first = WG ? row / 64 * 64 : row;
+
+    *last = first + (WG ? 63 : 16 * MR - 1);
+    return first;
+}
+
+/* The same element by element, where rows do not allow 16 bytes at once. */
+template <bool WG, int D, int ROWS, int THREADS, typename T>
+__device__ __noinline__ void load_slowly(T *tile, const T *from, int64_t stride, int rows, int dim)
+{
+#pragma unroll 1
+    for (int c = (int)threadIdx.x; c < ROWS * D; c += THREADS) {
+        int r = c / D, col = c % D;
+
+        tile[tile_at<D, ROWS, WG>(r, col / 8) + col % 8] =
+            r < rows && col < dim ? from[r * stride + col] : from_f32<T>(0.0f);
+    }
+}
+
+/* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both.  LANES threads a
+ * row, so that what differs from row to row is one addition. */
 template <bool WG, int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride, int rows,
                                           int dim, bool vec)
 {
-    const int each = D / 8;
+    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : EACH % 4 == 0 ? 4 : 2;
+    const int STEP = THREADS / LANES;
+    int row = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
+    const T *at = from + row * stride + lane * 8;
 
-#pragma unroll 4
-    for (int c = (int)threadIdx.x; c < ROWS * each; c += THREADS) {
-        int r = c / each, col = c % each * 8;
-        T *to = tile + tile_at<D, ROWS, WG>(r, c % each);
-        const T *at = from + r * stride + col;
-
-        if (vec) {
-            bool there = r < rows && col < dim;
-
-            copy_16(to, there ? at : from, there);
-        } else {
-            for (int i = 0; i < 8; i++)
-                to[i] = r < rows && col + i < dim ? at[i] : from_f32<T>(0.0f);
-        }
+    if (!vec) {
+        load_slowly<WG, D, ROWS, THREADS>(tile, from, stride, rows, dim);
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < ROWS; i += STEP, at += STEP * stride)
+        if (ROWS % STEP == 0 || row + i < ROWS) {
+#pragma unroll
+            for (int c = 0; c < EACH; c += LANES)
+                copy_16(tile + tile_at<D, ROWS, WG>(row + i, lane + c), at + 8 * c,
+                        row + i < rows && 8 * (lane + c) < dim);
+        }
 }
 
 /* All copies are there, for everyone. */
@@ -452,6 +538,9 @@ template <typename T> void attend_bwd(struct device *dev, const struct attend &a
 /* attention_f32.cu */
 template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
 template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
+
+/* Rows of the largest tile: a row that is not there may stand so far behind its document. */
+enum { ATTEND_ROWS = 192 };
 
 /* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
 enum { ATTEND_GROUPS = 16 };

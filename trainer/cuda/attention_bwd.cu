@@ -15,18 +15,23 @@
 #include "trainer/cuda/attention.cuh"
 #include "trainer/cuda/spread.cuh"
 
-/* The kernel of dq: rows are queries. */
+#include <limits.h>
+
+/* The kernel of dq: rows are queries.  One group of warps is a block, so that blocks, of which some
+ * share a multiprocessor, begin and end while others make products. */
 template <int D, bool WG> struct dq_shape {
-    static const int WARPS = WG || D > 128 ? 8 : 4;
+    static const int WARPS = D > 128 ? 8 : 4;
     static const int MR = WG || D > 128 ? 1 : 2;
     static const int BM = WARPS * MR * 16, BN = WG || D <= 64 ? 64 : 32;
+    static const int BLOCKS = !WG ? 1 : D <= 96 ? 3 : 2;
 };
 
 /* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv a block makes. */
 template <int D, bool WG> struct dkv_shape {
-    static const int WARPS = !WG && (D == 64 || D > 128) ? 4 : 8;
+    static const int WARPS = WG || D == 64 || D > 128 ? 4 : 8;
     static const int MR = !WG && D == 64 ? 2 : 1;
     static const int BM = WARPS * MR * 16, BN = WG || (D > 64 && D <= 128) ? 64 : 32;
+    static const int BLOCKS = !WG ? 1 : D <= 64 ? 3 : 2;
     static const int COLS = D > 128 ? D / 2 : D;
 };
 
@@ -66,7 +71,7 @@ __global__ void fold_lines(const __grid_constant__ struct attend a, float *dtabl
                            int groups)
 {
     extern __shared__ float sums[];
-    int h = (int)blockIdx.x, all = 2 * a.far + 1;
+    int h = (int)blockIdx.x, all = sums_floats(a);
 
     for (int k = (int)threadIdx.x; k < all; k += (int)blockDim.x) {
         float sum = 0;
@@ -92,51 +97,74 @@ __global__ void fold_lines(const __grid_constant__ struct attend a, float *dtabl
  * and dS.  lse is in base 2. */
 template <int MODE>
 __device__ __forceinline__ void p_ds(const struct attend &a, float &s, float &dp, float lse,
-                                     float delta, float slope, float rel, const float *line,
-                                     bool seen, float keep)
+                                     float delta, float slope, float rel, float term, float keep)
 {
     float x = fmaf(s, a.scale2, -lse), p;
 
     if (MODE != ATTEND_PLAIN)
         x = fmaf(slope, rel, x);
-    if (MODE == ATTEND_ANY && a.table)
-        x += distance_term(a, line, (int)rel);
-    p = seen ? exp2_fast(x) : 0.0f;
+    if (MODE == ATTEND_ANY)
+        x += term;
+    p = exp2_fast(x);
     dp = p * ((MODE == ATTEND_ANY ? dp * keep : dp) - delta);
     s = MODE == ATTEND_ANY ? p * keep : p;
+}
+
+/*
+ * What is not seen of a tile becomes a score of -inf, or whatever is that after scaling.  first and
+ * step: where the lane's first element stands, i - j, and how that changes from row to row (the
+ * other way from column to column); rows [.., rows_end) and columns likewise exist.
+ */
+template <int MR, int NT>
+__device__ __forceinline__ void hide(const struct attend &a, float (&s)[MR][NT][4], int first,
+                                     int step, int rows_end, int cols_end)
+{
+    float never = a.scale2 < 0 ? INFINITY : -INFINITY;
+    int most = a.whole || a.window <= 0 ? INT_MAX : a.window - 1, least = a.whole ? INT_MIN : 0;
+
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int row = 16 * m + e / 2 * 8, col = 8 * n + e % 2;
+                int diff = first + step * (row - col);
+                bool hidden = (diff < least) | (diff > most) | (row >= rows_end) |
+                              (col >= cols_end);
+
+                s[m][n][e] = hidden ? never : s[m][n][e];
+            }
 }
 
 /* Rows are queries: lse and delta by row. */
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT][4],
                                       float (&dp)[MR][NT][4], const float (&lse)[MR][2],
-                                      const float (&delta)[MR][2], int pos, int j, int keys,
-                                      bool edge, float slope, const float *line, int64_t drop_row)
+                                      const float (&delta)[MR][2], int pos, int j, float slope,
+                                      const float *line, int64_t drop_row)
 {
-    int lane = (int)threadIdx.x % 32, odd = lane % 2;
+    int lane = (int)threadIdx.x % 32;
     float base = (float)(j + lane % 4 * 2 - pos);
+    uint64_t bits = 0;
 
+    if (MODE == ATTEND_ANY && a.drop.on)
+        bits = kept_tile<MR, NT>(a, drop_row, j);
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            unsigned bits = 0;
-
-            if (MODE == ATTEND_ANY && a.drop.on) {
-                bits = kept_bits(a, drop_row + 16 * m + 8 * odd, (j + 8 * n) / 4 + lane % 4 / 2)
-                       << (4 * odd);
-                bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
-            }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = pos + 16 * m + e / 2 * 8, at = j + lane % 4 * 2 + 8 * n + e % 2;
-                bool seen = !edge || (at >= sees_from(a, i) && at < sees_to(a, i, keys));
-                float rel = base + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), keep = 1.0f;
+                float rel = base + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), keep = 1, term = 0;
 
+                if (MODE == ATTEND_ANY && a.table)
+                    term = distance_term(a, line, at - i);
                 if (MODE == ATTEND_ANY && a.drop.on)
-                    keep = bits >> (e / 2 * 4 + odd * 2 + e % 2) & 1 ? a.drop.scale : 0.0f;
+                    keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
                 p_ds<MODE>(a, s[m][n][e], dp[m][n][e], lse[m][e / 2], delta[m][e / 2], slope, rel,
-                           line, seen, keep);
+                           term, keep);
             }
         }
 }
@@ -148,20 +176,21 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
     T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;
-    float *line = (float *)(v + 2 * SIZE), *lines = line + (a.table ? 2 * a.far + 1 : 0);
+    float *line = (float *)(v + 2 * SIZE), *lines = line + line_floats(a);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, row = warp * MR * 16;
+    int mine_last, mine = together<WG, MR>(row, &mine_last);
     float slope = head_slope(a, h);
     struct spread w = {};
-    float *ends = lines + S::WARPS * (2 * a.far + 1);
+    float *ends = lines + S::WARPS * sums_floats(a);
 
     if (MODE == ATTEND_ANY) {
         distance_line<T>(a, line, h);
         if (a.dline) {
-            w.line = lines + warp * (2 * a.far + 1);
+            w.line = lines + warp * sums_floats(a);
             w.part = ends + 2 * S::WARPS + warp * 16 * MR * SPREAD;
-            for (int x = lane; x < 2 * a.far + 1; x += 32)
+            for (int x = lane; x < sums_floats(a); x += 32)
                 w.line[x] = 0;
         }
     }
@@ -213,12 +242,16 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
                                              a.kv_stride, p.keys - next, a.dim, a.vec);
                 copies_end();
             }
+            if (!meet(a, pos + mine, pos + mine_last, j, j + BN - 1))
+                continue;
             products_begin<WG>();
             rows_by_rows<WG, D, BM>(s, q, row, kt);
             rows_by_rows<WG, D, BM>(dp, dout, row, vt);
             products_end<WG>(s, dp);
-            backs<MODE>(a, s, dp, lse, delta, pos + row + lane / 4, j, p.keys,
-                        j + BN > none_before || j < all_after, slope, line,
+            if (j + BN > none_before || j < all_after)
+                hide(a, s, pos + row + lane / 4 - j - lane % 4 * 2, 1, INT_MAX,
+                     p.keys - j - lane % 4 * 2);
+            backs<MODE>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, line,
                         h * a.n + i0 + row + lane / 4);
             if (MODE == ATTEND_ANY && a.dline)
                 add_spread(a, w, dp, pos + row, j);
@@ -235,7 +268,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     if (MODE == ATTEND_ANY && a.dline) {
         __syncthreads();
         end_spread<S::WARPS>(a, w, lines, ends,
-                             a.dline + ((int64_t)group * a.n_head + h) * (2 * a.far + 1));
+                             a.dline + ((int64_t)group * a.n_head + h) * sums_floats(a));
     }
 }
 
@@ -243,40 +276,32 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][NT][4],
                                         float (&dp)[MR][NT][4], const float *lse,
-                                        const float *delta, int j, int i0, const struct place &p,
-                                        bool edge, float slope, const float *line, int64_t drop_row)
+                                        const float *delta, int j, int i0, float slope,
+                                        const float *line, int64_t drop_row)
 {
-    int lane = (int)threadIdx.x % 32, third = lane / 4 % 4, col = lane % 4 * 2;
+    int col = (int)threadIdx.x % 4 * 2;
     float base = (float)(j - i0 - col);
+    uint64_t bits = 0;
 
+    if (MODE == ATTEND_ANY && a.drop.on)
+        bits = kept_tile_t<MR, NT>(a, drop_row + col, j);
 #pragma unroll
     for (int n = 0; n < NT; n++) {
         float2 l = *(const float2 *)(lse + 8 * n + col), d = *(const float2 *)(delta + 8 * n + col);
 
 #pragma unroll
         for (int m = 0; m < MR; m++) {
-            unsigned bits = 0;
-
-            /* Four lanes that hold keys 4x ... 4x + 3 need one word each of the same four
-             * counters: keys 8 apart, two queries.  Each makes one; bits go to all. */
-            if (MODE == ATTEND_ANY && a.drop.on) {
-                bits = kept_bits(a, drop_row + 8 * n + col + third % 2,
-                                 (j + 16 * m + third / 2 * 8) / 4)
-                       << (4 * third);
-                bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
-                bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
-            }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = i0 + col + 8 * n + e % 2, at = j + 16 * m + e / 2 * 8;
-                bool seen = !edge || (i < p.len && at >= sees_from(a, i) &&
-                                      at < sees_to(a, i, p.keys));
-                float rel = base + (float)(16 * m + e / 2 * 8 - 8 * n - e % 2), keep = 1.0f;
+                float rel = base + (float)(16 * m + e / 2 * 8 - 8 * n - e % 2), keep = 1, term = 0;
 
+                if (MODE == ATTEND_ANY && a.table)
+                    term = distance_term(a, line, at - i);
                 if (MODE == ATTEND_ANY && a.drop.on)
-                    keep = bits >> (4 * e + third) & 1 ? a.drop.scale : 0.0f;
+                    keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
                 p_ds<MODE>(a, s[m][n][e], dp[m][n][e], (e % 2 ? l.y : l.x) * LOG2E,
-                           e % 2 ? d.y : d.x, slope, rel, line, seen, keep);
+                           e % 2 ? d.y : d.x, slope, rel, term, keep);
             }
         }
     }
@@ -314,7 +339,7 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
     float *lse = (float *)(dout + 2 * SIZE), *delta = lse + 2 * BN, *line = delta + 2 * BN;
     int part = (int)blockIdx.x % PARTS, at = (int)(blockIdx.x / PARTS);
     int g = at % a.n_kv, slot = at / a.n_kv, lane = (int)threadIdx.x % 32, stage = 0;
-    int row = (int)threadIdx.x / 32 * MR * 16;
+    int row = (int)threadIdx.x / 32 * MR * 16, mine_last, mine = together<WG, MR>(row, &mine_last);
     struct place p;
     float dk[MR][OT][4], dv[MR][OT][4];
 
@@ -351,12 +376,17 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
             if (end < to)
                 load_queries<WG, D, BN, THREADS>(a, q + next * SIZE, dout + next * SIZE,
                                                  lse + next * BN, delta + next * BN, p, h, end);
+            if (!meet(a, i, end - 1, j + mine, j + mine_last))
+                continue;
             products_begin<WG>();
             rows_by_rows<WG, D, BM>(s, k, row, qt);
             rows_by_rows<WG, D, BM>(dp, v, row, dt);
             products_end<WG>(s, dp);
-            backs_t<MODE>(a, s, dp, lse + stage * BN, delta + stage * BN, j + row + lane / 4, i, p,
-                          edge, slope, line, h * a.n + p.first + i);
+            if (edge)
+                hide(a, s, i + lane % 4 * 2 - j - row - lane / 4, -1, p.keys - j - row - lane / 4,
+                     p.len - i - lane % 4 * 2);
+            backs_t<MODE>(a, s, dp, lse + stage * BN, delta + stage * BN, j + row + lane / 4, i,
+                          slope, line, h * a.n + p.first + i);
             as_factor<T>(f, s);
             as_factor<T>(df, dp);
             products_begin<WG>();
@@ -380,7 +410,7 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
 /* -- launches ---------------------------------------------------------------------------------- */
 
 template <typename T, int D, int MODE, bool WG>
-__global__ void __launch_bounds__(dq_shape<D, WG>::WARPS * 32)
+__global__ void __launch_bounds__(dq_shape<D, WG>::WARPS * 32, dq_shape<D, WG>::BLOCKS)
     queries_back(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
@@ -390,7 +420,7 @@ __global__ void __launch_bounds__(dq_shape<D, WG>::WARPS * 32)
 }
 
 template <typename T, int D, int MODE, bool WG>
-__global__ void __launch_bounds__(dkv_shape<D, WG>::WARPS * 32)
+__global__ void __launch_bounds__(dkv_shape<D, WG>::WARPS * 32, dkv_shape<D, WG>::BLOCKS)
     keys_back(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
@@ -403,13 +433,13 @@ template <typename T, int D, int MODE, bool WG>
 static void launch_dq(struct device *dev, struct attend a)
 {
     using S = dq_shape<D, WG>;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) + line_bytes(a);
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) +
+                   sizeof(float) * (size_t)line_floats(a);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
 
     if (a.dline) {
         groups = ATTEND_GROUPS;
-        bytes += S::WARPS * line_bytes(a) +
-                 sizeof(float) * S::WARPS * (2 + 16 * S::MR * SPREAD);
+        bytes += sizeof(float) * S::WARPS * (size_t)(sums_floats(a) + 2 + 16 * S::MR * SPREAD);
     }
     a.slots = (int)slots;
     if (slots == 0 ||
@@ -425,7 +455,7 @@ static void launch_dkv(struct device *dev, struct attend a)
 {
     using S = dkv_shape<D, WG>;
     size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) +
-                   sizeof(float) * 4 * S::BN + line_bytes(a);
+                   sizeof(float) * (size_t)(4 * S::BN + line_floats(a));
     int64_t blocks = key_slots(a, S::BM) * a.n_kv * (D / S::COLS);
 
     if (blocks == 0 ||
@@ -492,6 +522,7 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     cudaStream_t stream = cuda_of(dev)->stream;
     uint64_t bytes = delta_bytes(o->n, o->n_head);
     unsigned char *work;
+    size_t line;
 
     if (dev->err.code || o->n_docs == 0)
         return;
@@ -518,10 +549,11 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     if (!cuda_launched(dev, "attention_bwd"))
         return;
     CUDA_ACT(dev, attend_bwd<T>(dev, a));
+    line = sizeof(float) * (size_t)sums_floats(a);
     if (!a.dline || o->n == 0 || dev->err.code ||
-        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line_bytes(a))))
+        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
         return;
-    fold_lines<<<(unsigned)o->n_head, 256, line_bytes(a), stream>>>(
+    fold_lines<<<(unsigned)o->n_head, 256, line, stream>>>(
         a, (float *)o->distance.dtable, (int)o->distance.n_bucket, ATTEND_GROUPS);
     cuda_launched(dev, "attention_bwd");
 }

@@ -55,26 +55,25 @@ __global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v
     }
 }
 
-/* Eight elements of a row of the cache from column c on, zeros beyond dim. */
+/* Eight elements as they came. */
+template <typename T> struct __align__(16) raw { T at[8]; };
+
+/* Those of a row of the cache from column c on, zeros beyond dim. */
 template <typename T>
-__device__ __forceinline__ void eight(float (&x)[8], const T *at, int c, int dim, bool vec)
+__device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool vec)
 {
-    const int E = 16 / sizeof(T);
+    struct raw<T> x;
 
     if (vec && c < dim) {
 #pragma unroll
-        for (int i = 0; i < 8; i += E) {
-            cuda_pack<T, E> p = *(const cuda_pack<T, E> *)(at + c + i);
-
-#pragma unroll
-            for (int e = 0; e < E; e++)
-                x[i + e] = to_f32(p.at[e]);
-        }
+        for (int i = 0; i < (int)sizeof x / 16; i++)
+            ((uint4 *)&x)[i] = ((const uint4 *)(at + c))[i];
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            x[i] = c + i < dim ? to_f32(at[c + i]) : 0.0f;
+            x.at[i] = c + i < dim ? at[c + i] : from_f32<T>(0.0f);
     }
+    return x;
 }
 
 /* What a group of lanes has seen of one head: the lane's eight columns. */
@@ -102,13 +101,15 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
                                      int h0)
 {
     int c = (int)threadIdx.x % LANES * 8;
-    float x[KEYS][8], s[HEADS][KEYS];
+    struct raw<T> rk[KEYS], rv[KEYS];
+    float s[HEADS][KEYS];
 
 #pragma unroll
     for (int i = 0; i < KEYS; i++) {
-        int at = j + i * stride;
+        int64_t at = min(j + i * stride, end - 1);
 
-        eight(x[i], k + (int64_t)(at < end ? at : end - 1) * a.dim, c, a.dim, a.vec);
+        rk[i] = eight(k + at * a.dim, c, a.dim, a.vec);
+        rv[i] = eight(v + at * a.dim, c, a.dim, a.vec);
     }
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
@@ -118,18 +119,12 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
 
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                sum = fmaf(q[h][e], x[i][e], sum);
+                sum = fmaf(q[h][e], to_f32(rk[i].at[e]), sum);
 #pragma unroll
             for (int l = LANES / 2; l > 0; l /= 2)
                 sum += __shfl_xor_sync(0xffffffffu, sum, l);
             s[h][i] = sum;
         }
-#pragma unroll
-    for (int i = 0; i < KEYS; i++) {
-        int at = j + i * stride;
-
-        eight(x[i], v + (int64_t)(at < end ? at : end - 1) * a.dim, c, a.dim, a.vec);
-    }
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         float most = w[h].max, low, fix;
@@ -159,7 +154,7 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
             w[h].sum += p;
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                w[h].out[e] = fmaf(p, x[i][e], w[h].out[e]);
+                w[h].out[e] = fmaf(p, to_f32(rv[i].at[e]), w[h].out[e]);
         }
     }
 }
@@ -189,10 +184,11 @@ __global__ void __launch_bounds__(THREADS)
         bool there = h < heads;
 
         slopes[h] = there ? head_slope(a, h0 + h) : 0.0f;
-        eight(q[h], (const T *)a.q + row * a.row_stride + (there ? h0 + h : h0) * a.q_head, c,
-              a.dim, false);
+        struct raw<T> x = eight((const T *)a.q + row * a.row_stride +
+                                (there ? h0 + h : h0) * a.q_head, c, a.dim, false);
+
         for (int e = 0; e < 8; e++) {
-            q[h][e] *= a.scale2;
+            q[h][e] = to_f32(x.at[e]) * a.scale2;
             w[h].out[e] = 0;
         }
         w[h].max = -INFINITY;

@@ -248,11 +248,11 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     int size = TILE * tile_ld(a.dim), h = (int)(blockIdx.x % (unsigned)a.n_head);
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     float *q = pool, *dout = q + size, *k = dout + size, *v = k + size, *ds = v + size;
-    float *line = ds + TILE * (TILE + 1), *sums = line + 2 * a.far + 1;
+    float *line = ds + TILE * (TILE + 1), *sums = line + line_floats(a);
     float slope = head_slope(a, h), low = 0, high = 0;
 
     distance_line<float>(a, line, h);
-    for (int x = (int)threadIdx.x; a.dline && x < 2 * a.far + 1; x += THREADS)
+    for (int x = (int)threadIdx.x; a.dline && x < sums_floats(a); x += THREADS)
         sums[x] = 0;
     for (int slot = a.slots - 1 - group; slot >= 0; slot -= groups) {
         float dq[R][DB];
@@ -301,8 +301,8 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     if (a.dline) {
         float lows = block_sum(low), highs = block_sum(high);
 
-        for (int x = (int)threadIdx.x; x < 2 * a.far + 1; x += THREADS)
-            a.dline[((int64_t)group * a.n_head + h) * (2 * a.far + 1) + x] =
+        for (int x = (int)threadIdx.x; x < sums_floats(a); x += THREADS)
+            a.dline[((int64_t)group * a.n_head + h) * sums_floats(a) + x] =
                 sums[x] + (x == 0 ? lows : 0.0f) + (x == 2 * a.far ? highs : 0.0f);
     }
 }
@@ -360,8 +360,8 @@ template <int R, int DB>
 static void launch_fwd(struct device *dev, const char *op, struct attend a)
 {
     const int TILE = 16 * R;
-    size_t bytes = sizeof(float) * (size_t)(3 * TILE * tile_ld(a.dim) + TILE * (TILE + 1)) +
-                   line_bytes(a);
+    size_t bytes = sizeof(float) * (size_t)(3 * TILE * tile_ld(a.dim) + TILE * (TILE + 1) +
+                                            line_floats(a));
     int64_t slots = slots_of(a.n, a.n_docs, TILE);
 
     a.slots = (int)slots;
@@ -375,8 +375,9 @@ template <int R, int DB> static void launch_bwd(struct device *dev, struct atten
 {
     const int TILE = 16 * R;
     size_t tile = (size_t)TILE * (TILE + 1), four = 4 * (size_t)(TILE * tile_ld(a.dim));
-    size_t bytes_q = sizeof(float) * (four + tile + 2) + 2 * line_bytes(a);
-    size_t bytes_k = sizeof(float) * (four + 2 * tile) + line_bytes(a);
+    size_t line = (size_t)line_floats(a), sums = (size_t)sums_floats(a);
+    size_t bytes_q = sizeof(float) * (four + tile + line + sums);
+    size_t bytes_k = sizeof(float) * (four + 2 * tile + line);
     int64_t slots = slots_of(a.n, a.n_docs, TILE), keys = key_slots(a, TILE) * a.n_kv;
     int64_t groups = a.dline ? (int64_t)ATTEND_GROUPS : slots;
     cudaStream_t stream = cuda_of(dev)->stream;

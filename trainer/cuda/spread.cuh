@@ -70,7 +70,7 @@ template <int WARPS>
 __device__ __forceinline__ void end_spread(const struct attend &a, const struct spread &w,
                                            const float *lines, float *ends, float *to)
 {
-    int warp = (int)threadIdx.x / 32, all = 2 * a.far + 1;
+    int warp = (int)threadIdx.x / 32, all = sums_floats(a);
     float low = warp_sum(w.low), high = warp_sum(w.high);
 
     if (threadIdx.x % 32 == 0) {

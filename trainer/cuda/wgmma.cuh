@@ -63,7 +63,7 @@ __device__ __forceinline__ void products_see()
 #endif
 }
 
-/* Keeps the compiler from moving uses of an accumulator over the wait. */
+/* Keeps the compiler from moving what makes or uses these values over this point. */
 template <int MR, int NT> __device__ __forceinline__ void hold(float (&x)[MR][NT][4])
 {
 #pragma unroll
@@ -75,16 +75,31 @@ template <int MR, int NT> __device__ __forceinline__ void hold(float (&x)[MR][NT
                 asm volatile("" : "+f"(x[m][n][e])::"memory");
 }
 
-/* All products since products_begin are done and in their accumulators. */
-template <bool WG, typename... A> __device__ __forceinline__ void products_end(A &...acc)
+/* The products so far are one group; groups end in order. */
+template <bool WG> __device__ __forceinline__ void products_group()
+{
+#if WGMMA_HERE
+    if constexpr (WG)
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* All groups but the last LEFT are in their accumulators, which are named. */
+template <bool WG, int LEFT, typename... A> __device__ __forceinline__ void products_wait(A &...acc)
 {
 #if WGMMA_HERE
     if constexpr (WG) {
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
         (hold(acc), ...);
     }
 #endif
+}
+
+/* All products since products_begin are in their accumulators. */
+template <bool WG, typename... A> __device__ __forceinline__ void products_end(A &...acc)
+{
+    products_group<WG>();
+    products_wait<WG, 0>(acc...);
 }
 
 #define WGMMA_4(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
