@@ -76,6 +76,13 @@ static const struct shape shapes[] = {
     {"all dropped", 2, 2, 64, BLOCKS, .docs = {70, END}, .drop = 1.0f},
     {"empty documents", 2, 2, 64, BLOCKS, .docs = {0, 5, 0, 0, 70, 0, END}},
     {"no rows", 2, 2, 64, BLOCKS, .docs = {0, END}},
+    {"long 64", 2, 2, 64, BLOCKS, .docs = {1100, 30, END}},
+    {"long 80", 2, 2, 80, BLOOM, .docs = {1031, 70, END}, .slopes = true},
+    {"long 96", 2, 2, 96, BLOOM, .docs = {65, 1200, END}, .slopes = true},
+    {"long 128", 4, 2, 128, BLOCKS, .docs = {1300, 129, END}},
+    {"long window", 2, 1, 128, BLOCKS, .docs = {1290, 193, END}, .window = 200},
+    {"long whole", 2, 2, 64, BLOCKS, .docs = {1090, 7, END}, .whole = true},
+    {"long 33", 2, 2, 33, BLOCKS, .docs = {1090, 7, END}},
     {"short ones", 2, 2, 64, BLOCKS, .docs = {1, 2, 3, 4, 5, 6, 7, 1, 1, 2, 40, END},
      .slopes = true},
 };
@@ -280,7 +287,7 @@ static void one(struct gpu *g, const struct shape *sh)
 
 static void all_shapes(enum ckpt_dtype type)
 {
-    struct op_limits l = {.n = 1024, .n_rows = 1, .max_doc = 512, .dim = 1024, .n_head = 8,
+    struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
                           .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
     struct gpu g;
 
