@@ -80,6 +80,8 @@ static void test_activations(void **state)
                                   .x_act = OP_ACT_RELU, .kept = true};
     c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = OP_ACT_RELU,
                                   .kept = true};
+    c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .x_act = OP_ACT_RELU,
+                                  .kept = true, .x_drop = 0.25f};
     linear_check_all(c, n, 300);
 }
 

@@ -361,7 +361,8 @@ static void backward_rows(const struct op_linear *a, const struct space *s, int6
     if (dx && a->x_act != OP_ACT_NONE)
         cpu_act_back(a->x_act, x + at, dx + at, (const float *)a->x_pre + at, m * a->n_in);
     if (dx && a->x_act != OP_ACT_NONE && a->x_drop.p > 0) {
-        cpu_drop_rows(x + at, a->n_in, x + at, a->n_in, &a->x_drop, r0, r1, a->n_in);
+        if (x != a->x_pre)
+            cpu_drop_rows(x + at, a->n_in, x + at, a->n_in, &a->x_drop, r0, r1, a->n_in);
         cpu_drop_rows(dx + at, a->n_in, dx + at, a->n_in, &a->x_drop, r0, r1, a->n_in);
     }
     narrow(a, s, r0, r1, false);

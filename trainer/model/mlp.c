@@ -87,12 +87,12 @@ static struct op_gate gate(const struct pass *p, const struct unit *u,
     };
 }
 
-/* max(0, p) tells of p all that backward asks: it is kept in place of p. */
+/* max(0, p), dropped out or not, tells of p all that backward asks: it is kept in place of p. */
 static bool keeps_out(const struct pass *p)
 {
     const struct arch *a = p->m->arch;
 
-    return a->mlp != ARCH_MLP_GATED && a->act == ARCH_RELU && !(a->ff_dropout > 0);
+    return a->mlp != ARCH_MLP_GATED && a->act == ARCH_RELU;
 }
 
 static struct op_linear down_linear(const struct pass *p, const struct unit *u,
@@ -132,7 +132,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         up.out = b->at[g && !(kept && p->keep) ? BUF_G : BUF_U];
         up.pre = g && p->keep && !kept ? b->at[BUF_U] : NULL;
         up.act = g || kept ? act_of(p->m->arch) : OP_ACT_NONE;
-        if (g)
+        if (g || kept)
             up.drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
         ops->linear_fwd(p->dev, &up);
     }

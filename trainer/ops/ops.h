@@ -153,7 +153,7 @@ struct op_rownorm {
  *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need
  *   not be kept between the passes, is written again from x_pre; with x_drop both are dropped
  *   out.  With dx_add (and no x_act) dx += dout W.  With drop dout is dropped out first.
- *   With RELU x may be x_pre, both max(0, p): then it stays as it is.
+ *   With RELU x may be x_pre, both drop(max(0, p)): then it stays as it is.
  */
 struct op_linear {
     void       *out;                /* fwd: activation [n, n_out] */
