@@ -12,6 +12,8 @@
  */
 #include "trainer/cuda/rows.h"
 
+#include <cuda_pipeline_primitives.h>
+
 namespace {
 
 /* Threads of a block of teams that are smaller. */
@@ -25,6 +27,7 @@ template <typename T> struct args {
     int64_t        n, dim;
     float          eps;
     bool           rms, gathered, whole;
+    int            stages;              /* bwd: rows on their way */
 };
 
 template <typename T, int WARPS, int PACKS>
@@ -68,24 +71,70 @@ forward(struct args<T> a)
     }
 }
 
-/* What a thread of backward holds of its row. */
-template <typename T, int PACKS> struct held {
-    row_pack<T> x[PACKS], g[PACKS], add[PACKS];
-};
+/*
+ * Backward's rows on their way: a thread copies its packs of x, dout and dx_add of the next rows
+ * of its team into places of its own in shared memory, `stages` rows ahead, and waits for no one
+ * else's.
+ */
+extern __shared__ uint4 ring[];
 
-template <typename T, int WARPS, int PACKS>
-__device__ __forceinline__ void hold(held<T, PACKS> &h, const struct args<T> &a, int64_t i,
-                                     int lane)
+template <int PACKS> __device__ __forceinline__ uint4 *place(int slot, int array, int p)
 {
-    int64_t r = a.rows ? a.rows[i] : i;
+    return ring + ((slot * 3 + array) * PACKS + p) * (int)blockDim.x + (int)threadIdx.x;
+}
+
+template <typename T> __device__ __forceinline__ int64_t dx_row(const struct args<T> &a, int64_t i)
+{
+    return !a.rows || a.gathered ? i : a.rows[i];
+}
+
+/* Row i, when there is one. */
+template <typename T, int WARPS, int PACKS>
+__device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot, int lane)
+{
+    if (i < a.n) {
+        const T *x = a.x + (a.rows ? a.rows[i] : i) * a.dim, *g = a.dout + i * a.dim;
+        const T *more = a.dx_add ? a.dx_add + dx_row(a, i) * a.dim : NULL;
 
 #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
-        int64_t c = (int64_t)(p * WARPS * 32 + lane) * CUDA_PACK<T>;
+        for (int p = 0; p < PACKS; p++) {
+            int64_t c = (int64_t)(p * WARPS * 32 + lane) * CUDA_PACK<T>;
 
-        h.x[p] = c < a.dim ? row_load(a.x + r * a.dim, c) : row_zero<T>();
-        h.g[p] = c < a.dim ? row_load(a.dout + i * a.dim, c) : row_zero<T>();
-        h.add[p] = c < a.dim && a.dout_add ? row_load(a.dout_add + i * a.dim, c) : row_zero<T>();
+            if (c >= a.dim)
+                continue;
+            __pipeline_memcpy_async(place<PACKS>(slot, 0, p), x + c, 16);
+            __pipeline_memcpy_async(place<PACKS>(slot, 1, p), g + c, 16);
+            if (more)
+                __pipeline_memcpy_async(place<PACKS>(slot, 2, p), more + c, 16);
+        }
+    }
+    __pipeline_commit();
+}
+
+__device__ __forceinline__ void wait_oldest(int stages)
+{
+    if (stages == 3)
+        __pipeline_wait_prior(2);
+    else if (stages == 2)
+        __pipeline_wait_prior(1);
+    else
+        __pipeline_wait_prior(0);
+}
+
+/* The gradient that reaches the norm, and what it normalised: columns [c, c + pack) of row i. */
+template <typename T, int PACKS>
+__device__ __forceinline__ void pair_of(float (&g)[CUDA_PACK<T>], float (&xhat)[CUDA_PACK<T>],
+                                        const struct args<T> &a, int slot, int p, float2 s,
+                                        int64_t i, int64_t c)
+{
+    row_pack<T> x, dout, add = a.dout_add ? row_load(a.dout_add + i * a.dim, c) : row_zero<T>();
+
+    x.raw = *place<PACKS>(slot, 0, p);
+    dout.raw = *place<PACKS>(slot, 1, p);
+#pragma unroll
+    for (int k = 0; k < CUDA_PACK<T>; k++) {
+        g[k] = dout.at(k) + add.at(k);
+        xhat[k] = (x.at(k) - s.x) * s.y;
     }
 }
 
@@ -96,10 +145,11 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a,
                                           const float (&db)[PACKS][CUDA_PACK<T>], int team,
                                           int lane)
 {
-    extern __shared__ float shared[];
+    float *shared = reinterpret_cast<float *>(ring);
     constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
     float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
 
+    __syncthreads();                    /* no row is on its way or read any more */
     for (int t = 0; t < TEAMS; t++) {
         if (team == t) {
 #pragma unroll
@@ -139,6 +189,7 @@ backward(struct args<T> a)
     constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
+    int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
 
 #pragma unroll
@@ -147,46 +198,51 @@ backward(struct args<T> a)
 
         w[p] = c < a.dim ? row_load(a.w, c) : row_zero<T>();
     }
-    for (int64_t i = (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += (int64_t)gridDim.x * TEAMS) {
+    for (int k = 0; k < a.stages; k++)
+        ask<T, WARPS, PACKS>(a, i + k * step, k, lane);
+    for (int slot = 0; i < a.n; i += step) {
         float2 s = reinterpret_cast<const float2 *>(a.stats)[i], sum = make_float2(0, 0);
-        int64_t to = !a.rows || a.gathered ? i : a.rows[i];
-        held<T, PACKS> h;
 
-        hold<T, WARPS, PACKS>(h, a, i, lane);
+        wait_oldest(a.stages);
 #pragma unroll
-        for (int p = 0; p < PACKS; p++)
+        for (int p = 0; p < PACKS; p++) {
+            int64_t c = (int64_t)(p * SPAN + lane) * N;
+            float g[N], xhat[N];
+
+            if (c >= a.dim)
+                continue;
+            pair_of<T, PACKS>(g, xhat, a, slot, p, s, i, c);
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                float g = h.g[p].at(k) + h.add[p].at(k), xhat = (h.x[p].at(k) - s.x) * s.y;
-
-                /* past the row's end g is 0 */
                 if (SUMS > 0)
-                    dw[p][k] += g * xhat;
+                    dw[p][k] += g[k] * xhat[k];
                 if (SUMS > 1)
-                    db[p][k] += g;
-                sum.x += g * w[p].at(k);
-                sum.y += g * w[p].at(k) * xhat;
+                    db[p][k] += g[k];
+                sum.x += g[k] * w[p].at(k);
+                sum.y += g[k] * w[p].at(k) * xhat[k];
             }
+        }
         sum = team_sum<WARPS>(sum, team);
         sum.x = a.rms ? 0.0f : sum.x * inv;
         sum.y *= inv;
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             int64_t c = (int64_t)(p * SPAN + lane) * N;
-            row_pack<T> more;
-            float v[N];
+            row_pack<T> more = row_zero<T>();
+            float g[N], xhat[N];
 
             if (c >= a.dim)
                 continue;
-            more = a.dx_add ? row_load(a.dx_add + to * a.dim, c) : row_zero<T>();
+            pair_of<T, PACKS>(g, xhat, a, slot, p, s, i, c);
+            if (a.dx_add)
+                more.raw = *place<PACKS>(slot, 2, p);
 #pragma unroll
-            for (int k = 0; k < N; k++) {
-                float g = h.g[p].at(k) + h.add[p].at(k), xhat = (h.x[p].at(k) - s.x) * s.y;
-
-                v[k] = s.y * (g * w[p].at(k) - sum.x - xhat * sum.y) + more.at(k);
-            }
-            row_store(a.out + to * a.dim, c, v);
+            for (int k = 0; k < N; k++)
+                g[k] = s.y * (g[k] * w[p].at(k) - sum.x - xhat[k] * sum.y) + more.at(k);
+            row_store(a.out + dx_row(a, i) * a.dim, c, g);
         }
+        ask<T, WARPS, PACKS>(a, i + a.stages * step, slot, lane);
+        slot = slot + 1 < a.stages ? slot + 1 : 0;
     }
     if (SUMS > 0)
         add_teams<T, WARPS, PACKS, SUMS>(a, dw, db, team, lane);
@@ -312,13 +368,21 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
 }
 
 template <typename T, int WARPS, int PACKS, int SUMS>
-void launch_backward(struct device *dev, const char *op, const struct args<T> &a,
+void launch_backward(struct device *dev, const char *op, struct args<T> a,
                      const struct op_norm *norm)
 {
     const int teams = team_count(WARPS, backward_block);
-    int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms * (SUMS ? 1 : 8));
-    size_t shared = SUMS && teams > 1 ? (size_t)(2 * a.dim) * sizeof(float) : 0;
+    const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
+    int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
+    size_t shared, sums = SUMS && teams > 1 ? (size_t)(2 * a.dim) * sizeof(float) : 0;
 
+    a.stages = (int)fewer(3, (int64_t)(cuda_of(dev)->shared_most / row));
+    shared = (size_t)a.stages * row;
+    shared = shared > sums ? shared : sums;
+    if (!cuda_ok(dev, op, cudaFuncSetAttribute(backward<T, WARPS, PACKS, SUMS>,
+                                               cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               (int)shared)))
+        return;
     backward<T, WARPS, PACKS, SUMS><<<(unsigned)blocks, WARPS * 32 * teams, shared,
                                       cuda_of(dev)->stream>>>(a);
     if (cuda_launched(dev, op) && SUMS)
