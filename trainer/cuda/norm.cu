@@ -1,7 +1,8 @@
 /*
  * norm - LayerNorm and RMSNorm by rows, and their backward.
  *
- * A team of warps holds a row in registers, so that it is read once; a block is several teams.
+ * A team of warps holds a row in registers, so that it is read once; a block is several teams, and
+ * blocks stay: while a team works on a row its next ones are copied to shared memory.
  * Statistics as on the CPU: the mean first, then centred squares.  Backward runs as many blocks
  * as the chip has processors; each thread sums the gradients of gain and bias for its columns
  * over the rows its team took, the teams of a block add theirs in their order through shared
@@ -16,8 +17,8 @@
 
 namespace {
 
-/* Threads of a block of teams that are smaller. */
-const int forward_block = 256, backward_block = 512;
+/* Threads of a block of teams. */
+const int BLOCK = 512;
 
 template <typename T> struct args {
     T             *out;                 /* bwd: dx */
@@ -27,26 +28,79 @@ template <typename T> struct args {
     int64_t        n, dim;
     float          eps;
     bool           rms, gathered, whole;
-    int            stages;              /* bwd: rows on their way */
+    int            stages;              /* rows on their way */
 };
 
-template <typename T, int WARPS, int PACKS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, forward_block))
-forward(struct args<T> a)
-{
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, forward_block);
-    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+/*
+ * Rows on their way: a thread copies its packs of the next rows of its team (ARRAYS of them: x,
+ * or x, dout and dx_add) into places of its own in shared memory, `stages` rows ahead, and waits
+ * for no one else's.
+ */
+extern __shared__ uint4 ring[];
 
-    for (int64_t i = (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += (int64_t)gridDim.x * TEAMS) {
+template <int ARRAYS, int PACKS>
+__device__ __forceinline__ uint4 *place(int slot, int array, int p)
+{
+    return ring + ((slot * ARRAYS + array) * PACKS + p) * (int)blockDim.x + (int)threadIdx.x;
+}
+
+__device__ __forceinline__ void wait_oldest(int stages)
+{
+    if (stages == 4)
+        __pipeline_wait_prior(3);
+    else if (stages == 3)
+        __pipeline_wait_prior(2);
+    else if (stages == 2)
+        __pipeline_wait_prior(1);
+    else
+        __pipeline_wait_prior(0);
+}
+
+template <typename T, int WARPS, int PACKS>
+__device__ __forceinline__ void ask_x(const struct args<T> &a, int64_t i, int slot, int lane)
+{
+    if (i < a.n) {
         const T *x = a.x + (a.rows ? a.rows[i] : i) * a.dim;
-        float v[PACKS][N];
-        float2 s;
 
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
-            int64_t c = (int64_t)(p * SPAN + lane) * N;
-            row_pack<T> raw = c < a.dim ? row_load(x, c) : row_zero<T>();
+            int64_t c = (int64_t)(p * WARPS * 32 + lane) * CUDA_PACK<T>;
 
+            if (c < a.dim)
+                __pipeline_memcpy_async(place<1, PACKS>(slot, 0, p), x + c, 16);
+        }
+    }
+    __pipeline_commit();
+}
+
+template <typename T, int WARPS, int PACKS>
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK), PACKS > 2 ? 1 : 2)
+forward(struct args<T> a)
+{
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+    int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
+    row_pack<T> w[PACKS];
+
+    for (int k = 0; k < a.stages; k++)
+        ask_x<T, WARPS, PACKS>(a, i + k * step, k, lane);
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        int64_t c = (int64_t)(p * SPAN + lane) * N;
+
+        w[p] = c < a.dim ? row_load(a.w, c) : row_zero<T>();
+    }
+    for (int slot = 0; i < a.n; i += step) {
+        float v[PACKS][N];
+        float2 s;
+
+        wait_oldest(a.stages);
+#pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            row_pack<T> raw = row_zero<T>();
+
+            if ((int64_t)(p * SPAN + lane) * N < a.dim)
+                raw.raw = *place<1, PACKS>(slot, 0, p);
 #pragma unroll
             for (int k = 0; k < N; k++)
                 v[p][k] = raw.at(k);
@@ -57,30 +111,20 @@ forward(struct args<T> a)
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             int64_t c = (int64_t)(p * SPAN + lane) * N;
-            row_pack<T> w, b;
+
+            row_pack<T> b;
 
             if (c >= a.dim)
                 continue;
-            w = row_load(a.w, c);
             b = a.b ? row_load(a.b, c) : row_zero<T>();
 #pragma unroll
             for (int k = 0; k < N; k++)
-                v[p][k] = (v[p][k] - s.x) * s.y * w.at(k) + b.at(k);
+                v[p][k] = (v[p][k] - s.x) * s.y * w[p].at(k) + b.at(k);
             row_store(a.out + i * a.dim, c, v[p]);
         }
+        ask_x<T, WARPS, PACKS>(a, i + a.stages * step, slot, lane);
+        slot = slot + 1 < a.stages ? slot + 1 : 0;
     }
-}
-
-/*
- * Backward's rows on their way: a thread copies its packs of x, dout and dx_add of the next rows
- * of its team into places of its own in shared memory, `stages` rows ahead, and waits for no one
- * else's.
- */
-extern __shared__ uint4 ring[];
-
-template <int PACKS> __device__ __forceinline__ uint4 *place(int slot, int array, int p)
-{
-    return ring + ((slot * 3 + array) * PACKS + p) * (int)blockDim.x + (int)threadIdx.x;
 }
 
 template <typename T> __device__ __forceinline__ int64_t dx_row(const struct args<T> &a, int64_t i)
@@ -102,23 +146,13 @@ __device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot
 
             if (c >= a.dim)
                 continue;
-            __pipeline_memcpy_async(place<PACKS>(slot, 0, p), x + c, 16);
-            __pipeline_memcpy_async(place<PACKS>(slot, 1, p), g + c, 16);
+            __pipeline_memcpy_async(place<3, PACKS>(slot, 0, p), x + c, 16);
+            __pipeline_memcpy_async(place<3, PACKS>(slot, 1, p), g + c, 16);
             if (more)
-                __pipeline_memcpy_async(place<PACKS>(slot, 2, p), more + c, 16);
+                __pipeline_memcpy_async(place<3, PACKS>(slot, 2, p), more + c, 16);
         }
     }
     __pipeline_commit();
-}
-
-__device__ __forceinline__ void wait_oldest(int stages)
-{
-    if (stages == 3)
-        __pipeline_wait_prior(2);
-    else if (stages == 2)
-        __pipeline_wait_prior(1);
-    else
-        __pipeline_wait_prior(0);
 }
 
 /* The gradient that reaches the norm, and what it normalised: columns [c, c + pack) of row i. */
@@ -129,8 +163,8 @@ __device__ __forceinline__ void pair_of(float (&g)[CUDA_PACK<T>], float (&xhat)[
 {
     row_pack<T> x, dout, add = a.dout_add ? row_load(a.dout_add + i * a.dim, c) : row_zero<T>();
 
-    x.raw = *place<PACKS>(slot, 0, p);
-    dout.raw = *place<PACKS>(slot, 1, p);
+    x.raw = *place<3, PACKS>(slot, 0, p);
+    dout.raw = *place<3, PACKS>(slot, 1, p);
 #pragma unroll
     for (int k = 0; k < CUDA_PACK<T>; k++) {
         g[k] = dout.at(k) + add.at(k);
@@ -146,7 +180,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a,
                                           int lane)
 {
     float *shared = reinterpret_cast<float *>(ring);
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
     float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
 
     __syncthreads();                    /* no row is on its way or read any more */
@@ -183,10 +217,10 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a,
 
 /* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias. */
 template <typename T, int WARPS, int PACKS, int SUMS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, backward_block))
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK))
 backward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, backward_block);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
@@ -235,7 +269,7 @@ backward(struct args<T> a)
                 continue;
             pair_of<T, PACKS>(g, xhat, a, slot, p, s, i, c);
             if (a.dx_add)
-                more.raw = *place<PACKS>(slot, 2, p);
+                more.raw = *place<3, PACKS>(slot, 2, p);
 #pragma unroll
             for (int k = 0; k < N; k++)
                 g[k] = s.y * (g[k] * w[p].at(k) - sum.x - xhat[k] * sum.y) + more.at(k);
@@ -358,11 +392,17 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
     int64_t packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
     cudaStream_t on = cuda_of(dev)->stream;
 
-    CUDA_TEAM4(packs, {
-        const int teams = team_count(WARPS, forward_block);
-        unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), most);
+    CUDA_TEAM2(packs, {
+        const int teams = team_count(WARPS, BLOCK), each = PACKS > 2 ? 1 : 2;
+        const size_t row = (size_t)(PACKS * WARPS * 32 * teams) * sizeof(uint4);
+        unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), each * cuda_of(dev)->sms);
 
-        forward<T, WARPS, PACKS><<<blocks, WARPS * 32 * teams, 0, on>>>(a);
+        a.stages = (int)fewer(4, (int64_t)(cuda_of(dev)->shared_most / row));
+        if (cuda_ok(dev, "norm_fwd",
+                    cudaFuncSetAttribute(forward<T, WARPS, PACKS>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)(row * (size_t)a.stages))))
+            forward<T, WARPS, PACKS><<<blocks, WARPS * 32 * teams, row * (size_t)a.stages, on>>>(a);
     })
         forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
 }
@@ -371,7 +411,7 @@ template <typename T, int WARPS, int PACKS, int SUMS>
 void launch_backward(struct device *dev, const char *op, struct args<T> a,
                      const struct op_norm *norm)
 {
-    const int teams = team_count(WARPS, backward_block);
+    const int teams = team_count(WARPS, BLOCK);
     const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
     int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
     size_t shared, sums = SUMS && teams > 1 ? (size_t)(2 * a.dim) * sizeof(float) : 0;

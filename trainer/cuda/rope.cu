@@ -167,6 +167,57 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
     }
 }
 
+/*
+ * The same where a thread has one pair and all columns turn: a group takes two heads of a row,
+ * whose packs it holds, and asks for everything before it waits for the sums.
+ */
+template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
+{
+    int64_t row = blockIdx.x / a.across;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int first = (int)(blockIdx.x % a.across) * 2 * each + (int)threadIdx.x / a.group;
+    int all = me < a.pairs ? a.n_head + 2 * a.n_kv : 0, c = me * N;
+    float cos[N] = {}, sin[N] = {}, x[2][N], y[2][N];
+
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const T *from = head_at(a.in, row, first + k * each, a.n_head, a.n_kv);
+
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[k][i] = y[k][i] = 0;
+        if (first + k * each < all) {
+            row_get(x[k], from + c);
+            row_get(y[k], from + c + half);
+        }
+    }
+    if (all)
+        angles<T, N>(cos, sin, a, row, c);
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        int head = first + k * each;
+        float r = group_sum(squares(x[k]) + squares(y[k]), a.group), wx[N], wy[N];
+        const T *w = head < a.n_head ? a.q_norm : a.k_norm;
+        T *to;
+
+        if (head >= all)
+            continue;
+        to = head_at(a.out, row, head, a.n_head, a.n_kv);
+        if (head < a.n_head + a.n_kv) {
+            r = 1.0f / sqrtf(r / (float)a.dim + a.eps);
+            row_get(wx, w + c);
+            row_get(wy, w + c + half);
+            scale(x[k], r, wx);
+            scale(y[k], r, wy);
+            turn(x[k], y[k], cos, sin);
+            if (me == 0 && a.stats)
+                a.stats[row * (a.n_head + a.n_kv) + head] = r;
+        }
+        row_put(to + c, x[k]);
+        row_put(to + c + half, y[k]);
+    }
+}
+
 /* dw += g x r; gives the sum of g w x r. */
 template <int N>
 __device__ __forceinline__ float back_sums(float *dw, const float (&g)[N], const float (&x)[N],
@@ -261,8 +312,39 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     }
 }
 
-/* shared: [groups][2][d], sums of q's weights and of k's. */
+/* The same where a thread has one pair and all columns turn: everything is read once. */
 template <typename T, int N>
+__device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, int64_t row, int head,
+                                          bool on, int me)
+{
+    const T *from = head_at(a.in, row, head, a.n_head, a.n_kv);
+    T *g = head_at(a.out, row, head, a.n_head, a.n_kv);
+    const T *w = head < a.n_head ? a.q_norm : a.k_norm;
+    float x[N], y[N], gx[N], gy[N], wx[N], wy[N], r = 0, mean = 0;
+    int c = me * N, d = c + a.turned / 2;
+
+    on = on && me < a.pairs;
+    if (on) {
+        r = a.stats[row * (a.n_head + a.n_kv) + head];
+        row_get(x, from + c);
+        row_get(y, from + d);
+        unturned<T, N>(gx, gy, g, a, row, c);
+        row_get(wx, w + c);
+        row_get(wy, w + d);
+        mean = back_sums(dw ? dw + c : NULL, gx, x, wx, r) +
+               back_sums(dw ? dw + d : NULL, gy, y, wy, r);
+    }
+    mean = group_sum(mean, a.group) / (float)a.dim;
+    if (on) {
+        back_norm(gx, x, wx, r, mean);
+        back_norm(gy, y, wy, r, mean);
+        row_put(g + c, gx);
+        row_put(g + d, gy);
+    }
+}
+
+/* shared: [groups][2][d], sums of q's weights and of k's. */
+template <typename T, int N, bool ONE>
 __global__ void __launch_bounds__(block, back_each) norm_back_rows(struct args<T> a)
 {
     extern __shared__ float shared[];
@@ -278,8 +360,13 @@ __global__ void __launch_bounds__(block, back_each) norm_back_rows(struct args<T
         bool on = i + group < all;
         int64_t row = on ? (i + group) / heads : 0;
         int head = on ? (int)(i + group - row * heads) : 0;
+        float *dw;
 
-        head_back<T, N>(a, own ? own + (head < a.n_head ? 0 : a.dim) : NULL, row, head, on, me);
+        dw = own ? own + (head < a.n_head ? 0 : a.dim) : NULL;
+        if (ONE)
+            pair_back<T, N>(a, dw, row, head, on, me);
+        else
+            head_back<T, N>(a, dw, row, head, on, me);
     }
     __syncthreads();
     for (int j = (int)threadIdx.x; own && j < places; j += block) {
@@ -359,12 +446,23 @@ template <typename T, int N> void launch_turn(struct device *dev, struct args<T>
                       cuda_of(dev)->stream>>>(a);
 }
 
+/* A group's threads have a pair each, and there is nothing else. */
+template <typename T> bool one_pair(const struct args<T> *a)
+{
+    return a->tail == 0 && a->pairs <= a->group;
+}
+
 template <typename T, int N> void launch_norm(struct device *dev, struct args<T> a)
 {
-    unsigned groups = share(&a.across, a.n_head + 2 * a.n_kv, block / a.group);
+    int64_t all = a.n_head + 2 * a.n_kv;
+    unsigned groups = share(&a.across, one_pair(&a) ? (all + 1) / 2 : all, block / a.group);
     unsigned threads = (groups * (unsigned)a.group + 31) / 32 * 32;
+    cudaStream_t on = cuda_of(dev)->stream;
 
-    norm_rows<T, N><<<(unsigned)a.n * a.across, threads, 0, cuda_of(dev)->stream>>>(a);
+    if (one_pair(&a))
+        norm_pairs<T, N><<<(unsigned)a.n * a.across, threads, 0, on>>>(a);
+    else
+        norm_rows<T, N><<<(unsigned)a.n * a.across, threads, 0, on>>>(a);
 }
 
 uint64_t part_bytes(const struct device *dev, int64_t dim)
@@ -373,7 +471,7 @@ uint64_t part_bytes(const struct device *dev, int64_t dim)
            sizeof(float);
 }
 
-template <typename T, int N>
+template <typename T, int N, bool ONE>
 void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
 {
     bool sums = op->dq_norm || op->dk_norm;
@@ -385,11 +483,11 @@ void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
     if (sums && !(a.part = (float *)cuda_work(dev, "rope_bwd", part_bytes(dev, a.dim))))
         return;
     if (shared > 48 * 1024 &&
-        !cuda_ok(dev, "rope_bwd", cudaFuncSetAttribute(norm_back_rows<T, N>,
+        !cuda_ok(dev, "rope_bwd", cudaFuncSetAttribute(norm_back_rows<T, N, ONE>,
                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                        (int)shared)))
         return;
-    norm_back_rows<T, N><<<(unsigned)blocks, block, shared, cuda_of(dev)->stream>>>(a);
+    norm_back_rows<T, N, ONE><<<(unsigned)blocks, block, shared, cuda_of(dev)->stream>>>(a);
     if (cuda_launched(dev, "rope_bwd") && sums)
         cuda_add_parts(dev, "rope_bwd", (float *)op->dq_norm, (float *)op->dk_norm, a.part, blocks,
                        a.dim);
@@ -402,8 +500,10 @@ void launch(struct device *dev, struct args<T> a, const struct op_rope *op, bool
     a.tail = (a.dim - a.turned) / N;
     for (a.group = 4; a.group < 32 && (a.group < a.pairs || a.group < a.tail);)
         a.group *= 2;
-    if (op->q_norm && back)
-        launch_back<T, N>(dev, a, op);
+    if (op->q_norm && back && one_pair(&a))
+        launch_back<T, N, true>(dev, a, op);
+    else if (op->q_norm && back)
+        launch_back<T, N, false>(dev, a, op);
     else if (op->q_norm)
         launch_norm<T, N>(dev, a);
     else if (a.pairs)
