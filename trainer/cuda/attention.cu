@@ -143,7 +143,7 @@ template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
-    static_assert(S::BM <= ATTEND_ROWS, "terms by distance reach so far");
+    static_assert(MODE != ATTEND_ANY || S::BM <= rows_beyond<D, S::WG>(), "see attend_of");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
@@ -406,7 +406,8 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     if (o->distance.table) {
         a.table = o->distance.table;
         a.far = (int)far;
-        a.span = (int)o->max_doc + ATTEND_ROWS;
+        a.span = (int)o->max_doc + (a.wide && o->dim <= 128 ? rows_beyond<128, true>() :
+                                                              rows_beyond<128, false>());
         a.bucket = o->distance.bucket + (o->distance.reach - far);
     }
     return a;

@@ -539,8 +539,12 @@ template <typename T> void attend_bwd(struct device *dev, const struct attend &a
 template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
 template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
 
-/* Rows of the largest tile: a row that is not there may stand so far behind its document. */
-enum { ATTEND_ROWS = 192 };
+/* Rows of the largest tile where terms by distance are: one that is not there may stand so far
+ * behind its document.  (As few as can be, so that two blocks of 128 columns fit side by side.) */
+template <int D, bool WG> static __host__ __device__ constexpr int rows_beyond()
+{
+    return WG && D <= 128 ? 64 : 128;
+}
 
 /* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
 enum { ATTEND_GROUPS = 16 };
