@@ -7,37 +7,67 @@ static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
  * place, relative to values of one size. */
 #define F32_BOUND 2e-6
 
+/* What was written beside the parameters is those, rounded, and nothing around them. */
+static void check_rounded(struct gpu *g, const struct both *param, int64_t at,
+                          const struct both *rounded, int64_t to, int64_t n)
+{
+    size_t size = ckpt_dtype_size(rounded->type);
+    struct both blank = gpu_blank(g, rounded->type, rounded->n);
+    unsigned char *want = gpu_bytes(g, &blank), *got = gpu_bytes(g, rounded);
+    float *p = gpu_fetch(g, param);
+
+    ckpt_convert(want + (size_t)to * size, rounded->type, p + at, CKPT_F32, (size_t)n);
+    assert_memory_equal(got, want, (size_t)rounded->n * size);
+    free(want);
+    free(got);
+    free(p);
+}
+
+/* Arrays of n that begin at those places of larger ones; to: that of the rounded, -1: none. */
+static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
+{
+    struct both a[4], rounded = gpu_blank(g, g->type, n + 8);
+    struct device *dev[2] = {g->cpu, g->gpu};
+    size_t size = ckpt_dtype_size(g->type);
+
+    for (int i = 0; i < 4; i++)
+        a[i] = gpu_random(g, CKPT_F32, n + 8, i == 0 ? 1.0f : i == 2 ? 0.0f : 0.1f);
+    for (int step = 1; step <= 3; step++)
+        for (int s = 0; s < 2; s++) {
+            struct adamw o = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+                              .weight_decay = 0.1, .grad_scale = 0.7, .step = step};
+            float *p[4];
+
+            if (s && to >= 0)
+                o.rounded = (char *)rounded.gpu + (size_t)to * size;
+            for (int i = 0; i < 4; i++)
+                p[i] = (float *)(s ? a[i].gpu : a[i].cpu) + at[i];
+            dev[s]->ops->adamw(dev[s], p[0], p[1], p[2], p[3], n, &o);
+        }
+    gpu_close_to(g, "param", &a[0], F32_BOUND);
+    gpu_close_to(g, "exp_avg", &a[1], F32_BOUND);
+    gpu_close_to(g, "exp_avg_sq", &a[2], F32_BOUND);
+    check_rounded(g, &a[0], at[0], &rounded, to < 0 ? 0 : to, to < 0 ? 0 : n);
+}
+
 static void test_adamw(void **state)
 {
     static const int64_t sizes[] = {1, 3, 4, 5, 1000, 1023, 100003};
-    struct gpu g;
 
     (void)state;
-    gpu_open(&g, CKPT_F32, NULL);
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-        for (int skew = 0; skew < 6; skew++) {  /* 4, 5: the arrays lie differently */
-            int64_t n = sizes[k], all = n + 8;
-            int at[4] = {skew & 3, skew & 3, skew == 4 ? 1 : skew & 3, skew == 5 ? 2 : skew & 3};
-            struct both a[4];
-            struct device *dev[2] = {g.cpu, g.gpu};
+    for (int t = 0; t < 3; t++) {
+        struct gpu g;
 
-            for (int i = 0; i < 4; i++)
-                a[i] = gpu_random(&g, CKPT_F32, all, i == 0 ? 1.0f : i == 2 ? 0.0f : 0.1f);
-            for (int step = 1; step <= 3; step++)
-                for (int s = 0; s < 2; s++) {
-                    struct adamw o = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                                      .weight_decay = 0.1, .grad_scale = 0.7, .step = step};
-                    float *p[4];
+        gpu_open(&g, types[t], NULL);
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+            for (int skew = 0; skew < 6; skew++) {      /* 4, 5: the arrays lie differently */
+                int lead = skew & 3;
+                int at[4] = {lead, lead, skew == 4 ? 1 : lead, skew == 5 ? 2 : lead};
 
-                    for (int i = 0; i < 4; i++)
-                        p[i] = (float *)(s ? a[i].gpu : a[i].cpu) + at[i];
-                    dev[s]->ops->adamw(dev[s], p[0], p[1], p[2], p[3], n, &o);
-                }
-            gpu_close_to(&g, "param", &a[0], F32_BOUND);
-            gpu_close_to(&g, "exp_avg", &a[1], F32_BOUND);
-            gpu_close_to(&g, "exp_avg_sq", &a[2], F32_BOUND);
-        }
-    gpu_close(&g);
+                check_adamw(&g, sizes[k], at, skew == 5 ? -1 : skew == 3 ? 2 : lead);
+            }
+        gpu_close(&g);
+    }
 }
 
 static void test_sum_squares(void **state)
