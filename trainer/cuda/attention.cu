@@ -360,11 +360,16 @@ __global__ void probe(int *out)
         *out = x[0];
 }
 
+/* Asked once: it takes longer than a launch. */
 static bool has_wgmma(void)
 {
-    struct cudaFuncAttributes attr;
+    static const bool has = [] {
+        struct cudaFuncAttributes attr;
 
-    return cudaFuncGetAttributes(&attr, probe) == cudaSuccess && attr.sharedSizeBytes >= 1024;
+        return cudaFuncGetAttributes(&attr, probe) == cudaSuccess && attr.sharedSizeBytes >= 1024;
+    }();
+
+    return has;
 }
 
 struct attend attend_of(const struct device *dev, const struct op_attention *o)

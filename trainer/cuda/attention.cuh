@@ -532,7 +532,7 @@ struct attend attend_of(const struct device *dev, const struct op_attention *a);
 bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
-/* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta and lse are there. */
+/* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
 
 /* attention_f32.cu */

@@ -35,18 +35,19 @@ template <int D, bool WG> struct dkv_shape {
     static const int COLS = D > 128 ? D / 2 : D;
 };
 
-/* D[h, i] = dout[i, h] . out[i, h]: eight lanes a row and head. */
-template <typename T> __global__ void deltas(const __grid_constant__ struct attend a)
+/* D[h, i] = dout[i, h] . out[i, h] of a tile's rows, for this block and for those of keys. */
+template <typename T, int BM, int THREADS>
+__device__ __forceinline__ void deltas(const struct attend &a, float *to, int64_t i0, int h,
+                                       int rows)
 {
-    int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 8, all = a.n * a.n_head;
-    int64_t i = at / a.n_head, h = at % a.n_head;
-    int lane = (int)threadIdx.x % 8;
-    const T *x = (const T *)a.out + at * a.dim, *y = (const T *)a.dout + at * a.dim;
-    bool vec = a.dim % 8 == 0 && (uintptr_t)a.out % 16 == 0 && (uintptr_t)a.dout % 16 == 0;
+    const int LANES = THREADS / BM;
+    int r = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
+    int64_t at = ((i0 + r) * a.n_head + h) * a.dim;
+    const T *x = (const T *)a.out + at, *y = (const T *)a.dout + at;
     float sum = 0;
 
-    for (int c = lane * 8; at < all && c < a.dim; c += 64) {
-        if (vec && sizeof(T) == 2) {
+    for (int c = lane * 8; r < rows && c < a.dim; c += LANES * 8) {
+        if (a.vec) {
             cuda_pack<T, 8> px = *(const cuda_pack<T, 8> *)(x + c);
             cuda_pack<T, 8> py = *(const cuda_pack<T, 8> *)(y + c);
 
@@ -58,10 +59,13 @@ template <typename T> __global__ void deltas(const __grid_constant__ struct atte
                 sum += to_f32(x[e]) * to_f32(y[e]);
         }
     }
-    for (int s = 4; s > 0; s /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, s);
-    if (at < all && lane == 0)
-        a.delta[h * a.n + i] = sum;
+    for (int i = LANES / 2; i > 0; i /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    if (lane == 0) {
+        to[r] = sum;
+        if (r < rows)
+            a.delta[h * a.n + i0 + r] = sum;
+    }
 }
 
 /* -- the gradient of terms by distance -------------------------------------------------------- */
@@ -178,19 +182,19 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
     T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;
     float *line = (float *)(v + 2 * SIZE), *lines = line + line_floats(a);
+    float *spare = lines + (a.dline ? S::WARPS * sums_floats(a) : 0);   /* used in turn */
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, row = warp * MR * 16;
     int mine_last, mine = together<WG, MR>(row, &mine_last);
     float slope = head_slope(a, h);
     struct spread w = {};
-    float *ends = lines + S::WARPS * sums_floats(a);
 
     if (MODE == ATTEND_ANY) {
         distance_line<T>(a, line, h);
         if (a.dline) {
             w.line = lines + warp * sums_floats(a);
-            w.part = ends + 2 * S::WARPS + warp * 16 * MR * SPREAD;
+            w.part = spare + warp * 16 * MR * SPREAD;
             for (int x = lane; x < sums_floats(a); x += 32)
                 w.line[x] = 0;
         }
@@ -217,7 +221,9 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
         load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
         copies_end();
+        deltas<T, BM, THREADS>(a, spare, i0, h, p.len - pos);
         clear(dq);
+        __syncthreads();
 #pragma unroll
         for (int m = 0; m < MR; m++)
 #pragma unroll
@@ -226,7 +232,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
                 bool there = pos + i < p.len;
 
                 lse[m][r] = there ? a.lse[h * a.n + i0 + i] * LOG2E : INFINITY;
-                delta[m][r] = there ? a.delta[h * a.n + i0 + i] : 0.0f;
+                delta[m][r] = spare[i];
             }
         for (; j < end; j += BN, stage ^= 1) {
             float s[MR][NT][4], dp[MR][NT][4];
@@ -268,7 +274,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     }
     if (MODE == ATTEND_ANY && a.dline) {
         __syncthreads();
-        end_spread<S::WARPS>(a, w, lines, ends,
+        end_spread<S::WARPS>(a, w, lines, spare,
                              a.dline + ((int64_t)group * a.n_head + h) * sums_floats(a));
     }
 }
@@ -434,14 +440,16 @@ template <typename T, int D, int MODE, bool WG>
 static void launch_dq(struct device *dev, struct attend a)
 {
     using S = dq_shape<D, WG>;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) +
-                   sizeof(float) * (size_t)line_floats(a);
+    size_t spare = a.dline ? S::WARPS * 16 * S::MR * SPREAD : S::BM;
+    size_t floats = (size_t)line_floats(a) + spare;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
 
     if (a.dline) {
         groups = ATTEND_GROUPS;
-        bytes += sizeof(float) * S::WARPS * (size_t)(sums_floats(a) + 2 + 16 * S::MR * SPREAD);
+        floats += S::WARPS * (size_t)sums_floats(a);
     }
+    bytes += sizeof(float) * floats;
     a.slots = (int)slots;
     if (slots == 0 ||
         !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE, WG>, bytes)))
@@ -539,16 +547,11 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     a.dq_head = o->grad.q_head;
     a.dkv_head = o->grad.kv_head;
     a.dout = o->dout;
-    a.vec = a.vec && cuda_aligned(o->dout, 16);
+    a.vec = a.vec && cuda_aligned(o->dout, 16) && cuda_aligned(o->out, 16);
     a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
               cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
     a.delta = (float *)work;
     a.dline = o->distance.dtable ? (float *)(work + delta_bytes(o->n, o->n_head)) : NULL;
-    if (o->n > 0)
-        CUDA_ACT(dev, deltas<T><<<(unsigned)cuda_blocks(o->n * o->n_head * 8, 256), 256, 0,
-                                  stream>>>(a));
-    if (!cuda_launched(dev, "attention_bwd"))
-        return;
     CUDA_ACT(dev, attend_bwd<T>(dev, a));
     line = sizeof(float) * (size_t)sums_floats(a);
     if (!a.dline || o->n == 0 || dev->err.code ||

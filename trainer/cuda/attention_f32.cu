@@ -211,6 +211,21 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     put((float *)a.out + i0 * ld_out + h * a.dim, ld_out, p.len - p.begin, a.dim, out, 1.0f);
 }
 
+/* D[h, i] = dout[i, h] . out[i, h]: eight lanes a row and head. */
+__global__ void deltas_f32(const __grid_constant__ struct attend a)
+{
+    int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 8, all = a.n * a.n_head;
+    const float *x = (const float *)a.out + at * a.dim, *y = (const float *)a.dout + at * a.dim;
+    float sum = 0;
+
+    for (int c = (int)threadIdx.x % 8; at < all && c < a.dim; c += 8)
+        sum += x[c] * y[c];
+    for (int i = 4; i > 0; i /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    if (at < all && threadIdx.x % 8 == 0)
+        a.delta[at % a.n_head * a.n + at / a.n_head] = sum;
+}
+
 /* P (dropped out) into s, dS into ds, of R x R elements; rows are queries, or keys. */
 template <int R>
 __device__ __forceinline__ void backs(const struct attend &a, const float (&w)[R][R],
@@ -383,6 +398,8 @@ template <int R, int DB> static void launch_bwd(struct device *dev, struct atten
     cudaStream_t stream = cuda_of(dev)->stream;
 
     a.slots = (int)slots;
+    if (a.n > 0)
+        deltas_f32<<<(unsigned)cuda_blocks(a.n * a.n_head * 8, THREADS), THREADS, 0, stream>>>(a);
     if (!cuda_ok(dev, "attention_bwd", may_share(queries_back_f32<R, DB>, bytes_q)) ||
         !cuda_ok(dev, "attention_bwd", may_share(keys_back_f32<R, DB>, bytes_k)))
         return;
