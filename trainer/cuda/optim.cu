@@ -32,6 +32,18 @@ __device__ __forceinline__ void update(float &p, float &m, float &v, float grad,
     p = p * c.keep - c.step_size * m / (sqrtf(v) * c.inv_bc2 + c.eps);
 }
 
+/*
+ * A step is many short runs: the next launch may take the places that blocks of this one leave,
+ * and waits there until all that was launched before it is done.
+ */
+__device__ __forceinline__ void overlap()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* Elements [0, lead) and [lead + 4 quads, n) one by one, by the block behind the others.  w, where
  * it is not NULL, takes the parameters rounded; whole: its fours lie at 8 bytes. */
 template <typename T>
@@ -41,6 +53,7 @@ step(float *p, float *m, float *v, const float *g, T *w, int64_t n, int64_t lead
 {
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
 
+    overlap();
     if (i < quads) {
         float4 pi = __ldcs((float4 *)(p + lead) + i), mi = __ldcs((float4 *)(m + lead) + i);
         float4 vi = __ldcs((float4 *)(v + lead) + i), gi = __ldcs((const float4 *)(g + lead) + i);
@@ -139,17 +152,31 @@ void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg
     int64_t lead = lead_of(param, n), quads = (n - lead) / 4;
     bool alike = lead_of(exp_avg, n) == lead && lead_of(exp_avg_sq, n) == lead &&
                  lead_of(grad, n) == lead;
+    struct cuda_device *d = cuda_of(dev);
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute early = {};
+    int major = 0;
 
-    if (dev->err.code || n <= 0)
+    if (dev->err.code || n <= 0 ||
+        !cuda_ok(dev, "adamw", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                                      d->index)))
         return;
     if (!alike)
         lead = quads = 0;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)cuda_blocks(n - 3 * quads, block));
+    config.blockDim = dim3(block);
+    config.stream = d->stream;
+    config.attrs = &early;
+    config.numAttrs = major >= 9;       /* what older chips do not know */
     CUDA_ACT(dev, {
         T *w = (T *)a->rounded;
 
-        step<T><<<(unsigned)cuda_blocks(n - 3 * quads, block), block, 0, cuda_of(dev)->stream>>>(
-            param, exp_avg, exp_avg_sq, grad, w, n, lead, quads,
-            cuda_aligned(w + lead, 4 * sizeof(T)), s);
+        if (!cuda_ok(dev, "adamw", cudaLaunchKernelEx(&config, step<T>, param, exp_avg, exp_avg_sq,
+                                                      grad, w, n, lead, quads,
+                                                      cuda_aligned(w + lead, 4 * sizeof(T)), s)))
+            return;
     });
     cuda_launched(dev, "adamw");
 }
