@@ -109,9 +109,10 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 	@mkdir -p $(@D)
 	@echo NVCC $<
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
-$B/libckpt_cuda.so: $(CUDA_O)
+# dtype is the one room of libckpt that the plug-in takes along.
+$B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o
 	@echo LD $@
-	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -o $@ $^ -lcublasLt -ldl
+	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
 $B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	@echo LD $@

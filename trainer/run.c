@@ -16,6 +16,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/metrics.h"
 #include "trainer/resume.h"
+#include "trainer/run_profile.h"
 #include "trainer/step.h"
 
 /* One data set, from files to batches. */
@@ -40,6 +41,7 @@ struct run {
     char                   saved[4096]; /* newest checkpoint of this run */
     int64_t                saved_step;
     double                 started;
+    struct run_profile     profile;
 };
 
 static double now(void)
@@ -334,11 +336,16 @@ static int loop(struct run *r, struct ckpt_err *err)
         .seed = s->seed, .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
     struct window w = {.start = now()};
+    int64_t first = r->state.global_step;
+    bool watch = s->profile && r->session.comm->rank == 0;
 
     while (r->state.global_step < r->state.max_steps) {
         double lr = schedule_lr(&r->schedule, r->state.global_step);
         struct step_result res;
 
+        if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+                                      r->state.max_steps - first, err))
+            return err->code;
         if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
                      r->train.loader, &opts, lr, r->state.global_step + 1, err))
             return err->code;
@@ -364,7 +371,9 @@ static int loop(struct run *r, struct ckpt_err *err)
                              "--resume-from-checkpoint latest", (long long)r->state.global_step);
         }
     }
-    return 0;
+    return watch ? run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+                                    r->state.max_steps - first, err)
+                 : 0;
 }
 
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
@@ -539,6 +548,7 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
     if (comm_agree(r.session.comm, err) == 0 && loop(&r, err) == 0)
         finish(&r, err);
 out:
+    run_profile_end(&r.profile);
     metrics_close(r.metrics);
     data_close(&r.train);
     data_close(&r.eval);

@@ -84,6 +84,7 @@ struct settings {
     uint64_t     device_memory_limit;   /* bytes; 0: none */
     int64_t      threads;               /* per rank; 0: by CPUs */
     bool         dry_run;
+    bool         profile;               /* tell where the time of some steps goes */
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */
 };
 

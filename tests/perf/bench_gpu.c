@@ -55,31 +55,20 @@ static void need(int rc, const struct ckpt_err *err)
     }
 }
 
-/* One block of normal values, copied over all weights on the device; gains become 1. */
-static void fill(struct bench *b)
+/* Normal values of a block, over and over; gains are 1. */
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
 {
-    const struct params *p = model_params(b->model);
-    const struct ops *ops = b->dev->ops;
-    int64_t block = 1 << 22, n = zero_flat(b->zero)->numel;
-    float *host = malloc((size_t)block * sizeof *host);
-    float *to = zero_state(b->zero)->master;
+    static float block[1 << 20];
+    const struct params *p = ctx;
+    bool gain = p->item[i].shape.rank == 1 && strstr(p->item[i].name, "weight");
 
-    rng_normal(host, 0, block, 0.02f, 1, 1);
-    if (!to) {
-        fprintf(stderr, "bench_gpu: no master weights\n");
-        exit(1);
-    }
-    for (int64_t at = 0; at < n; at += block)
-        ops->to_device(b->dev, to + at, host,
-                       (size_t)(n - at < block ? n - at : block) * sizeof *host);
-    for (int64_t i = 0; i < block; i++)
-        host[i] = 1.0f;
-    for (size_t i = 0; i < p->n; i++)
-        if (p->item[i].shape.rank == 1 && strstr(p->item[i].name, "weight"))
-            ops->to_device(b->dev, to + zero_flat(b->zero)->base[i], host,
-                           (size_t)p->item[i].numel * sizeof *host);
-    zero_changed(b->zero);
-    free(host);
+    (void)err;
+    if (block[0] == 0)
+        rng_normal(block, 0, 1 << 20, 0.02f, 1, 1);
+    for (int64_t j = 0; j < count; j++)
+        dst[j] = gain ? 1.0f : block[(start + j) & ((1 << 20) - 1)];
+    return 0;
 }
 
 static void make_batch(struct bench *b, int64_t docs, int64_t length, int64_t prompt,
@@ -237,7 +226,7 @@ int main(int argc, char **argv)
                                .lora = b.lora};
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), 0, true, b.dev, b.comm, &err), &err);
-    fill(&b);
+    need(zero_fill(b.zero, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     make_batch(&b, docs, length, prompt, target);
     seconds = malloc((size_t)n * sizeof *seconds);
     for (int64_t i = 0; i < warm; i++)

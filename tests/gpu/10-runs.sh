@@ -1,0 +1,48 @@
+# Whole runs on a GPU beside the CPU's: losses, checkpoints that go on on either, adapters, limits.
+. "$(dirname "$0")/../e2e/lib.sh"
+R=tools/recipes/demo
+export OMP_NUM_THREADS=4
+grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -200 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' | tr -d '\t\r' > "$T/train.jsonl"
+head -20 "$T/train.jsonl" > "$T/eval.jsonl"
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {       # OUT DEVICE OPTION...
+    local out=$1 device=$2; shift 2
+    ckpt-train -q --device "$device" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 5e-4 \
+        --warmup-steps 2 --weight-decay 0.01 --max-steps 6 --logging-steps 1 --save-steps 3 --per-device-train-batch-size 8 \
+        --zero-stage 0 -o "$T/$out" "$@"
+}
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
+near() { paste <(losses "$1" | tail -"$4") <(losses "$2" | tail -"$4") | awk -v n="$4" -v b="$3" '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= b)) { bad = 1; print $1, $2, d }; k++ } END { exit bad || k != n }'; }
+state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
+t "six steps on the CPU" train cpu cpu
+t "six steps on the GPU" train gpu cuda
+t "losses in f32 agree to 1e-5" near gpu cpu 1e-5 6
+t "again" train gpu2 cuda:0
+t "the same bits" diff <(state gpu) <(state gpu2)
+goon() { cp -r "$T/$1" "$T/$2" && rm -r "$T/$2/checkpoint-6" && train "$2" "$3" --resume-from-checkpoint latest; }
+t "the GPU's checkpoint goes on on the GPU" goon gpu gg cuda
+t "bit for bit" diff <(state gpu) <(state gg)
+t "on the CPU" goon gpu gc cpu
+t "to the same losses" near gc gpu 1e-5 3
+t "the CPU's goes on on the GPU" goon cpu cg cuda
+t "to the same losses too" near cg cpu 1e-5 3
+t "weights and activations of bf16" train half cuda --bf16
+t "losses within its rounding" near half cpu 2e-2 6
+t "blocks made again" train again cuda --gradient-checkpointing
+t "give the same losses" near again gpu 1e-6 6
+t "an adapter" train lora cuda --bf16 --lora-rank 4 --target-modules all-linear
+t "and on the CPU" train loracpu cpu --lora-rank 4 --target-modules all-linear
+t "near each other" near lora loracpu 2e-2 6
+t "the checkpoint is whole" ckpt-inspect --verify "$T/gpu/checkpoint-6"
+perplexity() { ckpt-eval -q --json --device "$1" --eval-file "$T/eval.jsonl" "$T/gpu/checkpoint-6" | sed -n 's/.*"perplexity": *\([0-9.]*\).*/\1/p' | head -1; }
+same_perplexity() { paste <(perplexity cuda) <(perplexity cpu) | awk '{ d = $1 / $2 - 1; exit !($1 > 1 && d < 1e-4 && d > -1e-4) }'; }
+t "evaluation agrees" same_perplexity
+words() { ckpt-eval -q --json --device "$1" --prompt "The tools" --prompt "A checkpoint" --max-new-tokens 20 --no-do-sample "$T/gpu/checkpoint-6" | grep '"who"'; }
+t "generation gives the same words" diff <(words cuda) <(words cpu)
+expect 71 "a run that passes its memory limit" train limit cuda --device-memory-limit 1M
+says "pass the limit" && echo "ok says so" || echo "not ok says so"
+t "a limit that is enough" train enough cuda --device-memory-limit 2G
+expect 69 "a GPU that is not there" train none cuda:99
+expect 69 "a GPU hidden from the driver" env CUDA_VISIBLE_DEVICES= ckpt-train -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" -o "$T/hid"
+t "then auto takes the CPU" env CUDA_VISIBLE_DEVICES= ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/auto"
+t "a profile" bash -c "ckpt-train --device cuda --profile --model $T/base --train-file $T/train.jsonl --max-steps 8 --max-seq-length 64 -o $T/prof 2>&1 | grep -q linear_bwd"
