@@ -17,14 +17,33 @@
 
 enum { ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
 
+/* FNV-1a, by words. */
+static uint64_t hash(uint64_t h, const void *words, size_t n)
+{
+    uint64_t w;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&w, (const unsigned char *)words + i * sizeof w, sizeof w);
+        h = (h ^ w) * 1099511628211u;
+    }
+    return h ^ h >> 29;
+}
+
+static uint64_t hash_key(const struct matmul_key *key)
+{
+    return hash(1469598103934665603u, key->at, KEY_NUMBERS);
+}
+
+/* What a line of the file ends with: cuBLASLt does not expect algorithms it has not made. */
+static uint64_t digest(const struct matmul_choice *c)
+{
+    return hash(hash_key(&c->key) + (uint64_t)c->state, c->algo.data, ALGO_WORDS);
+}
+
 static size_t place_of(const struct matmul_choices *c, const struct matmul_key *key)
 {
-    uint64_t h = 1469598103934665603u;
-    size_t i;
+    size_t i = (size_t)hash_key(key) & (c->places - 1);
 
-    for (int j = 0; j < KEY_NUMBERS; j++)
-        h = (h ^ (uint64_t)key->at[j]) * 1099511628211u;
-    i = (size_t)(h ^ h >> 29) & (c->places - 1);
     while (c->at[i].state != CHOICE_EMPTY && memcmp(&c->at[i].key, key, sizeof *key) != 0)
         i = (i + 1) & (c->places - 1);
     return i;
@@ -97,7 +116,7 @@ static bool parse(struct matmul_choice *to, const char *line)
         if (end == line || errno)
             return false;
     }
-    return *line == '\n';
+    return strtoull(line, &end, 16) == digest(to) && *end == '\n';
 }
 
 /* What the file has wins over what the table has. */
@@ -110,8 +129,8 @@ static void read_file(struct matmul_choices *c)
     if (!f)
         return;
     if (fgets(line, sizeof line, f) && strcmp(line, c->name) == 0)
-        while (fgets(line, sizeof line, f) && parse(&one, line))
-            if (!put(c, &one))
+        while (fgets(line, sizeof line, f))
+            if (parse(&one, line) && !put(c, &one))
                 break;
     fclose(f);
 }
@@ -138,7 +157,7 @@ static void write_file(const struct matmul_choices *c)
             fputc(c->at[i].state == CHOICE_FOUND ? ':' : '-', f);
             for (int j = 0; j < ALGO_WORDS; j++)
                 fprintf(f, " %llx", (unsigned long long)c->at[i].algo.data[j]);
-            fputc('\n', f);
+            fprintf(f, " %llx\n", (unsigned long long)digest(&c->at[i]));
         }
         fine = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
         fine &= fclose(f) == 0;

@@ -4,8 +4,9 @@
  *
  * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
  * a line with its name, then a line for each shape: the numbers of its key, a colon (a dash: it
- * is faster in two steps), and the eight words of the algorithm, which cuBLASLt lets one store
- * for the same version.  It is replaced whole; what another process put there first wins.
+ * is faster in two steps), the eight words of the algorithm, which cuBLASLt lets one store for the
+ * same version, and a sum over all of these.  It is replaced whole; what another process put
+ * there first wins.
  */
 #ifndef CKPT_CUDA_MATMUL_CHOICE_H
 #define CKPT_CUDA_MATMUL_CHOICE_H

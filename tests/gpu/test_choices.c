@@ -1,0 +1,147 @@
+/*
+ * The file that keeps which algorithm computes which product: written once, read again, never
+ * trusted.
+ */
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/gpu/gpu.h"
+
+enum { N = 256, IN = 2048, OUT = 192, MOST = 1 << 16 };
+
+/* The bytes that a projection gives with what is kept in that folder. */
+static void *project(const char *folder)
+{
+    struct op_limits l = {.n = N, .n_rows = N, .dim = IN, .n_head = 16, .n_kv = 16,
+                          .head_dim = 128, .ff = IN, .vocab = 100, .train = true};
+    struct both x, w, out;
+    void *bytes;
+    struct gpu g;
+
+    setenv("CKPT_CACHE", folder, 1);
+    gpu_open(&g, CKPT_BF16, &l);
+    x = gpu_random(&g, g.type, N * IN, 1.0f);
+    w = gpu_random(&g, g.type, OUT * IN, 0.02f);
+    out = gpu_blank(&g, g.type, N * OUT);
+    g.gpu->ops->linear_fwd(g.gpu, &(struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu,
+                                                      .n = N, .n_in = IN, .n_out = OUT});
+    bytes = gpu_bytes(&g, &out);
+    gpu_close(&g);
+    return bytes;
+}
+
+/* The folder's file: its path, and what is in it (the caller frees it). */
+static char *kept(const char *folder, char *path, size_t size)
+{
+    DIR *dir = opendir(folder);
+    char *text = calloc(1, MOST);
+    struct dirent *e;
+    FILE *f;
+
+    assert_non_null(dir);
+    path[0] = '\0';
+    while ((e = readdir(dir)))
+        if (strncmp(e->d_name, "cublaslt-", 9) == 0 && !strstr(e->d_name, ".lock"))
+            snprintf(path, size, "%s/%s", folder, e->d_name);
+    closedir(dir);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_true(fread(text, 1, MOST - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_kept(void **state)
+{
+    char folder[] = "/tmp/choices-XXXXXX", path[512], under[64], name[256];
+    char *first, *again;
+    void *a, *b;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(under, sizeof under, "%s/new/deep", folder);
+    a = project(under);
+    first = kept(under, path, sizeof path);
+    assert_non_null(strchr(first, ':'));
+    b = project(under);
+    again = kept(under, path, sizeof path);
+    assert_string_equal(first, again);
+    assert_memory_equal(a, b, N * OUT * 2);
+    free(again);
+    free(b);
+
+    snprintf(name, sizeof name, "%.*s\n", (int)strcspn(first, "\n"), first);
+    put(path, "another file\n1 2 3\n");         /* counts as none */
+    free(project(under));
+    again = kept(under, path, sizeof path);
+    assert_memory_equal(again, name, strlen(name));
+    assert_non_null(strchr(again, ':'));
+    free(again);
+    put(path, name);                            /* cut off */
+    free(project(under));
+    again = kept(under, path, sizeof path);
+    assert_non_null(strchr(again, ':'));
+    free(again);
+    free(first);
+    free(a);
+}
+
+/* Nowhere to keep them: nothing is timed, and two runs still give the same. */
+static void test_nowhere(void **state)
+{
+    void *a = project("/proc/none"), *b = project("/proc/none");
+
+    (void)state;
+    assert_memory_equal(a, b, N * OUT * 2);
+    free(a);
+    free(b);
+}
+
+/* A line that is not what was written counts for nothing. */
+static void test_damaged(void **state)
+{
+    char folder[] = "/tmp/choices-XXXXXX", path[512];
+    char *text, *at;
+    void *a, *b;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    a = project(folder);
+    text = kept(folder, path, sizeof path);
+    for (at = strchr(text, ':'); *at && *at != '\n'; at++)
+        if (*at >= '0' && *at <= '9')
+            *at = 'f';
+    put(path, text);
+    b = project(folder);
+    for (int i = 0; i < N * OUT; i++) {
+        float x, y;
+
+        ckpt_convert(&x, CKPT_F32, (uint16_t *)a + i, CKPT_BF16, 1);
+        ckpt_convert(&y, CKPT_F32, (uint16_t *)b + i, CKPT_BF16, 1);
+        assert_true(fabsf(x - y) <= 0.05f);
+    }
+    free(text);
+    free(a);
+    free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(test_damaged),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
