@@ -1,7 +1,7 @@
 /*
  * Attention against a cache, GPU against CPU: prompts, single rows, both mixed, all flags.
  *
- * Bounds: as in test_attention.c; of 16 bits P is not rounded for single rows.
+ * Bounds: as in test_attention.c; new keys and values are copies, so exact.
  */
 #include "tests/gpu/gpu.h"
 
