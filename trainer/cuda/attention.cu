@@ -3,9 +3,9 @@
  *
  * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
  * a softmax that rescales what was summed before (online), and the product with the values, all in
- * registers.  Keys and values come by asynchronous copies: values while scores are made, the next
- * keys while probabilities are.  Tiles that the mask leaves empty are not visited, and only
- * those on its edge test each element.  f32 goes to attention_f32.cu.
+ * registers.  Keys and values come by asynchronous copies, a tile ahead.  Tiles that the mask
+ * leaves empty are not visited, and only those on its edge test each element.  f32 goes to
+ * attention_f32.cu.
  *
  * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
  */
