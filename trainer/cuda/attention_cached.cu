@@ -403,26 +403,35 @@ __global__ void __launch_bounds__(THREADS)
                      (int64_t)row * a.n_head + h0, heads);
 }
 
-/* out[row, h] from its parts: a warp each. */
+/* out[row, h] from its parts: a block each, so that loads of many parts are in flight. */
 template <typename T>
-__global__ void join_parts(const __grid_constant__ struct attend a, const float *parts, int n_parts)
+__global__ void __launch_bounds__(THREADS)
+    join_parts(const __grid_constant__ struct attend a, const float *parts, int n_parts)
 {
-    int64_t all = a.n * a.n_head, id = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    __shared__ float by[ENOUGH], sums[ENOUGH];
+    int64_t id = blockIdx.x, next = a.n * a.n_head * (a.dim + 2);
     const float *at = parts + id * (a.dim + 2);
-    int64_t next = all * (a.dim + 2);
     float max = -INFINITY, sum = 0;
 
-    if (id >= all)
-        return;
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+        by[i] = at[i * next];
+    __syncthreads();
     for (int i = 0; i < n_parts; i++)
-        max = fmaxf(max, at[i * next]);
+        max = fmaxf(max, by[i]);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS) {
+        by[i] = exp2_fast(by[i] - max);
+        sums[i] = by[i] * at[i * next + 1];
+    }
+    __syncthreads();
     for (int i = 0; i < n_parts; i++)
-        sum += at[i * next + 1] * exp2_fast(at[i * next] - max);
-    for (int c = (int)threadIdx.x % 32; c < a.dim; c += 32) {
+        sum += sums[i];
+    for (int c = (int)threadIdx.x; c < a.dim; c += THREADS) {
         float x = 0;
 
+#pragma unroll 8
         for (int i = 0; i < n_parts; i++)
-            x += at[i * next + 2 + c] * exp2_fast(at[i * next] - max);
+            x = fmaf(by[i], at[i * next + 2 + c], x);
         ((T *)a.out)[id * a.dim + c] = from_f32<T>(x / sum);
     }
 }
@@ -520,8 +529,8 @@ template <typename T> static void rows(struct device *dev, const struct attend &
     }
     by_width<T>(dev, a, parts, n_parts);
     if (n_parts > 1 && !dev->err.code) {
-        join_parts<T><<<(unsigned)cuda_blocks(all, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
-            a, parts, (int)n_parts);
+        join_parts<T><<<(unsigned)all, THREADS, 0, cuda_of(dev)->stream>>>(a, parts,
+                                                                           (int)n_parts);
         cuda_launched(dev, "attention_cached");
     }
 }
