@@ -11,7 +11,9 @@ VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.
 
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
 NVCC    ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
-CUDA    ?= 0
+# The plug-in for GPUs is built where CUDA's compiler and cuBLASLt are; under a sanitizer not at all.
+CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(shell command -v $(NVCC) 2>/dev/null),$(if $(wildcard \
+             $(dir $(NVCC))../include/cublasLt.h /usr/include/cublasLt.h /usr/local/cuda/include/cublasLt.h),1,0),0))
 
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
@@ -100,8 +102,8 @@ $B/libckpt_mpi.so: trainer/comm/comm_mpi.c
 	@echo LD $@
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
 
-# Chips of 8.0 and 9.0 get code of their own, later ones start from the PTX.
-CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90
+# Hopper gets code of its own; others from 8.0 on start from the PTX, which the driver compiles once.
+CUDA_ARCH ?= -gencode=arch=compute_80,code=compute_80 -gencode=arch=compute_90a,code=sm_90a
 NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. -D_GNU_SOURCE $(CUDA_ARCH) -diag-suppress 20013 \
              -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra$(if $(WERROR),$(comma)-Werror)
 comma := ,

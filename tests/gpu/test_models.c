@@ -14,9 +14,10 @@ static const char *const models[] = {
 };
 
 /* What may be off, relative: logits to the largest of them, the loss, and a tensor's gradient to
- * its norm (with a thousandth of that to the norm of all: some gradients are sums that cancel, a
- * key's bias to nothing).  16 bits: a rounding at each of some twenty operations; bf16 keeps three
- * bits less than f16, hence eight times its bounds. */
+ * its norm (with three thousandths of that to the norm of all: some gradients are sums that cancel,
+ * a key's bias to nothing).  16 bits: a rounding at each of some twenty operations, and what is
+ * rounded across 0 changes ReLU's derivative; bf16 keeps three bits less than f16, hence eight
+ * times its bounds. */
 struct bounds {
     enum ckpt_dtype type;
     double logits, loss, gradient;
@@ -24,8 +25,8 @@ struct bounds {
 
 static const struct bounds bounds[] = {
     {CKPT_F32, 1e-5, 1e-6, 3e-5},
-    {CKPT_BF16, 8 * 5e-3, 8 * 1e-3, 8 * 1e-2},
-    {CKPT_F16, 5e-3, 1e-3, 1e-2},
+    {CKPT_BF16, 8 * 5e-3, 8 * 1e-3, 8 * 1.25e-2},
+    {CKPT_F16, 5e-3, 1e-3, 1.25e-2},
 };
 
 struct on_gpu {
@@ -168,7 +169,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
             most = fmax(most, fabs((double)wanted[j]));
             worst = fmax(worst, fabs(d));
         }
-        if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 1e-3 * whole)) ||
+        if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 3e-3 * whole)) ||
             (may->type == CKPT_F32 && worst > 5e-5 * most + 1e-7))
             fail_msg("%s: gradient is off by %.3g of %.3g (worst %.3g of %.3g, %s)", p->item[i].name,
                      sqrt(off), sqrt(norm), worst, most, ckpt_dtype_name(may->type));

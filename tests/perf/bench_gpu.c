@@ -3,8 +3,11 @@
  * The peer is peer_torch.py; the models' configurations are in gpu_models.json.
  *
  * usage: bench_gpu MODEL full|lora|recompute BATCH LENGTH STEPS [PROMPT%] [TARGET]
+ *        bench_gpu MODEL decode BATCH LENGTH STEPS
  *   PROMPT%  so much of each document carries no loss (0)
  *   TARGET   T5: tokens of the decoder beside LENGTH of the encoder
+ * decode: STEPS tokens each for BATCH sequences behind LENGTH ids; the bound is that the weights that
+ * are multiplied and the cache go once over the memory's 4.1 TB/s for each token.
  * Weights are random (their values cost what trained ones do), ids too.  Weights have f32 masters
  * and moments.  MFU is strict: 6 FLOPs a token for each weight of a matrix that is multiplied (4
  * where it is frozen), attention causal and once, recomputing not counted, over 989.4 TFLOP/s.
@@ -167,6 +170,49 @@ static double flops(const struct bench *b, bool lora)
     return matrix + attention;
 }
 
+/* Generation: the time of a token, and how much of the bound that is. */
+static void decode(struct bench *b, int64_t docs, int64_t length, int64_t n)
+{
+    const struct params *p = model_params(b->model);
+    const struct arch *a = b->arch;
+    int64_t V = a->vocab_size;
+    float *logits = malloc((size_t)(docs * V) * sizeof *logits);
+    int32_t *ids = malloc((size_t)(docs * length) * sizeof *ids), *some;
+    struct ckpt_err err = {0};
+    struct decode *d;
+    double weights = 0, cache, start, each, bound;
+
+    some = malloc((size_t)docs * sizeof *some);
+    for (int64_t i = 0; i < docs * length; i++)
+        ids[i] = 5 + (int32_t)((i * 7919) % (V - 5));
+    need(decode_new(&d, b->model, docs, length + n + 8, &err), &err);
+    for (int64_t i = 0; i < docs; i++)
+        some[i] = (int32_t)length;
+    need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    for (int64_t i = 0; i < docs; i++)
+        some[i] = 1;
+    for (int i = 0; i < 4; i++)
+        need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    start = now();
+    for (int64_t i = 0; i < n; i++)
+        need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    each = (now() - start) / (double)n;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->item[i].shape.rank == 2 && !strstr(p->item[i].name, "embed_tokens") &&
+            (!strstr(p->item[i].name, "word_embeddings") || a->tie_word_embeddings))
+            weights += 2.0 * (double)p->item[i].numel;
+    cache = 2.0 * 2.0 * (double)(docs * (length + n / 2) * a->num_hidden_layers) *
+            (double)(a->num_key_value_heads * a->head_dim);
+    bound = (weights + cache) / 4.1e12;
+    printf("decode, %lld sequences of %lld: %.3f ms a token, %.1f tok/s, %.0f %% of the bound of "
+           "%.3f ms\n", (long long)docs, (long long)length, 1e3 * each, (double)docs / each,
+           100 * bound / each, 1e3 * bound);
+    decode_free(d);
+    free(logits);
+    free(ids);
+    free(some);
+}
+
 static json_t *preset(const char *name)
 {
     json_t *all = json_load_file("tests/perf/gpu_models.json", 0, NULL), *one;
@@ -190,6 +236,7 @@ static int by_size(const void *a, const void *b)
 int main(int argc, char **argv)
 {
     bool lora = argc > 2 && strcmp(argv[2], "lora") == 0;
+    bool generate = argc > 2 && strcmp(argv[2], "decode") == 0;
     bool recompute = argc > 2 && strcmp(argv[2], "recompute") == 0;
     int64_t docs, length, n, prompt, target, warm = 5;
     struct device_opts device = {.name = "cuda", .weights = CKPT_BF16};
@@ -222,11 +269,15 @@ int main(int argc, char **argv)
     need(comm_open(&b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = docs * (target ? target : length), .max_docs = docs,
                                .max_rows = docs * (target ? target : length),
-                               .max_enc = docs * length, .train = true, .recompute = recompute,
+                               .max_enc = docs * length, .train = !generate, .recompute = recompute,
                                .lora = b.lora};
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
-    need(zero_new(&b.zero, model_params(b.model), 0, true, b.dev, b.comm, &err), &err);
+    need(zero_new(&b.zero, model_params(b.model), 0, !generate, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
+    if (generate) {
+        decode(&b, docs, length, n);
+        goto out;
+    }
     make_batch(&b, docs, length, prompt, target);
     seconds = malloc((size_t)n * sizeof *seconds);
     for (int64_t i = 0; i < warm; i++)
@@ -260,6 +311,7 @@ int main(int argc, char **argv)
         profile_print(prof, stdout, 3);
         profile_off(prof);
     }
+out:
     zero_free(b.zero);
     model_free(b.model);
     lora_free(b.lora);

@@ -107,9 +107,9 @@ static int allocate(struct decode *d, struct ckpt_err *err)
 #undef ADD
     if (plan_pack(&d->plan, err))
         return err->code;
-    d->arena = dev->ops->alloc(dev, d->plan.bytes);
+    d->arena = device_alloc(dev, d->plan.bytes, err);
     if (!d->arena)
-        return ckpt_nomem(err, d->plan.bytes);
+        return err->code;
     for (size_t i = 0; i < n; i++)
         *at[i].to = plan_at(&d->plan, d->arena, at[i].item);
     return 0;

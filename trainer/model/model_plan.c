@@ -322,9 +322,9 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     n = draft_rest(d, at);
     if (plan_pack(&m->plan, err))
         return err->code;
-    m->arena = m->dev->ops->alloc(m->dev, m->plan.bytes);
+    m->arena = device_alloc(m->dev, m->plan.bytes, err);
     if (!m->arena)
-        return ckpt_nomem(err, m->plan.bytes);
+        return err->code;
     hand_out(d, at, n);
     if (m->turns) {
         m->turn_rows = m->opts.max_tokens;

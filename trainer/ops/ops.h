@@ -443,6 +443,8 @@ struct device_opts {
  * is asked for by name and cannot be used. */
 int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
 void device_close(struct device *dev);
+/* As ops->alloc, with the reason in err when it is NULL. */
+void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
 /* Wait for everything; 0 or the sticky failure. */
 int device_sync(struct device *dev, struct ckpt_err *err);
 
