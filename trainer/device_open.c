@@ -1,9 +1,9 @@
 /*
  * device_open - which device a run computes on; the only room that knows them all.
  *
- * The CUDA backend is a plug-in.  Its libraries (cuBLASLt, cuDNN) may lie where the dynamic linker
- * does not look: they are then loaded by path first, from where NVIDIA's installers, distributions
- * and pip put them, so that the plug-in finds them by their names.
+ * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may lie where the dynamic linker does not
+ * look: it is then loaded by path first, from where NVIDIA's installers, distributions and pip put
+ * it, so that the plug-in finds it by its name.
  */
 #include <dlfcn.h>
 #include <glob.h>
@@ -19,20 +19,12 @@
 /* Patterns of folders; the first that has a library is where it is taken from.  ~: $HOME. */
 static const char *const folders[] = {
     "/usr/local/cuda/lib64", "/usr/local/cuda-1[0-9].[0-9]*/lib64",
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/libcudnn/1[0-9]", "/opt/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu", "/opt/cuda/lib64",
     "/usr/lib/python3*/*-packages/nvidia/*/lib", "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
     "~/.local/lib/python3*/site-packages/nvidia/*/lib",
 };
 
-struct library {
-    const char *name;
-    bool        needed;
-};
-
-/* In the order in which they need each other. */
-static const struct library libraries[] = {
-    {"libcublasLt.so.13", true}, {"libcudnn.so.9", false},
-};
+static const char library[] = "libcublasLt.so.13";
 
 static bool load_from(const char *pattern, const char *name)
 {
@@ -88,12 +80,10 @@ static int open_cuda(const struct cuda_plugin **out, struct ckpt_err *err)
     if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) &&
         !load_from("/usr/local/nvidia/lib64", "libcuda.so.1"))
         return no_cuda(err, "there is no NVIDIA driver (libcuda.so.1)");
-    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
-        if (!load(libraries[i].name) && libraries[i].needed) {
-            no_cuda(err, libraries[i].name);
-            ckpt_err_in(err, "not found");
-            return ckpt_err_hint(err, "install it, or name its folder in CKPT_CUDA_PATH");
-        }
+    if (!load(library)) {
+        ckpt_fail(err, CKPT_EDEVICE, "CUDA cannot be used: %s is not found", library);
+        return ckpt_err_hint(err, "install it, or name its folder in CKPT_CUDA_PATH");
+    }
     so = plugin_open("libckpt_cuda.so", why, sizeof why);
     if (!so)
         return no_cuda(err, why);

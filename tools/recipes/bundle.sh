@@ -11,7 +11,7 @@ mkdir -p "$out/bin" "$out/lib/ckpt"
 cp "$build"/ckpt-{train,merge,push,inspect,eval} "$out/bin"
 for so in "$build"/libckpt_*.so; do [ -e "$so" ] && cp "$so" "$out/lib/ckpt"; done
 # What they need, and what that needs: ldd gives the closure.
-system='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_.*|libanl|libcuda|libcublasLt|libcudnn.*|libmpi|libopen-.*)\.so'
+system='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_.*|libanl|libcuda|libcublasLt|libmpi|libopen-.*)\.so'
 for f in "$out"/bin/*; do ldd "$f"; done | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |
 while read -r name path; do
     [[ $name =~ $system ]] || cp -L "$path" "$out/lib/$name"

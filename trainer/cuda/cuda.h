@@ -26,8 +26,6 @@ extern "C" {
 #include <cuda_runtime.h>
 
 struct matmul;                          /* matmul.cu */
-struct sdpa;                            /* attention_cudnn.cu */
-
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
@@ -41,7 +39,6 @@ struct cuda_device {
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
                                            may have no workspace */
     struct matmul *matmul;
-    struct sdpa   *sdpa;                /* NULL: no cuDNN, own kernels only */
 };
 
 enum { CUDA_SMALL = 8192 };
@@ -198,10 +195,6 @@ __device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t ro
 /* matmul.h */
 int  matmul_open(struct cuda_device *d);        /* non-zero: the device is marked */
 void matmul_close(struct cuda_device *d);
-
-/* attention_cudnn.cu */
-void sdpa_open(struct cuda_device *d);          /* leaves d->sdpa NULL where there is no cuDNN */
-void sdpa_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
 uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);

@@ -195,7 +195,6 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
-    sdpa_close(d);
     matmul_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
@@ -293,9 +292,8 @@ static int open_device(struct device **out, int index, enum ckpt_dtype type, uin
         cuda_ok(dev, "opening", cudaMallocHost((void **)&o->cuda.host,
                                                CUDA_SMALL * sizeof(double))) &&
         cuda_ok(dev, "opening", cudaMalloc((void **)&o->cuda.small,
-                                           CUDA_SMALL * sizeof(double))) &&
-        matmul_open(&o->cuda) == 0)
-        sdpa_open(&o->cuda);
+                                           CUDA_SMALL * sizeof(double))))
+        matmul_open(&o->cuda);
     if (dev->err.code) {
         *err = dev->err;
         cuda_close(dev);

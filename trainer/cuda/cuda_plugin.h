@@ -2,7 +2,7 @@
  * cuda_plugin - what libckpt_cuda.so exports under the name cuda_plugin.
  *
  * The plug-in links neither libckpt nor the program; it needs the driver (libcuda.so.1, by way of
- * the static runtime), libcublasLt and, where it is found, libcudnn.
+ * the static runtime) and libcublasLt.
  */
 #ifndef CKPT_CUDA_PLUGIN_H
 #define CKPT_CUDA_PLUGIN_H
