@@ -1,9 +1,9 @@
 /*
  * device_open - which device a run computes on; the only room that knows them all.
  *
- * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may lie where the dynamic linker does not
- * look: it is then loaded by path first, from where NVIDIA's installers, distributions and pip put
- * it, so that the plug-in finds it by its name.
+ * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may lie where the dynamic linker does
+ * not look: it is then loaded by path first, from where NVIDIA's installers, distributions and
+ * pip put it, so that the plug-in finds it by its name.
  */
 #include <dlfcn.h>
 #include <glob.h>

@@ -9,7 +9,8 @@
  *
  * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a bias
  * with a gradient, and takes two bytes for each pair of a head's queries and keys (cudnn-frontend
- * 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long documents the memory.
+ * 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long documents the
+ * memory.
  *
  * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
  */
