@@ -23,7 +23,7 @@ if [ "$1" = -b ]; then
     done
     mkdir -p "$B/perf/lib"
     for lib in $(ldd "$B/perf/test_tiles" | awk '$1 ~ /openblas|cmocka|gomp|gfortran|quadmath/ { print $3 }'); do
-        cp -L "$lib" "$B/perf/lib" || exit
+        [ "$lib" -ef "$B/perf/lib/${lib##*/}" ] || cp -L "$lib" "$B/perf/lib" || exit
     done
     exit
 fi
@@ -35,8 +35,9 @@ trap 'rm -rf "$dir"' EXIT; trap '' PIPE
 echo "cpu: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc --all) CPUs, $THREADS threads; $(
     grep -o -w -m1 -E 'avx2|avx512f|avx512_bf16|amx_tile|amx_bf16' <(grep -m1 ^flags /proc/cpuinfo) | sort -u | xargs); load $(cut -d' ' -f1 /proc/loadavg)"
 
-"$B/perf/test_tiles" >"$dir/tiles" 2>&1
-echo "test_tiles: exit $?, $(grep -c '^\[       OK' "$dir/tiles") passed, $(($(grep -c '^\[  SKIPPED \] test' "$dir/tiles") / 2)) skipped"
+OPENBLAS_VERBOSE=2 "$B/perf/test_tiles" >"$dir/tiles" 2>&1
+echo "test_tiles: exit $?, $(grep -c '^\[       OK' "$dir/tiles") passed, $(($(grep -c '^\[  SKIPPED \] test' "$dir/tiles") / 2)) skipped; OpenBLAS found $(
+    sed -n 's/^Core: //p' "$dir/tiles" | paste -s -d, | sed 's/,/, was told /')"
 grep -E -m5 ' is .*(wanted|widened weights)|^\[  ERROR|Segm|rror:' "$dir/tiles"
 
 # Two servants that answer a line for a line.

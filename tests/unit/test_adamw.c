@@ -176,9 +176,30 @@ static void test_device_memory_is_aligned_and_zeroed(void **state)
     device_close(dev);
 }
 
+/* The first moment of an element that gets no gradient any more. */
+static void test_moments_decay_to_nothing(void **state)
+{
+    struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1000,
+                      .grad_scale = 1};
+    struct device *dev = device(2);
+    struct state s = state_new(20000);
+
+    (void)state;
+    memset(s.g, 0, (size_t)s.n * sizeof *s.g);
+    for (int64_t i = 0; i < s.n; i++)
+        s.m[i] = s.v[i] = 1.2e-38f;
+    for (int step = 0; step < 20; step++)
+        dev->ops->adamw(dev, s.p, s.m, s.v, s.g, s.n, &a);
+    for (int64_t i = 0; i < s.n; i++)
+        assert_true(s.m[i] == 0 && s.v[i] == 0);
+    state_free(&s);
+    device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_moments_decay_to_nothing),
         cmocka_unit_test(test_adamw_follows_the_formula),
         cmocka_unit_test(test_adamw_gives_the_same_bits_on_any_threads),
         cmocka_unit_test(test_sum_squares_is_exact_and_repeats),

@@ -4,7 +4,8 @@
  * Order of operations is torch's (torch/optim/adamw.py, _single_tensor_adamw, 2.x):
  *   p -= lr wd p;  m += (g - m)(1 - b1);  v = b2 v + (1 - b2) g g
  *   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
- * Scalars are computed in f64 as Python does and rounded to f32 once.
+ * Scalars are computed in f64 as Python does and rounded to f32 once.  Moments of elements that get
+ * no gradient any more decay to 0, not to numbers without a full mantissa (cpu_flush).
  */
 #include "trainer/cpu/cpu.h"
 
@@ -51,13 +52,19 @@ void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_
 
     if (dev->err.code)
         return;
-#pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 8 * n))
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t some = n - i < CHUNK ? n - i : CHUNK;
+#pragma omp parallel num_threads(cpu_threads(dev, 8 * n))
+    {
+        unsigned was = cpu_flush();
 
-        update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, some, &s);
-        if (a->rounded)
-            ckpt_convert((unsigned char *)a->rounded + (size_t)i * wide, dev->weight, param + i,
-                         CKPT_F32, (size_t)some);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n; i += CHUNK) {
+            int64_t some = n - i < CHUNK ? n - i : CHUNK;
+
+            update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, some, &s);
+            if (a->rounded)
+                ckpt_convert((unsigned char *)a->rounded + (size_t)i * wide, dev->weight,
+                             param + i, CKPT_F32, (size_t)some);
+        }
+        cpu_flush_end(was);
     }
 }

@@ -1,12 +1,16 @@
 /*
  * attention - attention over packed documents, forward and backward.
  *
- * A task is one document and one key head; it walks over blocks of BLOCK query rows.  A block's
- * scores against all keys it may see form one tile [BLOCK, keys] in the thread's part of the
- * workspace: two matrix products and one pass of softmax forward; backward rebuilds the
- * probabilities from the kept log-sum-exp and adds to the task's own dk, dv, so nothing is
+ * A task is one document and one head (a key head to go back); it walks over blocks of BLOCK query
+ * rows.  A block's scores against all keys it may see form one tile [BLOCK, keys] in the thread's
+ * part of the workspace: two matrix products and one pass of softmax forward; backward rebuilds
+ * the probabilities from the kept log-sum-exp and adds to the task's own dk, dv, so nothing is
  * shared between threads and sums have a fixed order.  Memory grows with the longest document,
  * not with its square.
+ *
+ * Where threads outnumber such tasks a task is parted: its blocks are dealt out in turn, and to go
+ * back all parts but the first have a dk, dv of their own in the workspace (slabs), which are then
+ * added in the order of parts.
  *
  * A term by distance is unfolded for a task and head into a line with one number a distance, so
  * that a row's terms lie one after another.  Where its table has a gradient a task is a key head
@@ -18,11 +22,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/cpu/attention_rows.h"
 #include "trainer/cpu/drop.h"
 #include "trainer/cpu/typed.h"
-#include "trainer/cpu/vmath.h"
 
-#define BLOCK 64
+#define BLOCK        64
+#define SLABS_FLOATS ((int64_t)1 << 24) /* at most, of all */
 
 /* The block of queries [i0, i1) of a document and the keys [k0, k1) they see; the document's
  * queries are the batch's rows from `first` on, its keys those from `key_first` on. */
@@ -34,6 +39,8 @@ struct tile {
 struct room {
     float *s, *dp;                      /* [BLOCK, keys] each */
     float *line, *dline;                /* terms of distances; at distance 0 */
+    float *dk, *dv;                     /* of the task's part: the document's first key */
+    int64_t d_ld;                       /* from row to row of them */
 };
 
 static int64_t tile_floats(int64_t max_doc) { return BLOCK * ((max_doc + 15) & ~(int64_t)15); }
@@ -44,12 +51,44 @@ static int64_t room_floats(int64_t max_doc, bool back)
     return (back ? 2 : 1) * (tile_floats(max_doc) + 2 * max_doc);
 }
 
+static int64_t slab_floats(int64_t max_doc, int64_t d) { return 2 * max_doc * d; }
+
+/* Floats of all slabs: some for each thread, and no more than they are worth. */
+static int64_t slabs_floats(const struct device *dev, int64_t max_doc, int64_t d)
+{
+    int64_t wanted = 2 * BLOCK * dev->threads / d * slab_floats(max_doc, d);
+
+    return dev->threads == 1 ? 0 : wanted < SLABS_FLOATS ? wanted : SLABS_FLOATS;
+}
+
+static int64_t n_slabs(const struct device *dev, int64_t max_doc, int64_t d)
+{
+    return max_doc > 0 ? slabs_floats(dev, max_doc, d) / slab_floats(max_doc, d) : 0;
+}
+
+static uint64_t back_bytes(const struct device *dev, int64_t max_doc, int64_t d)
+{
+    return (uint64_t)(dev->threads * room_floats(max_doc, true) +
+                      (d > 0 ? slabs_floats(dev, max_doc, d) : 0)) * sizeof(float);
+}
+
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t keys = l->max_doc > l->max_keys ? l->max_doc : l->max_keys;
 
-    return (uint64_t)(dev->threads * room_floats(keys, l->train)) * sizeof(float);
+    return l->train ? back_bytes(dev, keys, l->head_dim)
+                    : (uint64_t)(dev->threads * room_floats(keys, false)) * sizeof(float);
 }
+
+/* Parts of a task, so that there are `each` tasks a thread. */
+static int64_t n_parts(int64_t tasks, int64_t blocks, int threads, int64_t each)
+{
+    int64_t parts = tasks > 0 ? (each * threads + tasks - 1) / tasks : 1;
+
+    return threads == 1 ? 1 : parts < blocks ? parts : blocks;
+}
+
+static int64_t blocks_of(int64_t rows) { return (rows + BLOCK - 1) / BLOCK; }
 
 /* The calling thread's. */
 static struct room room_of(const struct device *dev, int64_t max_doc, bool back)
@@ -102,71 +141,6 @@ static int64_t first_key(int64_t i, int64_t window)
     return window > 0 && i >= window ? i - window + 1 : 0;
 }
 
-CPU_HOT static void add_row(float *restrict x, const float *restrict y, int64_t n)
-{
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++)
-        x[j] += y[j];
-}
-
-/*
- * Scores s[0, n) of one query (keys j0 ...; the query's own index is i) become exp(s - max),
- * with the position term; gives their sum.
- */
-CPU_HOT static float soften(float *s, int64_t n, int64_t j0, int64_t i, float slope, float *max)
-{
-    float at = (float)(j0 - i), m = -INFINITY, sum = 0;
-
-#pragma omp simd reduction(max : m)
-    for (int64_t j = 0; j < n; j++) {
-        float v = s[j] + slope * (at + (float)(int32_t)j);
-
-        s[j] = v;
-        m = v > m ? v : m;
-    }
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        float e = cpu_exp(s[j] - m);
-
-        s[j] = e;
-        sum += e;
-    }
-    *max = m;
-    return sum;
-}
-
-/* s becomes P = exp(s - lse), dp becomes P (dp - delta). */
-CPU_HOT static void soften_back(float *restrict s, float *restrict dp, int64_t n, int64_t j0,
-                                int64_t i, float slope, float lse, float delta)
-{
-    float at = (float)(j0 - i);
-
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) {
-        float p = cpu_exp(s[j] + slope * (at + (float)(int32_t)j) - lse);
-
-        s[j] = p;
-        dp[j] = p * (dp[j] - delta);
-    }
-}
-
-CPU_HOT static float dot(const float *restrict a, const float *restrict b, int64_t n)
-{
-    float sum = 0;
-
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++)
-        sum += a[j] * b[j];
-    return sum;
-}
-
-CPU_HOT static void scale_row(float *x, int64_t n, float by)
-{
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++)
-        x[j] *= by;
-}
-
 /* c[m, n] = alpha a[m, k] b[n, k]^T */
 static void times_t(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
                     int64_t ldb, int64_t m, int64_t n, int64_t k, float alpha)
@@ -214,8 +188,8 @@ static void tile_soften(float *s, const struct tile *t, int64_t window, bool who
         seen(&j0, &end, t, i, window, whole);
         memset(row, 0, (size_t)j0 * sizeof *row);
         if (line)
-            add_row(row + j0, line + (t->k0 + j0 - i), end - j0);
-        sum[i - t->i0] = soften(row + j0, end - j0, t->k0 + j0, i, slope, &max);
+            row_add(row + j0, line + (t->k0 + j0 - i), end - j0);
+        sum[i - t->i0] = row_soften(row + j0, end - j0, t->k0 + j0, i, slope, &max);
         memset(row + end, 0, (size_t)(n - end) * sizeof *row);
         if (lse)
             lse[t->first + i] = max + logf(sum[i - t->i0]);
@@ -255,7 +229,7 @@ static void block_fwd(const struct op_attention *a, const struct tile *t, int64_
     tile_drop(a, s, t, h);
     times(out, out_ld, s, n, v, kv_ld, rows, d, n, 1.0f);
     for (int64_t i = 0; i < rows; i++)
-        scale_row(out + i * out_ld, d, 1.0f / sum[i]);
+        row_scale(out + i * out_ld, d, 1.0f / sum[i]);
 }
 
 /* A document's rows and keys. */
@@ -281,30 +255,44 @@ static struct tile tile_of(const struct op_attention *a, const struct doc *d, in
                          .k1 = a->whole ? d->keys : end};
 }
 
+/* Every parts-th block of a document and head, from the last, which sees most, less part. */
+static void part_fwd(const struct device *dev, const struct op_attention *a,
+                     const struct op_distance *distance, int64_t task, int64_t part, int64_t parts)
+{
+    struct room room = room_of(dev, a->max_doc, false);
+    struct doc doc = doc_of(a, task / a->n_head);
+    int64_t h = task % a->n_head, b = blocks_of(doc.len) - 1 - part;
+    const float *line = b < 0 ? NULL : unfold(room.line, distance, a->n_head, h, 1 - doc.len,
+                                              doc.keys - 1);
+
+    for (; b >= 0; b -= parts) {
+        struct tile t = tile_of(a, &doc, b * BLOCK);
+
+        block_fwd(a, &t, h, room.s, line);
+    }
+}
+
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 {
     struct op_distance distance;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
+    int64_t tasks = a->n_docs * a->n_head;
+    int64_t parts = n_parts(tasks, blocks_of(a->max_doc), threads, 4);
 
     if (dev->err.code || cpu_work_short(dev, "attention_fwd",
                                         (uint64_t)(dev->threads * room_floats(a->max_doc, false)) *
                                             sizeof(float)))
         return;
     distance = widened(dev, &a->distance, a->n_head);
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i_doc = 0; i_doc < a->n_docs; i_doc++)
-        for (int64_t h = 0; h < a->n_head; h++) {
-            struct room room = room_of(dev, a->max_doc, false);
-            struct doc doc = doc_of(a, i_doc);
-            const float *line = unfold(room.line, &distance, a->n_head, h, 1 - doc.len,
-                                       doc.keys - 1);
+#pragma omp parallel num_threads(threads)
+    {
+        unsigned was = cpu_flush();
 
-            for (int64_t i = 0; i < doc.len; i += BLOCK) {
-                struct tile t = tile_of(a, &doc, i);
-
-                block_fwd(a, &t, h, room.s, line);
-            }
-        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < tasks * parts; i++)
+            part_fwd(dev, a, &distance, i % tasks, i / tasks, parts);
+        cpu_flush_end(was);
+    }
 }
 
 /* P and dS of a tile in place of scores and dP; dS is also added up by distance. */
@@ -318,15 +306,15 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
     for (int64_t i = t->i0; i < t->i1; i++) {
         float *row = room->s + (i - t->i0) * n, *drow = room->dp + (i - t->i0) * n;
         int64_t r = t->first + i, j0, end;
-        float delta = dot(out + r * out_ld, dout + r * out_ld, d);
+        float delta = row_dot(out + r * out_ld, dout + r * out_ld, d);
 
         seen(&j0, &end, t, i, a->window, a->whole);
         if (line)
-            add_row(row + j0, line + (t->k0 + j0 - i), end - j0);
-        soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
+            row_add(row + j0, line + (t->k0 + j0 - i), end - j0);
+        row_soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
                     delta);
         if (a->distance.dtable)
-            add_row(room->dline + (t->k0 + j0 - i), drow + j0, end - j0);
+            row_add(room->dline + (t->k0 + j0 - i), drow + j0, end - j0);
         memset(row, 0, (size_t)j0 * sizeof *row);
         memset(drow, 0, (size_t)j0 * sizeof *row);
         memset(row + end, 0, (size_t)(n - end) * sizeof *row);
@@ -340,7 +328,7 @@ static void block_bwd(const struct op_attention *a, const struct tile *t, int64_
     int64_t d = a->dim, ld = a->in.row_stride, kv_ld = kv_stride(&a->in);
     int64_t rows = t->i1 - t->i0, n = t->k1 - t->k0, out_ld = a->n_head * d;
     int64_t g = h * a->n_kv / a->n_head, q_row = t->first + t->i0, k_row = t->key_first + t->k0;
-    int64_t dk_at = k_row * kv_ld + g * a->grad.kv_head;
+    int64_t dk_at = t->k0 * room->d_ld;
     const float *q = (const float *)a->in.q + q_row * ld + h * a->in.q_head;
     const float *k = (const float *)a->in.k + k_row * kv_ld + g * a->in.kv_head;
     const float *v = (const float *)a->in.v + k_row * kv_ld + g * a->in.kv_head;
@@ -353,33 +341,39 @@ static void block_bwd(const struct op_attention *a, const struct tile *t, int64_
     tile_back(a, t, h, room, line);
     tile_drop(a, room->s, t, h);
     times(dq, ld, room->dp, n, k, kv_ld, rows, d, n, a->scale);
-    t_times((float *)a->grad.k + dk_at, kv_ld, room->dp, n, q, ld, n, d, rows, a->scale);
-    t_times((float *)a->grad.v + dk_at, kv_ld, room->s, n, dout, out_ld, n, d, rows, 1.0f);
+    t_times(room->dk + dk_at, room->d_ld, room->dp, n, q, ld, n, d, rows, a->scale);
+    t_times(room->dv + dk_at, room->d_ld, room->s, n, dout, out_ld, n, d, rows, 1.0f);
 }
 
-/* A document's gradient rows of one key head, before they are added to. */
-static void zero_rows(void *grad, int64_t first, int64_t len, int64_t ld, int64_t at, int64_t d)
+/* Where the part of a document and key head adds its dk, dv: zeros. */
+static void open_part(const struct device *dev, const struct op_attention *a, struct room *room,
+                      const struct doc *doc, int64_t g, int64_t slab)
 {
-    for (int64_t i = 0; i < len; i++)
-        memset((float *)grad + (first + i) * ld + at, 0, (size_t)d * sizeof(float));
+    int64_t d = a->dim, ld = kv_stride(&a->grad), at = doc->key_first * ld + g * a->grad.kv_head;
+    float *slabs = (float *)dev->work + dev->threads * room_floats(a->max_doc, true);
+
+    room->d_ld = slab < 0 ? ld : d;
+    room->dk = slab < 0 ? (float *)a->grad.k + at : slabs + slab * slab_floats(a->max_doc, d);
+    room->dv = slab < 0 ? (float *)a->grad.v + at : room->dk + a->max_doc * d;
+    for (int64_t i = 0; i < doc->keys; i++) {
+        memset(room->dk + i * room->d_ld, 0, (size_t)d * sizeof(float));
+        memset(room->dv + i * room->d_ld, 0, (size_t)d * sizeof(float));
+    }
 }
 
-static void doc_bwd(const struct op_attention *a, int64_t i_doc, int64_t g,
-                    const struct room *room)
+/* Blocks of a document's queries, of the heads that share key head g. */
+static void part_bwd(const struct op_attention *a, const struct doc *doc, int64_t g,
+                     const struct room *room, int64_t part, int64_t parts)
 {
-    int64_t share = a->n_head / a->n_kv, ld = kv_stride(&a->grad), at = g * a->grad.kv_head;
-    struct doc doc = doc_of(a, i_doc);
-    int64_t from = 1 - doc.len, to = doc.keys - 1;
+    int64_t share = a->n_head / a->n_kv, from = 1 - doc->len, to = doc->keys - 1;
 
-    zero_rows(a->grad.k, doc.key_first, doc.keys, ld, at, a->dim);
-    zero_rows(a->grad.v, doc.key_first, doc.keys, ld, at, a->dim);
-    for (int64_t h = g * share; h < (g + 1) * share && doc.len > 0; h++) {
+    for (int64_t h = g * share; h < (g + 1) * share && doc->len > 0; h++) {
         const float *line = unfold(room->line, &a->distance, a->n_head, h, from, to);
 
         if (a->distance.dtable)
             memset(room->dline + from, 0, (size_t)(to - from + 1) * sizeof(float));
-        for (int64_t i = 0; i < doc.len; i += BLOCK) {
-            struct tile t = tile_of(a, &doc, i);
+        for (int64_t b = blocks_of(doc->len) - 1 - part; b >= 0; b -= parts) {
+            struct tile t = tile_of(a, doc, b * BLOCK);
 
             block_bwd(a, &t, h, room, line);
         }
@@ -388,25 +382,82 @@ static void doc_bwd(const struct op_attention *a, int64_t i_doc, int64_t g,
     }
 }
 
+/* dk, dv of a document and key head: what the other parts have is added to the first's. */
+static void join_parts(const struct device *dev, const struct op_attention *a, int64_t task,
+                       int64_t tasks, int64_t parts)
+{
+    int64_t d = a->dim, ld = kv_stride(&a->grad);
+    struct doc doc = doc_of(a, task / a->n_kv);
+    int64_t at = doc.key_first * ld + task % a->n_kv * a->grad.kv_head;
+    const float *slabs = (const float *)dev->work + dev->threads * room_floats(a->max_doc, true);
+
+    for (int64_t part = 1; part < parts; part++) {
+        const float *dk = slabs + ((part - 1) * tasks + task) * slab_floats(a->max_doc, d);
+
+        for (int64_t i = 0; i < doc.keys; i++) {
+            row_add((float *)a->grad.k + at + i * ld, dk + i * d, d);
+            row_add((float *)a->grad.v + at + i * ld, dk + (a->max_doc + i) * d, d);
+        }
+    }
+}
+
+/* Where a table of distances has a gradient: a key head takes all documents. */
+static void head_bwd(const struct device *dev, const struct op_attention *a, int64_t g)
+{
+    struct room room = room_of(dev, a->max_doc, true);
+
+    for (int64_t i = 0; i < a->n_docs; i++) {
+        struct doc doc = doc_of(a, i);
+
+        open_part(dev, a, &room, &doc, g, -1);
+        part_bwd(a, &doc, g, &room, 0, 1);
+    }
+}
+
+/* By all threads of a team. */
+static void docs_bwd(const struct device *dev, const struct op_attention *a)
+{
+    int64_t tasks = a->n_docs * a->n_kv;
+    int64_t slabs = tasks > 0 ? n_slabs(dev, a->max_doc, a->dim) / tasks : 0;
+    int64_t parts = n_parts(tasks, blocks_of(a->max_doc), omp_get_num_threads(), 2);
+
+    parts = parts > slabs + 1 ? slabs + 1 : parts;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < tasks * parts; i++) {
+        struct room room = room_of(dev, a->max_doc, true);
+        struct doc doc = doc_of(a, i % tasks / a->n_kv);
+
+        open_part(dev, a, &room, &doc, i % tasks % a->n_kv, i - tasks);
+        part_bwd(a, &doc, i % tasks % a->n_kv, &room, i / tasks, parts);
+    }
+    if (parts > 1) {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < tasks; i++)
+            join_parts(dev, a, i, tasks, parts);
+    }
+}
+
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 {
-    int64_t together = a->distance.dtable ? a->n_docs : 1;
-    int64_t tasks = a->n_docs > 0 ? a->n_docs / together * a->n_kv : 0;
     struct op_attention wide = *a;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
 
-    if (dev->err.code || cpu_work_short(dev, "attention_bwd",
-                                        (uint64_t)(dev->threads * room_floats(a->max_doc, true)) *
-                                            sizeof(float)))
+    if (dev->err.code ||
+        cpu_work_short(dev, "attention_bwd", back_bytes(dev, a->max_doc, a->dim)))
         return;
     wide.distance = widened(dev, &a->distance, a->n_head);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t task = 0; task < tasks; task++) {
-        struct room room = room_of(dev, a->max_doc, true);
-        int64_t first = task / a->n_kv * together;
+#pragma omp parallel num_threads(threads)
+    {
+        unsigned was = cpu_flush();
 
-        for (int64_t i = first; i < first + together; i++)
-            doc_bwd(&wide, i, task % a->n_kv, &room);
+        if (a->distance.dtable) {
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t g = 0; g < (a->n_docs > 0 ? a->n_kv : 0); g++)
+                head_bwd(dev, &wide, g);
+        } else {
+            docs_bwd(dev, &wide);
+        }
+        cpu_flush_end(was);
     }
 }
 
@@ -434,8 +485,8 @@ static void row_cached(const struct op_cached *a, const float *q, const float *k
     cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)a->dim, a->scale, k, (int)a->dim, q,
                 1, 0.0f, s, 1);
     if (line)
-        add_row(s, line + (j0 - i), n);
-    sum = soften(s, n, j0, i, slope, &max);
+        row_add(s, line + (j0 - i), n);
+    sum = row_soften(s, n, j0, i, slope, &max);
     cblas_sgemv(CblasRowMajor, CblasTrans, (int)n, (int)a->dim, 1.0f / sum, v, (int)a->dim, s,
                 1, 0.0f, out, 1);
 }
@@ -461,12 +512,27 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
     tile_soften(s, &t, a->window, false, slope, line, sum, NULL);
     times(out, out_ld, s, n, v, d, i1 - i0, d, n, 1.0f);
     for (int64_t i = 0; i < i1 - i0; i++)
-        scale_row(out + i * out_ld, d, 1.0f / sum[i]);
+        row_scale(out + i * out_ld, d, 1.0f / sum[i]);
+}
+
+static void task_cached(const struct device *dev, const struct op_cached *a,
+                        const struct op_distance *distance, int64_t seg, int64_t g)
+{
+    int64_t share = a->n_head / a->n_kv, past = a->seg_past[seg];
+    int64_t end = past + a->seg_start[seg + 1] - a->seg_start[seg];
+    struct room room = room_of(dev, a->max_keys, false);
+
+    append(a, seg, g);
+    for (int64_t h = g * share; h < (g + 1) * share; h++) {
+        const float *line = unfold(room.line, distance, a->n_head, h, 1 - end, 0);
+
+        for (int64_t i = past; i < end; i += BLOCK)
+            block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, room.s, line);
+    }
 }
 
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
-    int64_t share = a->n_head / a->n_kv;
     struct op_distance distance;
     int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
 
@@ -476,19 +542,13 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
                                             sizeof(float)))
         return;
     distance = widened(dev, &a->distance, a->n_head);
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) num_threads(threads)
-    for (int64_t seg = 0; seg < a->n_seg; seg++)
-        for (int64_t g = 0; g < a->n_kv; g++) {
-            int64_t past = a->seg_past[seg];
-            int64_t end = past + a->seg_start[seg + 1] - a->seg_start[seg];
-            struct room room = room_of(dev, a->max_keys, false);
+#pragma omp parallel num_threads(threads)
+    {
+        unsigned was = cpu_flush();
 
-            append(a, seg, g);
-            for (int64_t h = g * share; h < (g + 1) * share; h++) {
-                const float *line = unfold(room.line, &distance, a->n_head, h, 1 - end, 0);
-
-                for (int64_t i = past; i < end; i += BLOCK)
-                    block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, room.s, line);
-            }
-        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < a->n_seg * a->n_kv; i++)
+            task_cached(dev, a, &distance, i / a->n_kv, i % a->n_kv);
+        cpu_flush_end(was);
+    }
 }

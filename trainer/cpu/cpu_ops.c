@@ -7,16 +7,17 @@
  */
 #include "trainer/cpu/cpu.h"
 
-#include <cblas.h>
 #include <string.h>
 #include <time.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/fault.h"
 #include "libckpt/mem.h"
+#include "trainer/cpu/blas.h"
 #include "trainer/cpu/typed.h"
 
 #define ALIGNMENT 256u
+#define PAGE      4096                  /* bytes: where threads part what they fill */
 #define GRAIN     ((int64_t)1 << 18)    /* some 6 us of one core, a few times a team's start */
 
 static void *cpu_alloc(struct device *dev, size_t bytes)
@@ -50,14 +51,35 @@ static void cpu_free(struct device *dev, void *p)
 
 static void cpu_zero(struct device *dev, void *p, size_t bytes)
 {
-    if (!dev->err.code && bytes)
-        memset(p, 0, bytes);
+    if (dev->err.code || !bytes)
+        return;
+#pragma omp parallel num_threads(cpu_threads(dev, 2 * (int64_t)bytes))
+    {
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, (int64_t)bytes, PAGE, omp_get_thread_num(), omp_get_num_threads());
+        memset((unsigned char *)p + begin, 0, (size_t)(end - begin));
+    }
 }
 
 static void cpu_move(struct device *dev, void *dst, const void *src, size_t bytes)
 {
-    if (!dev->err.code && bytes)
-        memmove(dst, src, bytes);
+    unsigned char *to = dst;
+    const unsigned char *from = src;
+
+    if (dev->err.code || !bytes)
+        return;
+    if ((uintptr_t)to < (uintptr_t)from + bytes && (uintptr_t)from < (uintptr_t)to + bytes) {
+        memmove(to, from, bytes);       /* they overlap: in one thread's order */
+        return;
+    }
+#pragma omp parallel num_threads(cpu_threads(dev, 2 * (int64_t)bytes))
+    {
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, (int64_t)bytes, PAGE, omp_get_thread_num(), omp_get_num_threads());
+        memcpy(to + begin, from + begin, (size_t)(end - begin));
+    }
 }
 
 static void cpu_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
@@ -171,7 +193,7 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
     dev->threads = threads ? threads : omp_get_max_threads();
     dev->grain = GRAIN;
     dev->act = dev->weight = dev->grad = CKPT_F32;
-    openblas_set_num_threads(1);
+    blas_open();
     *out = dev;
     return 0;
 }

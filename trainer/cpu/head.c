@@ -3,9 +3,8 @@
  * of rows, so that logits of all rows never exist at once.
  *
  * A chunk is as many rows as fill CHUNK_BYTES of logits per thread: large enough for the matrix
- * products, small enough to stay in a cache.  Threads own rows for logits and dx, and rows of
- * dw (vocabulary entries) for the weight's gradient.  With the CPU's bf16 products (tiles.h) a
- * chunk is larger and all threads work on each of its three products.
+ * products, small enough to stay in a cache; with the CPU's bf16 products (tiles.h) it is larger.
+ * All threads work on each of a chunk's three products, by blocks (tile_tasks.h).
  */
 #include "trainer/cpu/cpu.h"
 
@@ -55,6 +54,7 @@ static int64_t chunk_rows(int64_t n, int64_t vocab, int threads)
     int64_t rows = CHUNK_BYTES / ((int64_t)sizeof(float) * vocab);
 
     rows = (rows < MIN_ROWS ? MIN_ROWS : rows > MAX_ROWS ? MAX_ROWS : rows) * threads;
+    rows = rows < 2 * MIN_ROWS ? 2 * MIN_ROWS : rows;
     return rows < n ? rows : n;
 }
 
@@ -109,24 +109,6 @@ static void row_of(const struct op_head *a, float *z, int64_t row)
     }
 }
 
-/* Rows [begin, end) of a chunk that starts at row `first`: losses, and dz in place of z. */
-static void rows_of(const struct device *dev, const struct op_head *a, float *z, int64_t first,
-                    int64_t begin, int64_t end)
-{
-    const float *x = (const float *)a->x + (first + begin) * a->dim;
-    float *dx = a->dx ? (float *)a->dx + (first + begin) * a->dim : NULL;
-    int64_t V = a->vocab;
-
-    if (begin == end)
-        return;
-    z += begin * V;
-    typed_nt(dev, end - begin, V, a->dim, 1.0f, x, a->dim, a->w, a->dim, 0.0f, z, V);
-    for (int64_t i = 0; i < end - begin; i++)
-        row_of(a, z + i * V, first + begin + i);
-    if (a->dx)
-        typed_nn(dev, end - begin, a->dim, V, 1.0f, z, V, a->w, a->dim, 0.0f, dx, a->dim);
-}
-
 /* dx and dw of a chunk of n rows from its dz. */
 static void tiles_back(const struct device *dev, const struct op_head *a, const struct space *s,
                        int64_t first, int64_t n)
@@ -168,6 +150,7 @@ static void tiles_loss(struct device *dev, const struct op_head *a)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * D * V))
     for (int64_t first = 0; first < a->n; first += chunk) {
+        unsigned was = cpu_flush();
         int64_t n = a->n - first < chunk ? a->n - first : chunk;
         struct tiles_side x = {.at = (const float *)a->x + first * D, .ld = D, .along = true};
         struct task_cut cut = task_cut(n, V, omp_get_num_threads());
@@ -184,13 +167,51 @@ static void tiles_loss(struct device *dev, const struct op_head *a)
             row_of(a, s.z + i * V, first + i);
         if (a->dx)
             tiles_back(dev, a, &s, first, n);
+        cpu_flush_end(was);
+    }
+}
+
+/* A chunk of n rows in f32: logits, losses with dz in their place, dx and dw from that. */
+static void chunk_of(const struct device *dev, const struct op_head *a, float *z, int64_t first,
+                     int64_t n)
+{
+    int64_t V = a->vocab, D = a->dim;
+    const float *x = (const float *)a->x + first * D;
+    struct task_cut cut = task_grid(n, V, omp_get_num_threads());
+    struct task_cut dx = task_grid(n, D, omp_get_num_threads());
+    struct task_cut dw = task_grid(V, D, omp_get_num_threads());
+
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < cut.tasks; i++) {
+        struct task_block b = task_block(&cut, i);
+
+        typed_nt(dev, b.r1 - b.r0, b.c1 - b.c0, D, 1.0f, x + b.r0 * D, D,
+                 typed_at(dev, a->w, b.c0 * D), D, 0.0f, z + b.r0 * V + b.c0, V);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < n; i++)
+        row_of(a, z + i * V, first + i);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < (a->dx ? dx.tasks : 0); i++) {
+        struct task_block b = task_block(&dx, i);
+
+        typed_nn(dev, b.r1 - b.r0, b.c1 - b.c0, V, 1.0f, z + b.r0 * V, V,
+                 typed_at(dev, a->w, b.c0), D, 0.0f, (float *)a->dx + (first + b.r0) * D + b.c0,
+                 D);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < (a->dx && a->dw ? dw.tasks : 0); i++) {
+        struct task_block b = task_block(&dw, i);
+
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(b.r1 - b.r0),
+                    (int)(b.c1 - b.c0), (int)n, 1.0f, z + b.r0, (int)V, x + b.c0, (int)D, 1.0f,
+                    (float *)a->dw + b.r0 * D + b.c0, (int)D);
     }
 }
 
 void cpu_head_loss(struct device *dev, const struct op_head *a)
 {
     int64_t chunk = chunk_rows(a->n, a->vocab, dev->threads), V = a->vocab;
-    float *z = dev->work, *dw = a->dw;
 
     if (!dev->err.code && a->n > 0 && cpu_kernel(dev) != TILES_NONE) {
         tiles_loss(dev, a);
@@ -201,21 +222,10 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, a->n * a->dim * V))
     {
-        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+        unsigned was = cpu_flush();
 
-        for (int64_t first = 0; first < a->n; first += chunk) {
-            int64_t n = a->n - first < chunk ? a->n - first : chunk, begin, end;
-            const float *x = (const float *)a->x + first * a->dim;
-
-            cpu_range(&begin, &end, n, 8, me, threads);
-            rows_of(dev, a, z, first, begin, end);
-#pragma omp barrier
-            cpu_range(&begin, &end, V, 16, me, threads);
-            if (a->dx && dw && begin < end)
-                cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(end - begin),
-                            (int)a->dim, (int)n, 1.0f, z + begin, (int)V, x, (int)a->dim, 1.0f,
-                            dw + begin * a->dim, (int)a->dim);
-#pragma omp barrier
-        }
+        for (int64_t first = 0; first < a->n; first += chunk)
+            chunk_of(dev, a, dev->work, first, a->n - first < chunk ? a->n - first : chunk);
+        cpu_flush_end(was);
     }
 }

@@ -1,10 +1,11 @@
 /*
  * linear - projections with bias, activation and residual, and their backward.
  *
- * Each thread multiplies its own rows (or, when rows are few, its own columns) by one-threaded
- * OpenBLAS calls and then runs the elementwise part over what it has just made.  Bias and
- * residual are written first and the product is added to them: OpenBLAS' kernels always add, so
- * they cost no pass of their own.
+ * Each product is cut into blocks of rows and columns (when rows are few, of columns alone), so
+ * that little of either side is packed by more than one thread; a block is a one-threaded OpenBLAS
+ * call and then the elementwise part over what it has just made.  Which thread takes a block
+ * changes nothing: no sum goes over two.  Bias and residual are written first and the product is
+ * added to them: OpenBLAS' kernels always add, so they cost no pass of their own.
  */
 #include "trainer/cpu/linear.h"
 
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #include "trainer/cpu/act.h"
+#include "trainer/cpu/tile_tasks.h"
 #include "trainer/cpu/typed.h"
 
 CPU_HOT void linear_add_columns(float *restrict sum, const float *restrict x, int64_t rows,
@@ -89,7 +91,9 @@ static void forward(const struct device *dev, const struct op_linear *a, int64_t
 
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 {
+    int threads = cpu_threads(dev, a->n * a->n_in * a->n_out);
     struct op_linear w = *a;            /* its bias as f32 */
+    struct task_cut cut;
 
     if (a->lora.rank || a->drop.p > 0) {
         lora_linear_fwd(dev, a);
@@ -98,84 +102,115 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
     w.b = typed_vector(dev, 0, a->b, a->n_out);
     if (dev->err.code || a->n == 0 || tiles_linear_fwd(dev, &w))
         return;
-#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
-    {
-        int me = omp_get_thread_num(), threads = omp_get_num_threads();
+    cut = task_grid(a->n, a->n_out, threads);
+#pragma omp parallel num_threads(threads)
+    if (a->n < (int64_t)threads * LINEAR_MIN_ROWS) {    /* as memory has the weights */
         int64_t begin, end;
 
-        if (a->n >= (int64_t)threads * LINEAR_MIN_ROWS) {
-            cpu_range(&begin, &end, a->n, 8, me, threads);
-            forward(dev, &w, begin, end, 0, a->n_out);
-        } else {
-            cpu_range(&begin, &end, a->n_out, 16, me, threads);
-            forward(dev, &w, 0, a->n, begin, end);
+        cpu_range(&begin, &end, a->n_out, 16, omp_get_thread_num(), omp_get_num_threads());
+        forward(dev, &w, 0, a->n, begin, end);
+    } else {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < cut.tasks; i++) {
+            struct task_block b = task_block(&cut, i);
+
+            forward(dev, &w, b.r0, b.r1, b.c0, b.c1);
         }
     }
 }
 
 void linear_product_back(const struct device *dev, const struct op_linear *a, float *dx,
-                         const float *dout, int64_t ld, int64_t m, float beta)
+                         const float *dout, int64_t ld, int64_t c0, int64_t m, int64_t n,
+                         float beta)
 {
+    int64_t k = a->n_out;
+
     if (a->in_out)
-        typed_nt(dev, m, a->n_in, a->n_out, 1.0f, dout, ld, a->w, a->n_out, beta, dx, a->n_in);
+        typed_nt(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->w, c0 * k), k, beta, dx, a->n_in);
     else
-        typed_nn(dev, m, a->n_in, a->n_out, 1.0f, dout, ld, a->w, a->n_in, beta, dx, a->n_in);
+        typed_nn(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->w, c0), a->n_in, beta, dx,
+                 a->n_in);
 }
 
-/* Rows [r0, r1) of dx, and of x when it is rebuilt. */
-static void backward_rows(const struct device *dev, const struct op_linear *a, int64_t r0,
-                          int64_t r1)
+/* A block of dx, and of x when it is rebuilt. */
+static void backward_block(const struct device *dev, const struct op_linear *a,
+                           const struct task_block *b)
 {
     const float *dout = a->dout, *pre = a->x_pre;
     float *dx = a->dx, *x = a->x;
-    int64_t at = r0 * a->n_in, n = (r1 - r0) * a->n_in;
+    int64_t ld = linear_out_ld(a);
 
-    if (n == 0 || !dx)
-        return;
-    linear_product_back(dev, a, dx + at, dout + r0 * linear_out_ld(a), linear_out_ld(a), r1 - r0,
-                        a->dx_add ? 1.0f : 0.0f);
-    if (a->x_act != OP_ACT_NONE)
-        cpu_act_back(a->x_act, x + at, dx + at, pre + at, n);
+    linear_product_back(dev, a, dx + b->r0 * a->n_in + b->c0, dout + b->r0 * ld, ld, b->c0,
+                        b->r1 - b->r0, b->c1 - b->c0, a->dx_add ? 1.0f : 0.0f);
+    for (int64_t i = b->r0; a->x_act != OP_ACT_NONE && i < b->r1; i++) {
+        int64_t at = i * a->n_in + b->c0;
+
+        cpu_act_back(a->x_act, x + at, dx + at, pre + at, b->c1 - b->c0);
+    }
+}
+
+/* A block of dw, as it is stored, from dout (row stride out_ld). */
+static void grads_block(const struct op_linear *a, const float *dout, int64_t out_ld,
+                        const struct task_block *b)
+{
+    const float *left = a->in_out ? a->x : dout, *right = a->in_out ? dout : a->x;
+    int64_t left_ld = a->in_out ? a->n_in : out_ld, right_ld = a->in_out ? out_ld : a->n_in;
+    int64_t ld = a->in_out ? a->n_out : a->n_in;
+
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(b->r1 - b->r0),
+                (int)(b->c1 - b->c0), (int)a->n, 1.0f, left + b->r0, (int)left_ld,
+                right + b->c0, (int)right_ld, 1.0f, (float *)a->dw + b->r0 * ld + b->c0,
+                (int)ld);
 }
 
 void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int64_t c0, int64_t c1)
 {
-    float *dw = a->dw;
+    struct task_block rows = {.r0 = c0, .r1 = c1, .c1 = a->n_in};
+    struct task_block cols = {.r1 = a->n_in, .c0 = c0, .c1 = c1};
 
     if (c0 == c1)
         return;
-    if (dw && a->in_out)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->n_in, (int)(c1 - c0),
-                    (int)a->n, 1.0f, a->x, (int)a->n_in, dout + c0, (int)ld, 1.0f, dw + c0,
-                    (int)a->n_out);
-    else if (dw)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(c1 - c0), (int)a->n_in,
-                    (int)a->n, 1.0f, dout + c0, (int)ld, a->x, (int)a->n_in, 1.0f,
-                    dw + c0 * a->n_in, (int)a->n_in);
+    if (a->dw)
+        grads_block(a, dout, ld, a->in_out ? &cols : &rows);
     if (a->db)
         linear_add_columns(a->db, dout, a->n, ld, c0, c1);
 }
 
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 {
+    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
+    int threads = cpu_threads(dev, a->n * a->n_in * a->n_out);
+    struct task_cut dx = task_grid(a->n, a->n_in, threads), dw = task_grid(rows, cols, threads);
+
     if (a->lora.rank || a->drop.p > 0 || a->x_drop.p > 0) {
         lora_linear_bwd(dev, a);
         return;
     }
     if (dev->err.code || a->n == 0 || tiles_linear_bwd(dev, a))
         return;
-#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->n_in * a->n_out))
+#pragma omp parallel num_threads(threads)
     {
-        int me = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t begin, end;
 
-        cpu_range(&begin, &end, a->n, 8, me, threads);
-        backward_rows(dev, a, begin, end);
-        if (a->x_act != OP_ACT_NONE) {          /* dw reads every row of x */
-#pragma omp barrier
+        if (a->dx) {                    /* all of it first: dw may read the x that is rebuilt */
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t i = 0; i < dx.tasks; i++) {
+                struct task_block b = task_block(&dx, i);
+
+                backward_block(dev, a, &b);
+            }
         }
-        cpu_range(&begin, &end, a->n_out, 16, me, threads);
-        linear_grads(a, a->dout, linear_out_ld(a), begin, end);
+        if (a->dw) {
+#pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t i = 0; i < dw.tasks; i++) {
+                struct task_block b = task_block(&dw, i);
+
+                grads_block(a, a->dout, linear_out_ld(a), &b);
+            }
+        }
+        cpu_range(&begin, &end, a->n_out, 16, omp_get_thread_num(), omp_get_num_threads());
+        if (a->db)
+            linear_add_columns(a->db, a->dout, a->n, linear_out_ld(a), begin, end);
     }
 }
 

@@ -18,9 +18,10 @@ static inline int64_t linear_out_ld(const struct op_linear *a)
 /* to[m, n] (row stride ld) = columns [c0, c0 + n) of x W^T, + beta to. */
 void linear_product(const struct device *dev, const struct op_linear *a, float *to, int64_t ld,
                     const float *x, int64_t c0, int64_t m, int64_t n, float beta);
-/* dx[m, n_in] = dout W, + beta dx; dout's row stride is ld. */
+/* dx[m, n] (row stride n_in) = columns [c0, c0 + n) of dout W, + beta dx; dout's stride is ld. */
 void linear_product_back(const struct device *dev, const struct op_linear *a, float *dx,
-                         const float *dout, int64_t ld, int64_t m, float beta);
+                         const float *dout, int64_t ld, int64_t c0, int64_t m, int64_t n,
+                         float beta);
 /* Output columns [c0, c1) of dw and db, from dout (row stride ld). */
 void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int64_t c0,
                   int64_t c1);

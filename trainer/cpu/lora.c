@@ -320,9 +320,9 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
     float *dx = (float *)a->dx + r0 * a->n_in, beta = a->dx_add ? 1.0f : 0.0f, *q, *back;
 
     if (s->gain && !s->xd)
-        linear_product_back(s->dev, a, dx, s->dz + r0 * a->n_out, a->n_out, m, beta);
+        linear_product_back(s->dev, a, dx, s->dz + r0 * a->n_out, a->n_out, 0, m, a->n_in, beta);
     else if (!s->gain || !s->xd)
-        linear_product_back(s->dev, a, dx, dy, ld, m, beta);
+        linear_product_back(s->dev, a, dx, dy, ld, 0, m, a->n_in, beta);
     if (!a->lora.rank)
         return;
     if (!s->xd) {
@@ -332,8 +332,8 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
     back = s->xr + 2 * r0 * a->n_in;
     q = back + count;
     if (s->gain) {
-        linear_product_back(s->dev, a, q, dy, ld, m, 0.0f);
-        linear_product_back(s->dev, a, back, s->dz + r0 * a->n_out, a->n_out, m, 0.0f);
+        linear_product_back(s->dev, a, q, dy, ld, 0, m, a->n_in, 0.0f);
+        linear_product_back(s->dev, a, back, s->dz + r0 * a->n_out, a->n_out, 0, m, a->n_in, 0.0f);
         for (int64_t i = 0; i < count; i++) {
             back[i] -= q[i];
             dx[i] = q[i] + (a->dx_add ? dx[i] : 0.0f);

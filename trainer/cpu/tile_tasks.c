@@ -6,6 +6,8 @@
 #define WIDE      64                    /* columns of a task */
 #define NARROW    32
 #define HIGH      128                   /* rows a task has at least, when rows are split */
+#define LOW       32                    /* the same, of products that pack both sides */
+#define FEW       8                     /* threads: below, one block each, packed less often */
 #define TERMS     4096                  /* of a sum at once: what a panel holds of the matrix */
 
 struct task_cut task_cut(int64_t m, int64_t n, int threads)
@@ -21,6 +23,31 @@ struct task_cut task_cut(int64_t m, int64_t n, int threads)
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t part(int64_t n, int64_t parts, int64_t unit)
+{
+    int64_t each = (n + parts - 1) / parts;
+
+    return each <= unit ? unit : (each + unit - 1) / unit * unit;
+}
+
+struct task_cut task_grid(int64_t m, int64_t n, int threads)
+{
+    int64_t parts = threads < FEW ? threads : 2 * threads;
+    struct task_cut c = {.m = m, .n = n, .high = part(m, 1, 8), .wide = part(n, parts, 16)};
+
+    for (int64_t down = 2; down <= parts && part(m, down, 8) >= LOW; down++) {
+        int64_t high = part(m, down, 8), wide = part(n, parts / down, 16);
+
+        if (parts % down == 0 && high + wide < c.high + c.wide) {
+            c.high = high;
+            c.wide = wide;
+        }
+    }
+    c.across = (n + c.wide - 1) / c.wide;
+    c.tasks = c.across * ((m + c.high - 1) / c.high);
+    return c;
+}
 
 struct task_block task_block(const struct task_cut *c, int64_t task)
 {

@@ -21,6 +21,8 @@ struct task_block {
 };
 
 struct task_cut task_cut(int64_t m, int64_t n, int threads);
+/* The same where a task packs both its sides: near to square. */
+struct task_cut task_grid(int64_t m, int64_t n, int threads);
 struct task_block task_block(const struct task_cut *c, int64_t task);
 
 /* By all threads of a team, who all wait at its end: panels of n rows (or columns), k terms. */

@@ -3,8 +3,8 @@
  * branch, no call, no table.
  *
  * Measured over all finite floats of the stated range against f64 (tests/unit/test_vmath.c):
- * relative error of cpu_exp <= 1.2e-7 on [-87, 88]; beyond, the ends of the range are given, so
- * exp never becomes 0 or infinity.  NaN stays NaN.
+ * relative error of cpu_exp <= 1.2e-7 on [-87, 88]; below it is 0, so that no number comes near
+ * those that have no full mantissa; above it is that of 88, never infinity.  NaN stays NaN.
  * Source of the polynomial: Cephes expf (Moshier), Cody-Waite reduction by ln 2 in two parts.
  */
 #ifndef CKPT_CPU_VMATH_H
@@ -15,10 +15,10 @@
 
 #include "trainer/cpu/cpu.h"
 
-CPU_INLINE float cpu_exp(float x)
+CPU_INLINE float cpu_exp(float given)
 {
     const float magic = 12582912.0f;            /* 1.5 * 2^23: adding it rounds to an integer */
-    float z, n, r, p;
+    float x = given, z, n, r, p;
     int32_t bits, scale;
 
     x = x > 88.0f ? 88.0f : x;
@@ -39,7 +39,7 @@ CPU_INLINE float cpu_exp(float x)
     memcpy(&bits, &p, sizeof bits);
     bits = (int32_t)((uint32_t)bits + ((uint32_t)scale << 23));
     memcpy(&p, &bits, sizeof p);
-    return p;
+    return given < -87.0f ? 0.0f : p;
 }
 
 CPU_INLINE float cpu_sigmoid(float x) { return 1.0f / (1.0f + cpu_exp(-x)); }

@@ -1,0 +1,87 @@
+/*
+ * The choice of OpenBLAS' kernels: which are too old for this processor, that choosing takes
+ * effect, and that products are the same by either kind.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/platform/x86.h>
+
+#include <cblas.h>
+#include <cmocka.h>
+
+#include "trainer/cpu/blas.h"
+
+enum { M = 37, N = 70, K = 45 };
+
+static void product(float *c)
+{
+    static float a[M * K], b[K * N];
+
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)(i % 13 - 6) * 0.25f;
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)(i % 11 - 5) * 0.5f;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1.0f, a, K, b, N, 0.0f, c, N);
+}
+
+static void test_kernels_that_know_the_processor_stay(void **state)
+{
+    (void)state;
+    assert_null(blas_core("Haswell"));
+    assert_null(blas_core("Zen"));
+    assert_null(blas_core("Cooperlake"));
+    if (CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA))
+        assert_non_null(blas_core("Prescott"));
+    else
+        assert_null(blas_core("Prescott"));
+}
+
+static void test_a_choice_takes_effect_and_products_stay_the_same(void **state)
+{
+    static float was[M * N], old[M * N], new[M * N];
+    char found[32] = "";
+    const char *best;
+
+    (void)state;
+    strncpy(found, openblas_get_corename(), sizeof found - 1);
+    product(was);
+    if (!blas_choose("Prescott") || strcmp(openblas_get_corename(), "Prescott") != 0)
+        skip();                         /* built for one processor */
+    assert_null(getenv("OPENBLAS_CORETYPE"));
+    product(old);
+    best = blas_core(openblas_get_corename());
+    if (best) {
+        assert_true(blas_choose(best));
+        assert_string_equal(openblas_get_corename(), best);
+    }
+    product(new);
+    /* numbers of few bits: every order of the sums gives the same */
+    assert_memory_equal(was, old, sizeof was);
+    assert_memory_equal(was, new, sizeof was);
+    assert_true(blas_choose(found));
+}
+
+static void test_a_device_multiplies_by_one_thread_a_call(void **state)
+{
+    (void)state;
+    openblas_set_num_threads(2);
+    blas_open();
+    assert_int_equal(openblas_get_num_threads(), 1);
+    assert_null(blas_core(openblas_get_corename()));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_that_know_the_processor_stay),
+        cmocka_unit_test(test_a_choice_takes_effect_and_products_stay_the_same),
+        cmocka_unit_test(test_a_device_multiplies_by_one_thread_a_call),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
