@@ -131,6 +131,9 @@ int session_plan(struct session *s, const struct model_opts *opts, int zero_stag
 {
     struct model_opts with = *opts;
 
+    if (opts->train && s->dev->apart && s->dev->act == CKPT_F16)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--fp16 on a GPU trains with scaled losses only, "
+                         "which are not there: take --bf16");
     with.lora = s->lora;
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0)
         zero_new(&s->zero, model_params(s->model), zero_stage, opts->train, s->dev, s->comm, err);
