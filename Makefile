@@ -11,9 +11,10 @@ VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.
 
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
 NVCC    ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
-# The plug-in for GPUs is built where CUDA's compiler and cuBLASLt are; under a sanitizer not at all.
-CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(shell command -v $(NVCC) 2>/dev/null),$(if $(wildcard \
-             $(dir $(NVCC))../include/cublasLt.h /usr/include/cublasLt.h /usr/local/cuda/include/cublasLt.h),1,0),0))
+# The plug-in for GPUs is built where CUDA 13's compiler and cuBLASLt are (device_open.c loads that
+# version's library); under a sanitizer not at all.
+CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(shell $(NVCC) --version 2>/dev/null)),$(if \
+             $(wildcard $(dir $(NVCC))../include/cublasLt.h /usr/include/cublasLt.h /usr/local/cuda/include/cublasLt.h),1,0),0))
 
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
@@ -164,7 +165,7 @@ test: deps                                          ## install, build and run ev
 
 units: $(UNITS) $B/serve
 
-gpu-tests: $(GPUTESTS) $B/gpu/bench_gpu
+gpu-tests: $(GPUTESTS) $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
 	@tests/gpu/check.sh $B

@@ -24,7 +24,7 @@ static const char *const folders[] = {
     "~/.local/lib/python3*/site-packages/nvidia/*/lib",
 };
 
-static const char library[] = "libcublasLt.so.13";
+static const char library[] = "libcublasLt.so.13", driver[] = "libcuda.so.1";
 
 static bool load_from(const char *pattern, const char *name)
 {
@@ -77,8 +77,7 @@ static int open_cuda(const struct cuda_plugin **out, struct ckpt_err *err)
     char why[512];
     void *so;
 
-    if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) &&
-        !load_from("/usr/local/nvidia/lib64", "libcuda.so.1"))
+    if (!dlopen(driver, RTLD_NOW | RTLD_GLOBAL) && !load_from("/usr/local/nvidia/lib64", driver))
         return no_cuda(err, "there is no NVIDIA driver (libcuda.so.1)");
     if (!load(library)) {
         ckpt_fail(err, CKPT_EDEVICE, "CUDA cannot be used: %s is not found", library);
@@ -136,6 +135,9 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
         return plugin->open(out, index, opts->weights, opts->memory_limit, err);
     if (!any)
         return err->code ? err->code : no_cuda(err, "it has no device");
+    /* A driver without a plug-in that works is worth a word; a machine without one is not. */
+    if (err->code && dlopen(driver, RTLD_NOW | RTLD_NOLOAD))
+        ckpt_log(CKPT_LOG_NOTE, "%s: going on on the CPU", err->text);
     ckpt_err_clear(err);
     return open_cpu(out, opts, err);
 }
