@@ -222,7 +222,7 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     const struct reading *r = ctx;
 
     return r->index[i] == SIZE_MAX
-               ? 0 : read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
+               ? ZERO_LEAVES : read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
 }
 
 int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,

@@ -499,22 +499,14 @@ struct fill {
     float        *near;             /* [STAGE] on the device, where it is apart */
 };
 
-/* n elements of the rounded copy at `to` and the stage: one made from the other. */
-static void round_stage(struct zero *z, const struct fill *f, unsigned char *to, int64_t n,
-                        bool back)
+/* The stage's n elements, rounded, to the copy at `to`. */
+static void round_stage(struct zero *z, const struct fill *f, unsigned char *to, int64_t n)
 {
     const struct ops *ops = z->dev->ops;
-    float *near = z->dev->apart ? f->near : f->stage;
 
-    if (back) {
-        ops->cast(z->dev, near, CKPT_F32, to, z->type, n);
-        if (z->dev->apart)
-            ops->to_host(z->dev, f->stage, near, (size_t)n * sizeof *near);
-    } else {
-        if (z->dev->apart)
-            ops->to_device(z->dev, near, f->stage, (size_t)n * sizeof *near);
-        ops->cast(z->dev, to, z->type, near, CKPT_F32, n);
-    }
+    if (z->dev->apart)
+        ops->to_device(z->dev, f->near, f->stage, (size_t)n * sizeof *f->stage);
+    ops->cast(z->dev, to, z->type, z->dev->apart ? f->near : f->stage, CKPT_F32, n);
 }
 
 /* Parameter i's piece: into the master where that has it, else rounded. */
@@ -528,17 +520,14 @@ static int fill_piece(struct zero *z, const struct fill *f, size_t i, struct ckp
 
     for (int64_t at = 0; at < all.count; at += STAGE, to += (size_t)STAGE * width) {
         int64_t n = all.count - at < STAGE ? all.count - at : STAGE;
+        int rc = f->fn(f->ctx, i, all.start + at, n, f->stage, err);
 
-        if (master)
-            z->dev->ops->to_host(z->dev, f->stage, to, (size_t)n * width);
-        else
-            round_stage(z, f, to, n, true);
-        if (f->fn(f->ctx, i, all.start + at, n, f->stage, err))
-            return err->code;
+        if (rc)
+            return rc;
         if (master)
             z->dev->ops->to_device(z->dev, to, f->stage, (size_t)n * width);
         else
-            round_stage(z, f, to, n, false);
+            round_stage(z, f, to, n);
     }
     return 0;
 }
@@ -561,6 +550,7 @@ int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err)
         if (p.count > 0)
             rc = straight ? fn(ctx, i, p.start, p.count, z->state.master + p.at, err)
                           : fill_piece(z, &f, i, err);
+        rc = rc == ZERO_LEAVES ? 0 : rc;
     }
     z->dev->ops->free(z->dev, f.near);
     ckpt_free(f.stage);

@@ -79,9 +79,10 @@ void zero_changed(struct zero *z);
 void zero_stepped(struct zero *z);
 
 /*
- * Fill this rank's weights: fn gives elements [start, start + count) of parameter i, or leaves
- * dst, which holds what they are, as it is.  Stops at the first failure.
+ * Fill this rank's weights: fn gives elements [start, start + count) of parameter i, or ZERO_LEAVES
+ * when they stay what they are.  Stops at the first failure.
  */
+enum { ZERO_LEAVES = 1 };
 typedef int zero_fill_fn(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                          struct ckpt_err *err);
 int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err);
