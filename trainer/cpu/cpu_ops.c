@@ -134,6 +134,27 @@ static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)
     return from < c->n_stamps && to < c->n_stamps ? c->stamps[to] - c->stamps[from] : 0;
 }
 
+/* Lanes: a copy has been made when its call comes back. */
+static void cpu_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src,
+                          size_t bytes)
+{
+    (void)lane;
+    cpu_move(dev, dst, src, bytes);
+}
+
+static void cpu_lane_mark(struct device *dev, enum lane lane, int i)
+{
+    (void)dev;
+    (void)lane;
+    (void)i;
+}
+
+static void cpu_lane_wait(struct device *dev, int i)
+{
+    (void)dev;
+    (void)i;
+}
+
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
     uint64_t need[] = {cpu_norm_work(dev, l),    cpu_attention_work(dev, l),
@@ -162,6 +183,8 @@ static const struct ops cpu_row = {
     .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
     .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move, .cast = cpu_cast,
     .sync = cpu_sync, .close = cpu_close, .stamp = cpu_stamp, .elapsed = cpu_elapsed,
+    .pin = cpu_alloc, .unpin = cpu_free, .lane_copy = cpu_lane_copy,
+    .lane_mark = cpu_lane_mark, .lane_after = cpu_lane_mark, .lane_wait = cpu_lane_wait,
     .workspace = cpu_workspace,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,

@@ -1,11 +1,11 @@
 /*
  * cuda - what the rooms of the CUDA backend share: the device's own fields, launching, types.
  *
- * A C++17 header, for .cu rooms alone.  Everything runs in order on one stream; nothing but
- * sync, to_host and sum_squares waits for it.  Activations and weights have one type T (f32,
- * bf16, f16), gradients of parameters are f32.  A kernel loads T, computes in f32 and rounds
- * once when it stores.  No atomics on floats: sums over rows go through the workspace in a fixed
- * order, so that a rerun gives the same bits.
+ * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; nothing but
+ * sync, to_host and sum_squares waits for it; lanes copy beside it (lanes.cu).
+ * Activations and weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A
+ * kernel loads T, computes in f32 and rounds once when it stores.  No atomics on floats: sums over
+ * rows go through the workspace in a fixed order, so that a rerun gives the same bits.
  *
  * Pointers of weights and of their gradients are aligned to their element alone (parameters of a
  * unit lie without gaps); activations, statistics and the workspace to 256 bytes, their rows to
@@ -26,6 +26,7 @@ extern "C" {
 #include <cuda_runtime.h>
 
 struct matmul;                          /* matmul.cu */
+struct lanes;                           /* lanes.cu */
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
@@ -39,6 +40,7 @@ struct cuda_device {
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
                                            may have no workspace */
     struct matmul *matmul;
+    struct lanes  *lanes;               /* NULL until something is pinned */
 };
 
 enum { CUDA_SMALL = 8192 };
@@ -195,6 +197,9 @@ __device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t ro
 /* matmul.h */
 int  matmul_open(struct cuda_device *d);        /* non-zero: the device is marked */
 void matmul_close(struct cuda_device *d);
+/* Copies beside the main stream; sync waits for theirs alone. */
+void lanes_sync(struct device *dev);
+void lanes_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
 uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);
@@ -208,6 +213,12 @@ uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l);
 
 /* Entries of the row, by room. */
+void *cuda_pin(struct device *dev, size_t bytes);
+void cuda_unpin(struct device *dev, void *at);
+void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes);
+void cuda_lane_mark(struct device *dev, enum lane lane, int i);
+void cuda_lane_after(struct device *dev, enum lane lane, int i);
+void cuda_lane_wait(struct device *dev, int i);
 void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,

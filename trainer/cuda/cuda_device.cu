@@ -1,9 +1,9 @@
 /*
  * cuda_device - opening a GPU, its memory and order, and the row of its operations.
  *
- * One stream in order.  Memory comes from plain cudaMalloc, zeroed, and is counted against the
- * limit.  Copies from the host return when the host's bytes may be reused, copies to the host
- * when they are there.
+ * One stream in order, and lanes of copies beside it (lanes.cu).  Memory comes from plain
+ * cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return when the
+ * host's bytes may be reused, copies to the host when they are there.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -153,6 +153,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 
 static void cuda_sync(struct device *dev)
 {
+    lanes_sync(dev);
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
@@ -195,6 +196,7 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
+    lanes_close(d);
     matmul_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
@@ -228,6 +230,8 @@ static const struct ops cuda_row = {
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
     .sync = cuda_sync, .close = cuda_close, .stamp = cuda_stamp, .elapsed = cuda_elapsed,
+    .pin = cuda_pin, .unpin = cuda_unpin, .lane_copy = cuda_lane_copy,
+    .lane_mark = cuda_lane_mark, .lane_after = cuda_lane_after, .lane_wait = cuda_lane_wait,
     .workspace = cuda_workspace,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,

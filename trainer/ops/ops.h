@@ -353,6 +353,15 @@ struct op_limits {
     bool    train;
 };
 
+/*
+ * Lanes: what is given to one runs in its order, and beside what is given to the others.
+ * Operations, and copies by to_device, to_host and copy, go to LANE_MAIN; IN copies from pinned
+ * memory of the host to the device, OUT back.  A mark is what has been given to a lane so far; one
+ * that was never set counts as done.
+ */
+enum lane { LANE_MAIN, LANE_IN, LANE_OUT, N_LANES };
+enum { LANE_MARKS = 64 };
+
 struct ops {
     const char *name;               /* "cpu", "cuda" */
 
@@ -363,12 +372,22 @@ struct ops {
     void (*to_device)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*to_host)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*copy)(struct device *dev, void *dst, const void *src, size_t bytes);
-    void (*sync)(struct device *dev);
+    void (*sync)(struct device *dev);                   /* for all lanes */
     void (*close)(struct device *dev);
     /* Remember this moment in the order of operations as stamp i, from 0 up; and the milliseconds
      * between two of them once sync has come back (profile.h). */
     void (*stamp)(struct device *dev, int64_t i);
     double (*elapsed)(struct device *dev, int64_t from, int64_t to);
+    /* Memory of the host for lanes, zeroed, 256-byte aligned; page-locked where a GPU copies. */
+    void *(*pin)(struct device *dev, size_t bytes);
+    void (*unpin)(struct device *dev, void *p);
+    void (*lane_copy)(struct device *dev, enum lane lane, void *dst, const void *src,
+                      size_t bytes);
+    /* Set mark i, of LANE_MARKS; what a lane is given from now on waits for mark i as it is now;
+     * the host does. */
+    void (*lane_mark)(struct device *dev, enum lane lane, int i);
+    void (*lane_after)(struct device *dev, enum lane lane, int i);
+    void (*lane_wait)(struct device *dev, int i);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
 
