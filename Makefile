@@ -116,7 +116,7 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 $B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o
 	@echo LD $@
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
-$B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/libtrain.a $B/libckpt.a
+$B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	@echo LD $@
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
@@ -179,6 +179,9 @@ lint:                                               ## floors, banned functions,
 bench: all                                          ## figures of speed and memory against peers, where they are installed
 	@tests/perf/bench.sh $B
 
+bench-gpu: all $B/gpu/bench_gpu                     ## training and generation on a GPU against PyTorch; LINES=..., see the script
+	@tests/perf/bench_gpu.sh $B
+
 check-peers: all $B/serve                                    ## let torch, DeepSpeed and transformers load what we write (a venv of their own)
 	@tests/peers/check.sh $B
 
@@ -210,4 +213,4 @@ help:                                               ## this list
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint bench check-peers fuzz install dist clean help
+.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint bench bench-gpu check-peers fuzz install dist clean help

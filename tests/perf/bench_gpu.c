@@ -1,17 +1,35 @@
 /*
- * bench_gpu - training steps on a GPU at full length: tokens a second, strict MFU, memory.
- * The peer is peer_torch.py; the models' configurations are in gpu_models.json.
+ * bench_gpu - training steps and generation on a GPU: tokens a second, strict MFU, memory, clocks.
+ * The peer is peer_torch.py, with the same options; bench_gpu.sh runs both over a whole table.
+ * The models' configurations are in gpu_models.json.
  *
- * usage: bench_gpu MODEL full|lora|recompute BATCH LENGTH STEPS [PROMPT%] [TARGET]
- *        bench_gpu MODEL decode BATCH LENGTH STEPS
- *   PROMPT%  so much of each document carries no loss (0)
- *   TARGET   T5: tokens of the decoder beside LENGTH of the encoder
- * decode: STEPS tokens each for BATCH sequences behind LENGTH ids; the bound is that the weights that
- * are multiplied and the cache go once over the memory's 4.1 TB/s for each token.
- * Weights are random (their values cost what trained ones do), ids too.  Weights have f32 masters
- * and moments.  MFU is strict: 6 FLOPs a token for each weight of a matrix that is multiplied (4
- * where it is frozen), attention causal and once, recomputing not counted, over 989.4 TFLOP/s.
+ * usage: bench_gpu MODEL [OPTION...]
+ *   --lora                a change of rank 32 beside all linear layers, the rest frozen
+ *   --batch N             sequences of a micro-batch (8)
+ *   --length N            tokens of each, of the encoder where there is one (512)
+ *   --target N            T5: tokens of the decoder beside them
+ *   --prompt P            so many percent of each sequence carry no loss (0)
+ *   --accumulate N        micro-batches of a step (1)
+ *   --packed              documents whose lengths are drawn (below) fill batch x length tokens
+ *   --recompute           only blocks' inputs are kept between the passes
+ *   --fp16                instead of bf16
+ *   --memory GIB          the device's limit
+ *   --steps N             at least, after 5 to warm up (50)
+ *   --seconds S           the most that they may take; ten are always done (60)
+ *   --profile             where three steps' time goes, on stderr
+ *   --device NAME         another than cuda
+ *   --decode              N steps of generation behind `length` ids instead
+ *
+ * Prints one line of name=value.  Weights are random (their values cost what trained ones do), ids
+ * too.  Weights have f32 masters and moments.  MFU is strict: 6 FLOPs a token for each weight of a
+ * matrix that is multiplied (4 where it is frozen), attention causal and once, recomputing not
+ * counted, over 989.4 TFLOP/s.  Generation's bound: the weights that are multiplied and the cache
+ * go once over the memory's 4.1 TB/s for each token.
+ *
+ * Lengths of packed documents are log-normal, median 150 tokens, sigma 0.8, cut to [8, length]:
+ * what instruction data look like (a mean of 195, one in fifteen past 512).
  */
+#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +38,7 @@
 
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
+#include "tests/perf/gpu_watch.h"
 #include "trainer/comm/comm.h"
 #include "trainer/model/config.h"
 #include "trainer/model/lora.h"
@@ -29,17 +48,30 @@
 #include "trainer/rng.h"
 #include "trainer/shard/zero.h"
 
-#define PEAK 989.4e12
+#define PEAK      989.4e12
+#define BANDWIDTH 4.1e12
+
+enum { WARM = 5, AT_LEAST = 10, PACKED_BATCHES = 8 };
+
+struct options {
+    const char *model, *device;
+    bool        lora, decode, recompute, fp16, packed, profile;
+    int64_t     docs, length, target, prompt, accumulate, steps;
+    double      memory, seconds;
+};
 
 struct bench {
+    struct options o;
     struct arch   *arch;
     struct lora   *lora;
     struct device *dev;
     struct comm   *comm;
     struct model  *model;
     struct zero   *zero;
-    struct batch   batch;
+    struct batch  *batch;               /* [n_batch]: taken in turn */
+    int64_t        n_batch, turn;
     int64_t        step;
+    double         tokens, docs, flops; /* of the steps so far */
 };
 
 static double now(void)
@@ -76,66 +108,78 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return 0;
 }
 
-static void make_batch(struct bench *b, int64_t docs, int64_t length, int64_t prompt,
-                       int64_t target)
+/* The n lengths of a batch's documents; gives how many. */
+static int64_t lengths(const struct options *o, int64_t *len, uint32_t *r)
 {
-    int64_t dec = target ? target : length, n = docs * dec, e = target ? docs * length : 0;
-    int32_t *x = calloc((size_t)(4 * n + e + 2 * docs + 2), sizeof *x);
-    int32_t *ids = x, *pos = x + n, *rows = x + 2 * n, *targets = x + 3 * n, *start = x + 4 * n;
-    int32_t *enc = start + docs + 1, *enc_start = enc + e;
-    uint32_t r = 1;
+    int64_t most = o->docs * o->length, n = 0, all = 0;
 
-    b->batch = (struct batch){.n_tokens = n, .n_docs = docs, .ids = ids, .positions = pos,
-                              .doc_start = start, .rows = rows, .targets = targets, .n_enc = e,
-                              .enc_ids = e ? enc : NULL, .enc_start = e ? enc_start : NULL};
-    for (int64_t i = 0; i < n + e; i++) {
-        int32_t id;
+    while (!o->packed && n < o->docs)
+        len[n++] = o->target ? o->target : o->length;
+    while (o->packed) {
+        double u[2], z;
+        int64_t one;
 
-        r = r * 1664525u + 1013904223u;
-        id = 5 + (int32_t)((r >> 8) % (uint32_t)(b->arch->vocab_size - 5));
-        *(i < n ? &ids[i] : &enc[i - n]) = id;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        pos[i] = (int32_t)(i % dec);
-        if (pos[i] >= dec * prompt / 100 && (target || pos[i] + 1 < dec)) {
-            rows[b->batch.n_rows] = (int32_t)i;
-            targets[b->batch.n_rows++] = ids[target ? i : i + 1];
+        for (int i = 0; i < 2; i++) {
+            *r = *r * 1664525u + 1013904223u;
+            u[i] = ((double)(*r >> 8) + 0.5) / 16777216.0;
         }
+        z = sqrt(-2 * log(u[0])) * cos(2 * 3.14159265358979 * u[1]);
+        one = (int64_t)(150 * exp(0.8 * z));
+        one = one < 8 ? 8 : one > o->length ? o->length : one;
+        if (all + one > most)
+            break;
+        all += one;
+        len[n++] = one;
     }
-    for (int64_t d = 0; d <= docs; d++) {
-        start[d] = (int32_t)(d * dec);
-        enc_start[d] = (int32_t)(d * length);
-    }
+    return n;
 }
 
-/* As trainer/step.c does it for one rank. */
-static double step(struct bench *b, double *norm)
+static void make_batch(struct bench *b, struct batch *to, uint32_t *r)
 {
-    struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
-                               .max_grad_norm = 1.0};
-    struct ckpt_err err = {0};
-    double loss;
+    const struct options *o = &b->o;
+    int64_t most = o->docs * o->length, e = o->target ? most : 0;
+    int64_t *len = calloc((size_t)(most / 8 + o->docs), sizeof *len);
+    int64_t docs = lengths(o, len, r), n = 0;
+    int32_t *x = calloc((size_t)(4 * most + e + 2 * docs + 2), sizeof *x);
+    int32_t *ids = x, *pos = x + most, *rows = x + 2 * most, *targets = x + 3 * most;
+    int32_t *start = x + 4 * most, *enc_start = start + docs + 1, *enc = enc_start + docs + 1;
 
-    zero_begin(b->zero);
-    need(model_loss_grad(b->model, zero_weights(b->zero), &b->batch,
-                         1.0f / (float)b->batch.n_rows, &loss, &err), &err);
-    zero_reduce(b->zero);
-    *norm = sqrt(zero_grad_sum_squares(b->zero));
-    optim_step(b->zero, b->dev, &optim, 1e-5, ++b->step, *norm);
-    return loss / (double)b->batch.n_rows;
+    *to = (struct batch){.n_docs = docs, .ids = ids, .positions = pos, .doc_start = start,
+                         .rows = rows, .targets = targets, .n_enc = e,
+                         .enc_ids = e ? enc : NULL, .enc_start = e ? enc_start : NULL};
+    for (int64_t d = 0; d < docs; d++) {
+        for (int64_t i = 0; i < len[d]; i++)
+            pos[n++] = (int32_t)i;
+        start[d + 1] = (int32_t)n;
+        enc_start[d + 1] = (int32_t)((d + 1) * o->length);
+    }
+    to->n_tokens = n;
+    for (int64_t i = 0; i < n + e; i++) {
+        *r = *r * 1664525u + 1013904223u;
+        *(i < n ? &ids[i] : &enc[i - n]) =
+            5 + (int32_t)((*r >> 8) % (uint32_t)(b->arch->vocab_size - 5));
+    }
+    for (int64_t d = 0, i = 0; d < docs; d++)
+        for (int64_t end = start[d + 1]; i < end; i++)
+            if (pos[i] >= len[d] * o->prompt / 100 && (o->target || i + 1 < end)) {
+                rows[to->n_rows] = (int32_t)i;
+                targets[to->n_rows++] = ids[o->target ? i : i + 1];
+            }
+    free(len);
 }
 
-/* Strict FLOPs of a step. */
-static double flops(const struct bench *b, bool lora)
+/* Strict FLOPs of a batch. */
+static double flops(const struct bench *b, const struct batch *some)
 {
     const struct params *p = model_params(b->model);
     const struct arch *a = b->arch;
-    double matrix = 0, tokens = (double)(b->batch.n_tokens + b->batch.n_enc), attention = 0;
-    bool pair = b->batch.n_enc > 0;
+    double matrix = 0, attention = 0, times = b->o.lora ? 4 : 6;
+    double width = (double)(a->num_attention_heads * a->head_dim);
+    double blocks = (double)a->num_hidden_layers, encoder = (double)a->num_encoder_layers;
 
     for (size_t i = 0; i < p->n; i++) {
         const struct param *q = &p->item[i];
-        double n = (double)q->numel, rows = (double)b->batch.n_tokens, times = 6;
+        double n = (double)q->numel, rows = (double)some->n_tokens;
 
         if (q->shape.rank < 2 || q->kind != PARAM_BASE || strstr(q->name, "relative_attention") ||
             strstr(q->name, "embed_positions") || strstr(q->name, "embed_tokens") ||
@@ -144,47 +188,66 @@ static double flops(const struct bench *b, bool lora)
             continue;
         if (q->expert >= 0 && a->num_experts && strstr(q->name, "experts"))
             n *= (double)a->num_experts_per_tok / (double)a->num_experts;
-        if (pair && (strstr(q->name, "encoder.") || strstr(q->name, "EncDecAttention.k") ||
-                     strstr(q->name, "EncDecAttention.v")) && !strstr(q->name, "decoder.block"))
-            rows = (double)b->batch.n_enc;
-        if (pair && (strstr(q->name, "EncDecAttention.k") || strstr(q->name, "EncDecAttention.v")))
-            rows = (double)b->batch.n_enc;
-        if (lora)
-            times = 4;
+        if (some->n_enc && (strncmp(q->name, "encoder.", 8) == 0 ||
+                            strstr(q->name, "EncDecAttention.k") ||
+                            strstr(q->name, "EncDecAttention.v")))
+            rows = (double)some->n_enc;
         matrix += times * n * rows;
     }
-    matrix += (lora ? 4.0 : 6.0) * (double)(a->vocab_size * a->word_embed_proj_dim) *
-              (double)b->batch.n_rows;
-    if (!pair) {
-        double T = tokens / (double)b->batch.n_docs;
+    matrix += times * (double)(a->vocab_size * a->word_embed_proj_dim) * (double)some->n_rows;
+    for (int64_t d = 0; d < some->n_docs; d++) {
+        double T = (double)(some->doc_start[d + 1] - some->doc_start[d]), S = 0;
 
-        attention = 12.0 * (double)a->num_hidden_layers *
-                    (double)(a->num_attention_heads * a->head_dim) * T * 0.5 * tokens;
-    } else {
-        double S = (double)b->batch.n_enc / (double)b->batch.n_docs;
-        double T = (double)b->batch.n_tokens / (double)b->batch.n_docs;
-        double w = (double)(a->num_attention_heads * a->head_dim);
-        double E = (double)a->num_encoder_layers;
-        double D = (double)(a->num_hidden_layers - a->num_encoder_layers);
-
-        attention = 12.0 * w * (double)b->batch.n_docs * (E * S * S + D * (0.5 * T * T + T * S));
+        if (some->n_enc)
+            S = (double)(some->enc_start[d + 1] - some->enc_start[d]);
+        attention += 12 * width * (encoder * S * S + (blocks - encoder) * (0.5 * T * T + T * S));
     }
     return matrix + attention;
 }
 
+/* As trainer/step.c does it for one rank. */
+static double step(struct bench *b, double *norm)
+{
+    struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+                               .max_grad_norm = 1.0};
+    struct ckpt_err err = {0};
+    double loss = 0, rows = 0;
+
+    for (int64_t i = 0; i < b->o.accumulate; i++)
+        rows += (double)b->batch[(b->turn + i) % b->n_batch].n_rows;
+    zero_begin(b->zero);
+    for (int64_t i = 0; i < b->o.accumulate; i++) {
+        const struct batch *some = &b->batch[b->turn++ % b->n_batch];
+        double sum;
+
+        need(model_loss_grad(b->model, zero_weights(b->zero), some, (float)(1 / rows), &sum, &err),
+             &err);
+        loss += sum;
+        b->tokens += (double)(some->n_tokens + some->n_enc);
+        b->docs += (double)some->n_docs;
+        b->flops += flops(b, some);
+    }
+    zero_reduce(b->zero);
+    *norm = sqrt(zero_grad_sum_squares(b->zero));
+    optim_step(b->zero, b->dev, &optim, 1e-5, ++b->step, *norm);
+    return loss / rows;
+}
+
 /* Generation: the time of a token, and how much of the bound that is. */
-static void decode(struct bench *b, int64_t docs, int64_t length, int64_t n)
+static void decode(struct bench *b)
 {
     const struct params *p = model_params(b->model);
     const struct arch *a = b->arch;
-    int64_t V = a->vocab_size;
+    int64_t V = a->vocab_size, docs = b->o.docs, length = b->o.length, n = b->o.steps;
     float *logits = malloc((size_t)(docs * V) * sizeof *logits);
-    int32_t *ids = malloc((size_t)(docs * length) * sizeof *ids), *some;
+    int32_t *ids = malloc((size_t)(docs * length) * sizeof *ids);
+    int32_t *some = malloc((size_t)docs * sizeof *some);
+    struct gpu_watch watch;
     struct ckpt_err err = {0};
     struct decode *d;
     double weights = 0, cache, start, each, bound;
+    char text[256];
 
-    some = malloc((size_t)docs * sizeof *some);
     for (int64_t i = 0; i < docs * length; i++)
         ids[i] = 5 + (int32_t)((i * 7919) % (V - 5));
     need(decode_new(&d, b->model, docs, length + n + 8, &err), &err);
@@ -195,24 +258,83 @@ static void decode(struct bench *b, int64_t docs, int64_t length, int64_t n)
         some[i] = 1;
     for (int i = 0; i < 4; i++)
         need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    gpu_watch_start(&watch);
     start = now();
     for (int64_t i = 0; i < n; i++)
         need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
     each = (now() - start) / (double)n;
+    gpu_watch_stop(&watch);
     for (size_t i = 0; i < p->n; i++)
         if (p->item[i].shape.rank == 2 && !strstr(p->item[i].name, "embed_tokens") &&
             (!strstr(p->item[i].name, "word_embeddings") || a->tie_word_embeddings))
             weights += 2.0 * (double)p->item[i].numel;
     cache = 2.0 * 2.0 * (double)(docs * (length + n / 2) * a->num_hidden_layers) *
             (double)(a->num_key_value_heads * a->head_dim);
-    bound = (weights + cache) / 4.1e12;
-    printf("decode, %lld sequences of %lld: %.3f ms a token, %.1f tok/s, %.0f %% of the bound of "
-           "%.3f ms\n", (long long)docs, (long long)length, 1e3 * each, (double)docs / each,
-           100 * bound / each, 1e3 * bound);
+    bound = (weights + cache) / BANDWIDTH;
+    printf("model=%s work=decode tok_s=%.1f ms=%.3f bound_ms=%.3f bound=%.1f gib=%.2f steps=%lld "
+           "%s\n", b->o.model, (double)docs / each, 1e3 * each, 1e3 * bound, 100 * bound / each,
+           (double)b->dev->held / (1 << 30), (long long)n, gpu_watch_text(&watch, text));
     decode_free(d);
     free(logits);
     free(ids);
     free(some);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void train(struct bench *b)
+{
+    struct ckpt_err err = {0};
+    struct profile *prof = NULL;
+    struct gpu_watch watch;
+    double *seconds = malloc((size_t)b->o.steps * sizeof *seconds), loss = 0, norm = 0, began, took;
+    uint32_t r = 1;
+    int64_t n;
+    char text[256];
+
+    b->n_batch = b->o.packed ? PACKED_BATCHES : b->o.accumulate;
+    b->batch = calloc((size_t)b->n_batch, sizeof *b->batch);
+    for (int64_t i = 0; i < b->n_batch; i++)
+        make_batch(b, &b->batch[i], &r);
+    for (int64_t i = 0; i < WARM || b->turn < b->n_batch; i++)
+        loss = step(b, &norm);
+    need(device_sync(b->dev, &err), &err);
+    fprintf(stderr, "%s: loss %.4f, gradient norm %.4g\n", b->o.model, loss, norm);
+    b->tokens = b->docs = b->flops = 0;
+    gpu_watch_start(&watch);
+    began = now();
+    for (n = 0; n < b->o.steps && (n < AT_LEAST || now() - began < b->o.seconds); n++) {
+        double start = now();
+
+        loss = step(b, &norm);
+        need(device_sync(b->dev, &err), &err);
+        seconds[n] = now() - start;
+    }
+    took = now() - began;
+    gpu_watch_stop(&watch);
+    qsort(seconds, (size_t)n, sizeof *seconds, by_size);
+    printf("model=%s work=%s tok_s=%.0f ex_s=%.2f ms=%.2f median_ms=%.2f best_ms=%.2f mfu=%.1f "
+           "gib=%.2f steps=%lld loss=%.4f %s\n", b->o.model, b->o.lora ? "lora" : "full",
+           b->tokens / took, b->docs / took, 1e3 * took / (double)n, 1e3 * seconds[n / 2],
+           1e3 * seconds[0], 100 * b->flops / took / PEAK, (double)b->dev->held / (1 << 30),
+           (long long)n, loss, gpu_watch_text(&watch, text));
+    if (b->o.profile) {
+        need(profile_on(&prof, b->dev, &err), &err);
+        for (int64_t i = 0; i < 3; i++)
+            step(b, &norm);
+        need(device_sync(b->dev, &err), &err);
+        profile_print(prof, stderr, 3);
+        profile_off(prof);
+    }
+    for (int64_t i = 0; i < b->n_batch; i++)
+        free((void *)(uintptr_t)b->batch[i].ids);       /* the first of one block */
+    free(b->batch);
+    free(seconds);
 }
 
 static json_t *preset(const char *name)
@@ -228,92 +350,82 @@ static json_t *preset(const char *name)
     return one;
 }
 
-static int by_size(const void *a, const void *b)
+static void read_options(struct options *o, int argc, char **argv)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    static const struct option names[] = {
+        {"lora", 0, 0, 'l'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
+        {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
+        {"recompute", 0, 0, 'r'}, {"fp16", 0, 0, 'h'}, {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'},
+        {"seconds", 1, 0, 'x'}, {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'},
+        {"device", 1, 0, 'e'}, {0},
+    };
+    int c;
 
-    return (x > y) - (x < y);
+    *o = (struct options){.docs = 8, .length = 512, .accumulate = 1, .steps = 50, .seconds = 60,
+                          .device = "cuda"};
+    while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
+        switch (c) {
+        case 'l': o->lora = true; break;
+        case 'b': o->docs = atol(optarg); break;
+        case 'n': o->length = atol(optarg); break;
+        case 't': o->target = atol(optarg); break;
+        case 'p': o->prompt = atol(optarg); break;
+        case 'a': o->accumulate = atol(optarg); break;
+        case 'k': o->packed = true; break;
+        case 'r': o->recompute = true; break;
+        case 'h': o->fp16 = true; break;
+        case 'm': o->memory = strtod(optarg, NULL); break;
+        case 's': o->steps = atol(optarg); break;
+        case 'x': o->seconds = strtod(optarg, NULL); break;
+        case 'f': o->profile = true; break;
+        case 'd': o->decode = true; break;
+        case 'e': o->device = optarg; break;
+        default: exit(64);
+        }
+    if (optind + 1 != argc || o->docs < 1 || o->length < 8 || o->accumulate < 1 ||
+        o->steps < AT_LEAST || (o->packed && o->target)) {
+        fprintf(stderr, "usage: bench_gpu MODEL [OPTION...]; the options stand in bench_gpu.c\n");
+        exit(64);
+    }
+    o->model = argv[optind];
 }
 
 int main(int argc, char **argv)
 {
-    bool lora = argc > 2 && strcmp(argv[2], "lora") == 0;
-    bool generate = argc > 2 && strcmp(argv[2], "decode") == 0;
-    bool recompute = argc > 2 && strcmp(argv[2], "recompute") == 0;
-    int64_t docs, length, n, prompt, target, warm = 5;
-    struct device_opts device = {.name = "cuda", .weights = CKPT_BF16};
-    struct ckpt_err err = {0};
-    struct model_opts opts;
     struct bench b = {0};
-    double *seconds, loss = 0, norm = 0, rate, began;
+    struct options *o = &b.o;
+    struct device_opts device = {0};
+    struct model_opts opts;
+    struct ckpt_err err = {0};
     json_t *config;
 
-    if (argc < 6) {
-        fprintf(stderr, "usage: bench_gpu MODEL full|lora|recompute BATCH LENGTH STEPS "
-                        "[PROMPT%%] [TARGET]\n");
-        return 64;
-    }
-    docs = atol(argv[3]);
-    length = atol(argv[4]);
-    n = atol(argv[5]);
-    prompt = argc > 6 ? atol(argv[6]) : 0;
-    target = argc > 7 ? atol(argv[7]) : 0;
-    config = preset(argv[1]);
+    read_options(o, argc, argv);
+    config = preset(o->model);
     need(arch_read_json(&b.arch, config, &err), &err);
     json_decref(config);
-    if (lora) {
+    if (o->lora) {
         config = json_pack("{s:s,s:i,s:i,s:s}", "peft_type", "LORA", "r", 32, "lora_alpha", 32,
                            "target_modules", "all-linear");
         need(lora_new(&b.lora, config, &err), &err);
         json_decref(config);
     }
+    device.name = o->device;
+    device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
+    device.memory_limit = (uint64_t)(o->memory * (1 << 30));
     need(device_open(&b.dev, &device, &err), &err);
     need(comm_open(&b.comm, &err), &err);
-    opts = (struct model_opts){.max_tokens = docs * (target ? target : length), .max_docs = docs,
-                               .max_rows = docs * (target ? target : length),
-                               .max_enc = docs * length, .train = !generate, .recompute = recompute,
-                               .lora = b.lora};
+    opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
+                               .max_docs = o->packed ? o->docs * o->length / 8 : o->docs,
+                               .max_enc = o->docs * o->length, .train = !o->decode,
+                               .recompute = o->recompute, .lora = b.lora};
+    opts.max_rows = opts.max_tokens;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
-    need(zero_new(&b.zero, model_params(b.model), 0, !generate, b.dev, b.comm, &err), &err);
+    need(zero_new(&b.zero, model_params(b.model), 0, !o->decode, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
-    if (generate) {
-        decode(&b, docs, length, n);
-        goto out;
-    }
-    make_batch(&b, docs, length, prompt, target);
-    seconds = malloc((size_t)n * sizeof *seconds);
-    for (int64_t i = 0; i < warm; i++)
-        loss = step(&b, &norm);
-    need(device_sync(b.dev, &err), &err);
-    printf("%s: first loss %.4f, gradient norm %.4g\n", argv[1], loss, norm);
-    began = now();
-    for (int64_t i = 0; i < n; i++) {
-        double start = now();
-
-        loss = step(&b, &norm);
-        need(device_sync(b.dev, &err), &err);
-        seconds[i] = now() - start;
-    }
-    began = now() - began;
-    qsort(seconds, (size_t)n, sizeof *seconds, by_size);
-    rate = (double)(b.batch.n_tokens + b.batch.n_enc) * (double)n / began;
-    printf("%s %s %lldx%lld%s: %.0f tok/s, %.2f ex/s, %.2f ms a step (median %.2f, best %.2f), "
-           "MFU %.1f %%, %.2f GiB, loss %.4f\n",
-           argv[1], argv[2], (long long)docs, (long long)length, prompt ? " half prompt" : "", rate,
-           (double)docs * (double)n / began, 1e3 * began / (double)n, 1e3 * seconds[n / 2],
-           1e3 * seconds[0], 100 * flops(&b, lora) * (double)n / began / PEAK,
-           (double)b.dev->held / (1 << 30), loss);
-    if (getenv("PROFILE")) {
-        struct profile *prof = NULL;
-
-        need(profile_on(&prof, b.dev, &err), &err);
-        for (int64_t i = 0; i < 3; i++)
-            step(&b, &norm);
-        need(device_sync(b.dev, &err), &err);
-        profile_print(prof, stdout, 3);
-        profile_off(prof);
-    }
-out:
+    if (o->decode)
+        decode(&b);
+    else
+        train(&b);
     zero_free(b.zero);
     model_free(b.model);
     lora_free(b.lora);

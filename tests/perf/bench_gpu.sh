@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# bench_gpu.sh BUILD - training and generation on a GPU at full length, beside PyTorch in the same
+# call where it is installed.  Prints a table in Markdown as it goes; what each program said is kept.
+#
+#   LINES="560m 1b1"   only these of the table below (default: all but tiny)
+#   PEER=python3       a Python with torch and transformers (peft for LoRA); PEER= for none
+#   PROFILE=1          where a step's time goes, in DIR/NAME.profile
+#   DIR=...            where files go, default build/bench-gpu
+#   SECONDS_EACH=60    the most that a line's steps may take; ten are always done
+#
+# A line: name | work | goal | options of bench_gpu | options of each peer beside those, by ";".  Of
+# several peers the fastest counts.  "-": no peer.  Goals: tok_s, ex_s or bound (percent), and gib.
+set -u
+shopt -u checkwinsize; only=${LINES:-}          # bash would put a terminal's height there
+cd "$(dirname "$0")/../.."
+B=$1 DIR=${DIR:-build/bench-gpu} PEER=${PEER-python3} EACH=${SECONDS_EACH:-60}
+mkdir -p "$DIR"
+table='
+tiny       | a toy on the CPU                                        |                      | tiny --batch 2 --length 64 --device cpu --steps 10 | --eager
+560m       | bloomz-560m, 16 × 512                                   | tok_s=148000         | bloomz-560m --batch 16 --steps 100 |
+560m-64k   | the same, 8 micro-batches a step                        | tok_s=148000         | bloomz-560m --batch 16 --accumulate 8 |
+560m-half  | the same as the first, half of each sequence prompt     | tok_s=177600         | bloomz-560m --batch 16 --prompt 50 --steps 100 |
+1b1        | bloomz-1b1, 16 × 512                                    | tok_s=85000 gib=30   | bloomz-1b1 --batch 16 --steps 100 |
+1b1-64k    | the same, 8 micro-batches a step                        | tok_s=85000 gib=30   | bloomz-1b1 --batch 16 --accumulate 8 |
+1b1-half   | the same as the first, half of each sequence prompt     | tok_s=97750          | bloomz-1b1 --batch 16 --prompt 50 --steps 100 |
+1b1-packed | bloomz-1b1, texts of 150 tokens in the median, packed into 16 × 512; the peer pads | | bloomz-1b1 --batch 16 --packed --steps 100 |
+opt        | opt-1.3b, 8 × 2048                                      | tok_s=65000          | opt-1.3b --batch 8 --length 2048 |
+qwen-lora  | Qwen3-8B, LoRA r 32 on all linear layers, 4 × 2048      | tok_s=17000 gib=55   | qwen3-8b --lora --batch 4 --length 2048 |
+mixtral    | Mixtral-shaped (2048, 16 layers, 8 experts of 5632), LoRA on attention, 4 × 2048 | | mixtral-2b --lora --batch 4 --length 2048 | ;--eager;--experts grouped_mm;--experts batched_mm --eager
+t5-8       | T5-3b, 8 × 512/128                                      | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 |
+t5-16      | T5-3b, 16 × 512/128                                     | ex_s=88              | t5-3b --batch 16 --length 512 --target 128 |
+decode-1   | Qwen3-8B, generation behind 128 ids, 1 sequence         | bound=80             | qwen3-8b --decode --batch 1 --length 128 --steps 100 | ;--eager
+decode-64  | the same, 64 sequences                                  | bound=60             | qwen3-8b --decode --batch 64 --length 128 --steps 100 | ;--eager
+'
+trim() { local s=$1; s=${s#"${s%%[! ]*}"}; printf '%s' "${s%"${s##*[! ]}"}"; }
+# of LINE NAME - the value of NAME in a line of name=value; several of a name by commas.
+of() { tr ' ' '\n' <<<"$1" | sed -n "s/^$2=//p" | paste -sd, | sed 's/,/, /g'; }
+# rate LINE - in the unit of the goal.
+rate() { if [ -n "$(of "$goal" ex_s)" ]; then echo "$(of "$1" ex_s) ex/s"; else echo "$(of "$1" tok_s) tok/s"; fi; }
+# chip LINE - clock, power, and what held the clock back.
+chip() {
+    local held
+    [ -n "$(of "$1" mhz)" ] || { echo "not known"; return; }
+    held=$(of "$1" held)
+    echo "$(of "$1" mhz) MHz, $(of "$1" watt) W${held:+; $held}"
+}
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b }'; }
+# peers NAME OPTIONS VARIANTS - the fastest one's line, in $best.
+peers() {
+    local i=0 variant line
+    best=
+    [ "$3" != - ] && [ -n "$PEER" ] && "$PEER" -c 'import torch, transformers' 2>/dev/null || return
+    while IFS= read -r -d ';' variant; do
+        i=$((i + 1))
+        if line=$(timeout 400 "$PEER" tests/perf/peer_torch.py $2 $variant --seconds "$EACH" 2>"$DIR/$1.peer$i.log"); then
+            line=$(grep '^model=' <<<"$line" | tail -1)
+            echo "$line" >>"$DIR/figures"
+            [ -z "$best" ] || awk -v a="$(of "$line" tok_s)" -v b="$(of "$best" tok_s)" 'BEGIN { exit !(a > b) }' && best=$line
+        else
+            echo "$1: the peer ($variant) gives nothing: $(grep -v '^ *$' "$DIR/$1.peer$i.log" | tail -1 | cut -c1-160)" >&2
+        fi
+    done <<<"$3;"
+}
+goals() {       # OURS - how far from each goal
+    local what want is text=
+    for what in tok_s ex_s bound gib; do
+        want=$(of "$goal" $what); is=$(of "$1" $what)
+        [ -n "$want" ] && [ -n "$is" ] || continue
+        case $what in
+        gib) text="$text, ≤ $want GiB" ;;
+        bound) text="$text, $want % of the bound: $is" ;;
+        *) text="$text, $want: $(awk -v a="$is" -v b="$want" 'BEGIN { printf "%.0f", 100 * a / b }') %" ;;
+        esac
+    done
+    echo "${text#, }"
+}
+row() {
+    local name=$1 what=$2 options=$4 ours peer=— by=— mfu median experts
+    if ! ours=$(timeout 600 "$B/gpu/bench_gpu" $options --seconds "$EACH" ${PROFILE:+--profile} 2>"$DIR/$name.profile"); then
+        echo "| $what | fails: $(tail -1 "$DIR/$name.profile") | | | | | |"; return 1
+    fi
+    ours=$(grep '^model=' <<<"$ours"); echo "$ours" >>"$DIR/figures"
+    peers "$name" "$options" "$5"
+    if [ -n "$best" ]; then
+        experts=$(of "$best" experts)
+        peer="$(rate "$best"), $(of "$best" gib) GiB, $(chip "$best") ($(of "$best" how)${experts:+, $experts})"
+        by=$(ratio "$(of "$ours" tok_s)" "$(of "$best" tok_s)")×
+    fi
+    mfu=$(of "$ours" mfu) median=$(of "$ours" median_ms)
+    echo "| $what, $(of "$ours" steps) steps | $(rate "$ours"), $(of "$ours" ms) ms${median:+ (median $median)}${mfu:+, MFU $mfu %} | $(of "$ours" gib) GiB | $(chip "$ours") | $peer | $by | $(goals "$ours") |"
+}
+failed=0
+: >"$DIR/figures"
+{
+    echo "$(git rev-parse --short HEAD 2>/dev/null), $(nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader 2>/dev/null | head -1)"
+    echo
+    echo "| work | figure | memory | chip; held back by | peer in the same call | ratio | goal |"
+    echo "|---|---|---|---|---|---|---|"
+} | tee "$DIR/table.md"
+while IFS='|' read -r name what goal options variants; do
+    name=$(trim "$name"); goal=$(trim "$goal")
+    [ -n "$name" ] || continue
+    case $only in *[!0-9]*) case " $only " in *" $name "*) ;; *) continue ;; esac ;; *) [ "$name" != tiny ] || continue ;; esac
+    text=$(row "$name" "$(trim "$what")" "$goal" "$(trim "$options")" "$(trim "$variants")") || failed=1
+    tee -a "$DIR/table.md" <<<"$text"
+done <<<"$table"
+exit $failed
