@@ -111,6 +111,9 @@ static int gpu_index(int *index, const char *name, struct ckpt_err *err)
 
 static int open_cpu(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
 {
+    if (opts->fp8 || opts->tf32)
+        return ckpt_fail(err, CKPT_ECONFIG, "%s is of GPUs alone, the device is the CPU",
+                         opts->fp8 ? "--fp8" : "--tf32");
     if (device_open_cpu(out, opts->threads, err))
         return err->code;
     (*out)->weight = opts->weights;
@@ -132,7 +135,7 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
     if (!any && gpu_index(&index, name, err))
         return err->code;
     if (open_cuda(&plugin, err) == 0 && (!any || plugin->count() > 0))
-        return plugin->open(out, index, opts->weights, opts->memory_limit, err);
+        return plugin->open(out, index, opts, err);
     if (!any)
         return err->code ? err->code : no_cuda(err, "it has no device");
     /* A driver without a plug-in that works is worth a word; a machine without one is not. */

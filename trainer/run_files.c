@@ -106,7 +106,8 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
           value_set_str(a, d, "gradient_checkpointing",
                         value_bool(a, s->gradient_checkpointing)) |
           value_set_str(a, d, "fp16", value_bool(a, s->fp16)) |
-          value_set_str(a, d, "bf16", value_bool(a, s->bf16));
+          value_set_str(a, d, "bf16", value_bool(a, s->bf16)) |
+          value_set_str(a, d, "tf32", s->tf32 ? value_bool(a, true) : value_none(a));
     return rc;
 }
 

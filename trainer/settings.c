@@ -28,6 +28,7 @@ void settings_default(struct settings *s)
         .max_grad_norm = 1.0,
         .seed = 42,
         .device = "auto",
+        .fp8_format = "hybrid",
         .data_cache = "auto",
         .logging_steps = 10,
         .save_steps = 500,
@@ -43,7 +44,10 @@ enum ckpt_dtype settings_weights(const struct settings *s)
 struct device_opts settings_device(const struct settings *s)
 {
     return (struct device_opts){.name = s->device, .threads = (int)s->threads,
-                                .weights = settings_weights(s),
+                                .weights = settings_weights(s), .tf32 = s->tf32,
+                                .fp8 = !s->fp8                             ? DEVICE_FP8_OFF
+                                       : strcmp(s->fp8_format, "e4m3") == 0 ? DEVICE_FP8_E4M3
+                                                                            : DEVICE_FP8_HYBRID,
                                 .memory_limit = s->device_memory_limit};
 }
 
@@ -115,6 +119,13 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
                      "group_by_length excludes it");
     if (s->bf16 && s->fp16)
         return clash(err, "--bf16 and --fp16 exclude each other");
+    if (s->tf32 && (s->bf16 || s->fp16))
+        return ckpt_fail(err, CKPT_ECONFIG, "--tf32 is of float32 products: --%s has none",
+                         s->bf16 ? "bf16" : "fp16");
+    if (s->fp8 && !s->bf16)
+        return clash(err, "--fp8 needs --bf16: what is not multiplied in 8 bits is bfloat16");
+    if (!s->fp8 && strcmp(s->fp8_format, "hybrid") != 0)
+        return clash(err, "--fp8-format needs --fp8");
     if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
         return clash(err, "--eval-steps needs --eval-file PATH");
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)

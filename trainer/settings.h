@@ -72,6 +72,9 @@ struct settings {
     bool         dataloader_drop_last;
     bool         gradient_checkpointing;
     bool         bf16, fp16;            /* passes see weights of that type */
+    bool         tf32;                  /* f32 products of a GPU round their factors */
+    bool         fp8;                   /* projections multiply in 8 bits, with bf16 */
+    const char  *fp8_format;            /* hybrid, e4m3 */
     int64_t      logging_steps;
     int64_t      eval_steps;            /* 0: at the end only */
     int64_t      save_steps;            /* 0: at the end only */

@@ -248,7 +248,8 @@ static const struct ops cuda_row = {
 };
 
 /* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
-static int check_chip(int index, struct cudaDeviceProp *prop, struct ckpt_err *err)
+static int check_chip(int index, const struct device_opts *opts, struct cudaDeviceProp *prop,
+                      struct ckpt_err *err)
 {
     cudaError_t rc = cudaGetDeviceProperties(prop, index);
 
@@ -257,10 +258,18 @@ static int check_chip(int index, struct cudaDeviceProp *prop, struct ckpt_err *e
     if (prop->major < 8)
         return fail(err, CKPT_EDEVICE, "GPU %d is a %s of compute capability %d.%d: 8.0 is wanted",
                     index, prop->name, prop->major, prop->minor);
+    if (opts->fp8 && opts->weights != CKPT_BF16)
+        return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
+    if (opts->fp8)
+        return fail(err, CKPT_EUNSUPPORTED, "--fp8: products of 8 bits are not there yet");
+    if (opts->fp8 && prop->major * 10 + prop->minor < 89)
+        return fail(err, CKPT_EDEVICE,
+                    "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
+                    prop->name, prop->major, prop->minor);
     return 0;
 }
 
-static int open_device(struct device **out, int index, enum ckpt_dtype type, uint64_t limit,
+static int open_device(struct device **out, int index, const struct device_opts *opts,
                        struct ckpt_err *err)
 {
     struct cudaDeviceProp prop;
@@ -275,19 +284,21 @@ static int open_device(struct device **out, int index, enum ckpt_dtype type, uin
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
         return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
-    if (check_chip(index, &prop, err))
+    if (check_chip(index, opts, &prop, err))
         return err->code;
     o = (struct opened *)calloc(1, sizeof *o);
     if (!o)
         return fail(err, CKPT_ENOMEM, "no memory for a device");
     dev = &o->cuda.dev;
     dev->ops = &cuda_row;
-    dev->act = dev->weight = type;
+    dev->act = dev->weight = opts->weights;
     dev->grad = CKPT_F32;
     dev->apart = true;
+    dev->fp8 = opts->fp8;
     snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
     o->cuda.index = index;
-    o->cuda.limit = limit;
+    o->cuda.limit = opts->memory_limit;
+    o->cuda.tf32 = opts->tf32;
     o->cuda.sms = prop.multiProcessorCount;
     o->cuda.shared_most = prop.sharedMemPerBlockOptin;
     if (cuda_ok(dev, "opening", cudaSetDevice(index)) &&

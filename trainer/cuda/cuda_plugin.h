@@ -9,13 +9,13 @@
 
 #include "trainer/ops/ops.h"
 
-#define CUDA_PLUGIN_VERSION 1
+#define CUDA_PLUGIN_VERSION 2
 
 struct cuda_plugin {
     int version;
-    /* Device `index` with activations and weights of that type; limit in bytes, 0: none.
-     * CKPT_EDEVICE without a driver or such a device. */
-    int (*open)(struct device **out, int index, enum ckpt_dtype type, uint64_t limit,
+    /* Device `index` as opts asks for it, whatever its name there; CKPT_EDEVICE without a driver or
+     * such a device. */
+    int (*open)(struct device **out, int index, const struct device_opts *opts,
                 struct ckpt_err *err);
     /* How many devices there are; 0 without a driver. */
     int (*count)(void);

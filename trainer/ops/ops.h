@@ -34,6 +34,13 @@
 
 struct device;
 
+/*
+ * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
+ * HYBRID rounds weights and what is multiplied by them to e4m3, gradients of outputs to e5m2; E4M3
+ * rounds all to e4m3.  (The words are Transformer Engine's.)
+ */
+enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
+
 /* Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first). */
 struct adamw {
     double lr, beta1, beta2, eps, weight_decay;
@@ -439,6 +446,12 @@ struct device {
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     bool              apart;        /* its memory is not the host's */
+    enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
+    /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
+     * it keeps all weights where they are and raises a count after each change: `stepped` where
+     * an optimizer changed what is trained, `loaded` where anything may be new. */
+    void             *copies;
+    uint64_t          copies_bytes, stepped, loaded;
     char              label[64];    /* apart: what it is, for a person */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
@@ -456,6 +469,8 @@ struct device_opts {
     int             threads;        /* of the CPU, 0: by CPUs */
     enum ckpt_dtype weights;        /* F32, BF16, F16: the device's weight type, a GPU's act too */
     uint64_t        memory_limit;   /* bytes of a GPU's memory, 0: all */
+    bool            tf32;           /* of a GPU: f32 products may round their factors to tf32 */
+    enum device_fp8 fp8;            /* of a GPU, with weights of bf16 */
 };
 
 /* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
