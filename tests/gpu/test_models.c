@@ -4,6 +4,8 @@
  */
 #include "tests/unit/golden_model.h"
 
+#include <stdarg.h>
+
 #include "trainer/comm/comm.h"
 #include "trainer/shard/zero.h"
 
@@ -29,6 +31,21 @@ static const struct bounds bounds[] = {
     {CKPT_BF16, 4e-2, 1e-2, 0.142},
     {CKPT_F16, 5e-3, 1e-3, 0.038},
 };
+
+static int n_wrong;
+
+/* One line of what is wrong: a run tells all of it. */
+__attribute__((format(printf, 1, 2))) static void wrong(const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    print_message("wrong: %s\n", text);
+    n_wrong++;
+}
 
 struct on_gpu {
     struct golden    g;             /* its weights are NULL; dev is the GPU */
@@ -123,9 +140,12 @@ static void check_logits(struct on_gpu *o, const char *side, const struct bounds
     for (int64_t i = 0; i < b.n_tokens * V; i++) {
         double want = (double)wanted[place[i / V] * V + i % V];
 
-        if (!(fabs((double)found[i] - want) <= may->logits * most))
-            fail_msg("%s row %lld id %lld: %.8g, wanted %.8g (%s)", name, (long long)(i / V),
-                     (long long)(i % V), (double)found[i], want, ckpt_dtype_name(may->type));
+        if (!(fabs((double)found[i] - want) <= may->logits * most)) {
+            wrong("%s row %lld id %lld: %.8g, wanted %.8g of %.4g (%s)", name,
+                  (long long)(i / V), (long long)(i % V), (double)found[i], want, most,
+                  ckpt_dtype_name(may->type));
+            return;
+        }
     }
 }
 
@@ -149,7 +169,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     want = json_number_value(json_object_get(o->g.json, "right.loss"));
     sum /= (double)b.n_rows;
     if (!(fabs(sum - want) <= may->loss * want))
-        fail_msg("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(may->type));
+        wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(may->type));
     for (size_t i = 0; i < p->n; i++) {
         const float *unit = zero_gather_grad(o->zero, p->item[i].unit);
         const float *found = unit + p->item[i].grad_offset, *wanted;
@@ -172,18 +192,20 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
         }
         if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 3e-3 * whole)) ||
             (may->type == CKPT_F32 && worst > 5e-5 * most + 1e-7))
-            fail_msg("%s: gradient is off by %.3g of %.3g (worst %.3g of %.3g, %s)", p->item[i].name,
-                     sqrt(off), sqrt(norm), worst, most, ckpt_dtype_name(may->type));
+            wrong("%s: gradient is off by %.3g of %.3g, %.3g of all (worst %.3g of %.3g, %s)",
+                  p->item[i].name, sqrt(off), sqrt(norm), whole, worst, most,
+                  ckpt_dtype_name(may->type));
     }
 }
 
 static void all(const struct bounds *may, bool recompute)
 {
+    n_wrong = 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct on_gpu o;
+        int before = n_wrong;
         float *again;
 
-        print_message("%s %s\n", models[i], ckpt_dtype_name(may->type));
         start(&o, models[i], may->type, recompute);
         again = malloc((size_t)model_params(o.g.model)->grad_numel * sizeof *again);
         check_logits(&o, "right", may);
@@ -192,7 +214,10 @@ static void all(const struct bounds *may, bool recompute)
         check_gradients(&o, may, again, true);
         free(again);
         stop(&o);
+        if (n_wrong > before)
+            print_message("in %s, %s\n", models[i], ckpt_dtype_name(may->type));
     }
+    assert_int_equal(n_wrong, 0);
 }
 
 static void test_f32(void **state)
