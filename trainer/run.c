@@ -181,7 +181,7 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
         .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
-        .train = true, .recompute = r->s->gradient_checkpointing,
+        .train = true, .recompute = settings_recompute(r->s),
     };
 
     if (*r->base && session_untie(&r->session, r->base, NULL, err))

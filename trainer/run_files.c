@@ -104,7 +104,7 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
                         s->save_total_limit > 0 ? value_int(a, s->save_total_limit)
                                                 : value_none(a)) |
           value_set_str(a, d, "gradient_checkpointing",
-                        value_bool(a, s->gradient_checkpointing)) |
+                        value_bool(a, settings_recompute(s) == RECOMPUTE_FULL)) |
           value_set_str(a, d, "fp16", value_bool(a, s->fp16)) |
           value_set_str(a, d, "bf16", value_bool(a, s->bf16)) |
           value_set_str(a, d, "tf32", s->tf32 ? value_bool(a, true) : value_none(a));

@@ -27,6 +27,7 @@ void settings_default(struct settings *s)
         .adam_epsilon = 1e-8,
         .max_grad_norm = 1.0,
         .seed = 42,
+        .recompute = "none",
         .device = "auto",
         .fp8_format = "hybrid",
         .data_cache = "auto",
@@ -39,6 +40,13 @@ void settings_default(struct settings *s)
 enum ckpt_dtype settings_weights(const struct settings *s)
 {
     return s->bf16 ? CKPT_BF16 : s->fp16 ? CKPT_F16 : CKPT_F32;
+}
+
+enum recompute settings_recompute(const struct settings *s)
+{
+    if (s->gradient_checkpointing || strcmp(s->recompute, "full") == 0)
+        return RECOMPUTE_FULL;
+    return strcmp(s->recompute, "norms") == 0 ? RECOMPUTE_NORMS : RECOMPUTE_NONE;
 }
 
 struct device_opts settings_device(const struct settings *s)
@@ -117,6 +125,8 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0)
         return clash(err, "--packing fills micro-batches itself: --train-sampling-strategy "
                      "group_by_length excludes it");
+    if (s->gradient_checkpointing && strcmp(s->recompute, "norms") == 0)
+        return clash(err, "--gradient-checkpointing is --recompute full: norms excludes it");
     if (s->bf16 && s->fp16)
         return clash(err, "--bf16 and --fp16 exclude each other");
     if (s->tf32 && (s->bf16 || s->fp16))

@@ -11,6 +11,7 @@
 
 #include "libckpt/dtype.h"
 #include "trainer/data/options.h"
+#include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 
 struct settings {
@@ -70,7 +71,8 @@ struct settings {
     int64_t      data_seed;             /* of the data order; -1: seed */
     const char  *train_sampling_strategy;
     bool         dataloader_drop_last;
-    bool         gradient_checkpointing;
+    bool         gradient_checkpointing;/* recompute "full" by HF's name */
+    const char  *recompute;             /* none, norms, full */
     bool         bf16, fp16;            /* passes see weights of that type */
     bool         tf32;                  /* f32 products of a GPU round their factors */
     bool         fp8;                   /* projections multiply in 8 bits, with bf16 */
@@ -93,6 +95,8 @@ struct settings {
 
 /* The type in which passes see weights. */
 enum ckpt_dtype settings_weights(const struct settings *s);
+/* What the backward pass makes again. */
+enum recompute settings_recompute(const struct settings *s);
 struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);
 /*

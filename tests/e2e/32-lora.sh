@@ -123,6 +123,8 @@ t "a model with dropout" dropped
 t "trains" whole d1 0
 t "recomputing makes the same masks" whole d2 0 --gradient-checkpointing
 t "to the same bits" repeated d2
+t "what norms gave made again" whole d2n 0 --recompute norms
+t "to the same bits as well" repeated d2n
 t "resumed" whole d3 0 --resume-from-checkpoint "$T/d1/checkpoint-2"
 t "to the same bits again" repeated d3
 t "other seeds drop others" whole d4 0 --seed 43

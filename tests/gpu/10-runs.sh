@@ -30,6 +30,8 @@ t "weights and activations of bf16" train half cuda --bf16
 t "losses within its rounding" near half cpu 2e-2 6
 t "blocks made again" train again cuda --gradient-checkpointing
 t "give the same losses" near again gpu 1e-6 6
+t "norms made again" train norms cuda --recompute norms
+t "give the same bits" diff <(state gpu) <(state norms)
 t "an adapter" train lora cuda --bf16 --lora-rank 4 --target-modules all-linear
 t "and on the CPU" train loracpu cpu --lora-rank 4 --target-modules all-linear
 t "near each other" near lora loracpu 2e-2 6

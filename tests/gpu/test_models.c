@@ -77,7 +77,7 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return ckpt_fail(err, CKPT_ENOTFOUND, "%s: not in the file", p->item[i].name);
 }
 
-static void start(struct on_gpu *o, const char *name, enum ckpt_dtype type, bool recompute)
+static void start(struct on_gpu *o, const char *name, enum ckpt_dtype type, enum recompute recompute)
 {
     const struct model_opts opts = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
                                     .max_enc = 300, .train = true, .recompute = recompute};
@@ -198,7 +198,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     }
 }
 
-static void all(const struct bounds *may, bool recompute)
+static void all(const struct bounds *may, enum recompute recompute)
 {
     n_wrong = 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -223,25 +223,26 @@ static void all(const struct bounds *may, bool recompute)
 static void test_f32(void **state)
 {
     (void)state;
-    all(&bounds[0], false);
+    all(&bounds[0], RECOMPUTE_NONE);
 }
 
 static void test_f32_when_blocks_are_recomputed(void **state)
 {
     (void)state;
-    all(&bounds[0], true);
+    all(&bounds[0], RECOMPUTE_FULL);
+    all(&bounds[0], RECOMPUTE_NORMS);
 }
 
 static void test_bf16(void **state)
 {
     (void)state;
-    all(&bounds[1], false);
+    all(&bounds[1], RECOMPUTE_NONE);
 }
 
 static void test_f16(void **state)
 {
     (void)state;
-    all(&bounds[2], false);
+    all(&bounds[2], RECOMPUTE_NONE);
 }
 
 int main(void)

@@ -74,7 +74,7 @@ static void load_base(struct adapted *a, const char *path)
     ckpt_source_close(src);
 }
 
-static void open_adapted(struct adapted *a, const char *name, bool recompute, int threads)
+static void open_adapted(struct adapted *a, const char *name, enum recompute recompute, int threads)
 {
     struct model_opts opts = {.max_tokens = 40, .max_docs = 3, .max_rows = 40, .max_enc = 40, .train = true,
                               .recompute = recompute};
@@ -230,7 +230,7 @@ static void check_five_steps(struct golden *g)
     }
 }
 
-static void all(bool recompute, int threads)
+static void all(enum recompute recompute, int threads)
 {
     for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
         struct adapted a;
@@ -246,13 +246,14 @@ static void all(bool recompute, int threads)
 static void test_adapters_train_as_peft_trains_them(void **state)
 {
     (void)state;
-    all(false, 1);
+    all(RECOMPUTE_NONE, 1);
 }
 
 static void test_adapters_agree_when_blocks_are_recomputed_by_threads(void **state)
 {
     (void)state;
-    all(true, 3);
+    all(RECOMPUTE_FULL, 3);
+    all(RECOMPUTE_NORMS, 3);
 }
 
 int main(void)

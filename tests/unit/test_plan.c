@@ -106,7 +106,8 @@ static void test_plan_refuses_what_no_machine_has(void **state)
     plan_release(&p);
 }
 
-static uint64_t planned(const struct arch *arch, struct device *dev, bool train, bool recompute)
+static uint64_t planned(const struct arch *arch, struct device *dev, bool train,
+                        enum recompute recompute)
 {
     struct model_opts o = {.max_tokens = 256, .max_docs = 4, .max_rows = 256, .train = train,
                            .recompute = recompute};
@@ -137,9 +138,9 @@ static void test_plan_of_a_model_reuses_buffers_over_layers(void **state)
     for (int i = 0; i < 2; i++) {
         struct arch *arch = arch_of(text[i]);
 
-        keep[i] = planned(arch, dev, true, false);
-        again[i] = planned(arch, dev, true, true);
-        eval[i] = planned(arch, dev, false, false);
+        keep[i] = planned(arch, dev, true, RECOMPUTE_NONE);
+        again[i] = planned(arch, dev, true, RECOMPUTE_FULL);
+        eval[i] = planned(arch, dev, false, RECOMPUTE_NONE);
         arch_free(arch);
     }
     assert_int_equal(eval[0], eval[1]);

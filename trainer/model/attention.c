@@ -218,6 +218,8 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
     turn.grad = attention.grad;
     if (has_rope(arch))
         ops->rope_bwd(p->dev, &turn);
+    if (norms_again(p) && arch->place == ARCH_PRE_NORM)
+        ops->norm_fwd(p->dev, &norm);
 
     for (int i = 0; i < n; i++) {
         bool post = arch->place == ARCH_POST_NORM;

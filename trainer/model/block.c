@@ -205,7 +205,7 @@ void block_bwd(const struct pass *p, int layer, void *dh)
     struct unit u = unit_acquire(p, layer + 1);
 
     u.grads = p->w->grad(p->w->ctx, layer + 1);
-    if (p->m->opts.recompute) {
+    if (p->m->opts.recompute == RECOMPUTE_FULL) {
         attention_fwd(p, &u, b);
         if (crosses)
             cross_fwd(p, &u, b);

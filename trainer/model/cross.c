@@ -138,6 +138,8 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
     attend.dout = b->at[BUF_DCTXX];
     attend.grad = heads(p->m->arch, p->dev, b->at[BUF_DQX], b->at[BUF_DKVX]);
     ops->attention_bwd(p->dev, &attend);
+    if (norms_again(p))
+        ops->norm_fwd(p->dev, &norm);
 
     q.dout = b->at[BUF_DQX];
     q.dx = b->at[BUF_DYX];

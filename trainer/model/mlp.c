@@ -310,10 +310,16 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
 
         route.dout = dh;
         route.dx = b->at[BUF_DY2];
+        if (norms_again(p)) {
+            p->dev->ops->norm_fwd(p->dev, &norm);
+            shake(p, u, b->at[BUF_Y2]);
+        }
         p->dev->ops->experts_bwd(p->dev, &route);
         shake(p, u, b->at[BUF_DY2]);
     } else {
         down_bwd(p, u, b, dh);
+        if (norms_again(p))
+            p->dev->ops->norm_fwd(p->dev, &norm);
         up_bwd(p, u, b);
     }
     norm.dout = b->at[BUF_DY2];

@@ -510,7 +510,7 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
 
     if (!m->opts.train)
         return ckpt_fail(err, CKPT_ESTATE, "the model was planned without a backward pass");
-    if (pass_begin(&p, m, w, b, !m->opts.recompute, err))
+    if (pass_begin(&p, m, w, b, m->opts.recompute != RECOMPUTE_FULL, err))
         return err->code;
     p.drop = true;
     forward(&p);

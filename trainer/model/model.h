@@ -53,13 +53,19 @@ struct batch {
     const int32_t *enc_start;       /* [n_docs + 1] */
 };
 
+/*
+ * What a pass makes again on its way back instead of keeping it: nothing, what norms and
+ * activations gave, or all of a block but its input.
+ */
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL };
+
 struct model_opts {
     int64_t max_tokens;             /* N at most */
     int64_t max_docs;
     int64_t max_rows;               /* supervised rows at most */
     int64_t max_enc;                /* rows of the encoder at most; with an encoder only */
     bool    train;                  /* keep activations for backward */
-    bool    recompute;              /* keep only block inputs, recompute the rest */
+    enum recompute recompute;
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
 };
 

@@ -2,10 +2,10 @@
  * model_plan - see model_plan.h.
  *
  * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
- * backward, last block first (ten of them rebuild the forward when blocks are recomputed); the
- * embedding's backward.  The table below says in which phase of its block each buffer is
- * written and last read, so that everything that is not needed at the same time may lie in the
- * same place.
+ * backward, last block first (ten of them rebuild the forward when blocks are recomputed
+ * whole); the embedding's backward.  The table below says in which phase of its block each
+ * buffer is written and last read, so that everything that is not needed at the same time may
+ * lie in the same place.
  */
 #include "trainer/model/model_plan.h"
 
@@ -62,8 +62,9 @@ static const struct life {
 };
 
 /* The row of a buffer, as this description uses it. */
-static struct life life_of(const struct arch *a, int buf)
+static struct life life_of(const struct arch *a, enum recompute level, int buf)
 {
+    bool norms = level == RECOMPUTE_NORMS;
     bool post = a->place == ARCH_POST_NORM;
     struct life l = life[buf];
 
@@ -79,6 +80,10 @@ static struct life life_of(const struct arch *a, int buf)
         l.back_first = 9;               /* s is rebuilt from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
         l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
+    if (norms && buf == BUF_Y2)
+        l.back_first = a->num_experts ? 10 : 11;
+    if (norms && (buf == BUF_YX || (buf == BUF_Y1 && !post)))
+        l.back_first = l.back;
     return l;
 }
 
@@ -120,10 +125,10 @@ static void draft_block(struct draft *d, int layer)
 {
     const struct model_opts *o = &d->m->opts;
     int f = fwd_phase(layer), b = o->train ? bwd_phase(d, layer) : 0;
-    bool keep = o->train && !o->recompute;
+    bool keep = o->train && o->recompute != RECOMPUTE_FULL;
 
     for (int i = 0; i < BUF_COUNT; i++) {
-        struct life one = life_of(d->m->arch, i), *l = &one;
+        struct life one = life_of(d->m->arch, o->recompute, i), *l = &one;
         bool in_fwd = l->first >= 0 && (keep || l->last >= 0);
         size_t *fwd = &d->fwd[layer].at[i], *bwd = &d->bwd[layer].at[i];
 

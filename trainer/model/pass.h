@@ -149,6 +149,12 @@ const void *unit_weight(const struct unit *u, enum role role);
 void *unit_grad(const struct unit *u, enum role role);
 /* The low-rank change of that matrix; rank 0 when it has none. */
 struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role);
+/* Whether the way back makes outputs of norms anew. */
+static inline bool norms_again(const struct pass *p)
+{
+    return p->m->opts.recompute == RECOMPUTE_NORMS;
+}
+
 void unit_tokens(struct op_embed *op, const struct unit *u);
 /* Dropout with probability p of what stands at that place of the unit. */
 struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
