@@ -112,8 +112,8 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 	@mkdir -p $(@D)
 	@echo NVCC $<
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
-# dtype is the one room of libckpt that the plug-in takes along.
-$B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o
+# The rooms of the floors below that the plug-in takes along.
+$B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o $B/formats/weights/bnb_codes.o
 	@echo LD $@
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
 $B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrain.a $B/libckpt.a

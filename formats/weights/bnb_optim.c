@@ -1,89 +1,9 @@
 /* bnb_optim - see bnb_optim.h. */
 #include "formats/weights/bnb_optim.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/weights/torch_out.h"
 
 #define PER_PARAM 4                     /* storages of a parameter: two states, two scales */
-
-static int ascending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* Element i of n from 0.1 to 1 evenly, as torch's linspace gives them in f32. */
-static float even(int i, int n)
-{
-    float step = (1.0f - 0.1f) / (float)(n - 1);
-
-    return i < n / 2 ? 0.1f + step * (float)i : 1.0f - step * (float)(n - 1 - i);
-}
-
-void bnb_map(float map[256], bool with_sign)
-{
-    size_t n = 0;
-
-    for (int i = 0; i < 7; i++) {       /* one decade each: means of neighbouring edges */
-        int edges = (with_sign ? 1 << i : 2 << i) + 1;
-        float power = (float)pow(10, i - 6);
-
-        for (int k = 0; k + 1 < edges; k++) {
-            float mean = (even(k, edges) + even(k + 1, edges)) / 2 * power;
-
-            map[n++] = mean;
-            if (with_sign)
-                map[n++] = -mean;
-        }
-    }
-    map[n++] = 0;
-    map[n++] = 1;
-    qsort(map, n, sizeof *map, ascending);
-}
-
-/* Index of the nearest entry; x is in [-1, 1]. */
-static unsigned nearest(const float map[256], float x)
-{
-    unsigned lo = 0, hi = 255;
-
-    while (hi - lo > 1) {
-        unsigned mid = (lo + hi) / 2;
-
-        if (map[mid] <= x)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    if (x >= map[hi])
-        return hi;
-    return x < map[lo] || x < (map[lo] + map[hi]) / 2 ? lo : hi;
-}
-
-void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const float map[256],
-              bool with_sign)
-{
-    for (int64_t at = 0; at < n; at += BNB_BLOCK) {
-        int64_t end = n - at < BNB_BLOCK ? n : at + BNB_BLOCK;
-        float most = 0;
-
-        for (int64_t i = at; i < end; i++)
-            most = fabsf(src[i]) > most ? fabsf(src[i]) : most;
-        scale[at / BNB_BLOCK] = most;
-        for (int64_t i = at; i < end; i++) {
-            unsigned c = nearest(map, most > 0 ? src[i] / most : 0);
-
-            if (with_sign && src[i] > 0 && map[c] < 0)
-                c++;
-            else if (with_sign && src[i] < 0 && map[c] >= 0)
-                c--;
-            code[i] = (uint8_t)c;
-        }
-    }
-}
 
 /* -- the file -------------------------------------------------------------------------------- */
 
@@ -91,7 +11,7 @@ struct file {
     struct ckpt_arena     a;
     struct torch_storage *storage;      /* two maps, then PER_PARAM of each parameter */
     const void          **data;
-    float                 map[2][256];  /* with sign, without */
+    struct bnb_codec      codec[2];     /* with sign, without */
 };
 
 static struct value *tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
@@ -130,7 +50,7 @@ static int add_state(struct file *f, struct value *d, size_t i, int k, const str
     scale = ckpt_arena_alloc(&f->a, (size_t)blocks.dim[0], sizeof *scale);
     if (!code || !scale)
         return CKPT_ENOMEM;
-    bnb_pack(code, scale, src, numel, f->map[k], k == 0);
+    bnb_pack(code, scale, src, numel, &f->codec[k]);
     f->data[s] = code;
     f->data[s + 1] = scale;
     f->storage[s + 1].numel = blocks.dim[0];
@@ -190,9 +110,9 @@ int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *par
     if (!f.storage || !f.data)
         rc = CKPT_ENOMEM;
     for (int k = 0; rc == 0 && k < 2; k++) {
-        bnb_map(f.map[k], k == 0);
+        bnb_codec_init(&f.codec[k], k == 0);
         f.storage[k] = (struct torch_storage){.dtype = CKPT_F32, .numel = 256};
-        f.data[k] = f.map[k];
+        f.data[k] = f.codec[k].map;
     }
     for (size_t i = 0; rc == 0 && i < n_param; i++)
         rc = (size_t)param[i].group < n_group ? add_param(&f, state, i, &param[i], step)

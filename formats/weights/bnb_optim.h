@@ -5,25 +5,16 @@
  * a table of 256, dense near zero, which lies in the file.  Parameters below 4096 elements stay
  * F32.  The layout is that of bitsandbytes since 0.49.1, which older ones read too when they
  * look below "__bnb_optimizer_quant_state__".
- * Source: bitsandbytes 0.50.2, functional.py (create_dynamic_map), csrc/kernels.cu
- * (kOptimizerStatic8bit2StateBlockwise).
+ * Source: bitsandbytes 0.50.2, optim/optimizer.py.
  */
 #ifndef CKPT_BNB_OPTIM_H
 #define CKPT_BNB_OPTIM_H
 
+#include "formats/weights/bnb_codes.h"
 #include "formats/weights/trainer_files.h"
 
-#define BNB_BLOCK    256
-#define BNB_MIN_8BIT 4096               /* elements from which a state is packed */
+#define BNB_MIN_8BIT 4096       /* elements from which a state is packed */
 
-/* The table of a state with or without signs, ascending. */
-void bnb_map(float map[256], bool with_sign);
-/*
- * n elements as codes, and a scale for each block: the nearest entry of map, the upper one of two
- * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.
- */
-void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const float map[256],
-              bool with_sign);
 /* Write an optimizer.pt that AdamW8bit.load_state_dict takes.  Takes out. */
 int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                              const struct adamw_group *group, size_t n_group, int64_t step,

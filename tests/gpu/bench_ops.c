@@ -239,9 +239,12 @@ struct flat {
 static void adamw(struct device *dev, const void *op)
 {
     const struct flat *f = op;
-    struct adamw a = {1e-4, 0.9, 0.999, 1e-8, 0.01, 1, 1, NULL};
+    struct adamw a = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 1,
+                      .step = 1};
+    struct adamw_run run = {.param = f->p, .exp_avg = f->m, .exp_avg_sq = f->v, .grad = f->g,
+                            .n = f->n, .weight_decay = 0.01f};
 
-    dev->ops->adamw(dev, f->p, f->m, f->v, f->g, f->n, &a);
+    dev->ops->adamw(dev, &run, 1, &a);
 }
 
 static void squares(struct device *dev, const void *op)

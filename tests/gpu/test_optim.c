@@ -35,14 +35,17 @@ static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
     for (int step = 1; step <= 3; step++)
         for (int s = 0; s < 2; s++) {
             struct adamw o = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                              .weight_decay = 0.1, .grad_scale = 0.7, .step = step};
+                              .grad_scale = 0.7, .step = step};
             float *p[4];
 
-            if (s && to >= 0)
-                o.rounded = (char *)rounded.gpu + (size_t)to * size;
             for (int i = 0; i < 4; i++)
                 p[i] = (float *)(s ? a[i].gpu : a[i].cpu) + at[i];
-            dev[s]->ops->adamw(dev[s], p[0], p[1], p[2], p[3], n, &o);
+            struct adamw_run run = {.param = p[0], .exp_avg = p[1], .exp_avg_sq = p[2],
+                                    .grad = p[3], .n = n, .weight_decay = 0.1f};
+
+            if (s && to >= 0)
+                run.rounded = (char *)rounded.gpu + (size_t)to * size;
+            dev[s]->ops->adamw(dev[s], &run, 1, &o);
         }
     gpu_close_to(g, "param", &a[0], F32_BOUND);
     gpu_close_to(g, "exp_avg", &a[1], F32_BOUND);

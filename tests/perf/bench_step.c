@@ -82,8 +82,8 @@ static double spent[32];
     X(0, zero, (struct device *d, void *p, size_t n), (d, p, n))                               \
     X(1, cast, (struct device *d, void *p, enum ckpt_dtype to, const void *q,                  \
                 enum ckpt_dtype from, int64_t n), (d, p, to, q, from, n))                      \
-    X(2, adamw, (struct device *d, float *p, float *m, float *v, const float *g, int64_t n,    \
-                 const struct adamw *a), (d, p, m, v, g, n, a))                                \
+    X(2, adamw, (struct device *d, const struct adamw_run *r, int64_t n, const struct adamw *a),\
+         (d, r, n, a))                                                                         \
     X(3, sum_squares, (struct device *d, double *s, const float *g, int64_t n), (d, s, g, n))  \
     X(4, embed_fwd, (struct device *d, const struct op_embed *a), (d, a))                      \
     X(5, embed_bwd, (struct device *d, const struct op_embed *a), (d, a))                      \

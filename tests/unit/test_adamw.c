@@ -37,6 +37,14 @@ static void state_free(struct state *s)
     free(s->g);
 }
 
+static void step(struct device *dev, const struct state *s, double decay, const struct adamw *a)
+{
+    struct adamw_run run = {.param = s->p, .exp_avg = s->m, .exp_avg_sq = s->v, .grad = s->g,
+                            .n = s->n, .weight_decay = (float)decay};
+
+    dev->ops->adamw(dev, &run, 1, a);
+}
+
 static struct device *device(int threads)
 {
     struct ckpt_err err = {0};
@@ -56,14 +64,14 @@ static void test_adamw_follows_the_formula(void **state)
         struct device *dev = device(3);
         struct state s = state_new(sizes[k]), w = state_new(sizes[k]);
         struct adamw a = {.lr = 3e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-                          .weight_decay = 0.1, .grad_scale = 0.5};
+                          .grad_scale = 0.5};
         double *m = calloc((size_t)s.n + 1, sizeof *m), *v = calloc((size_t)s.n + 1, sizeof *v);
         double *p = calloc((size_t)s.n + 1, sizeof *p);
 
         for (int64_t i = 0; i < s.n; i++)
             p[i] = (double)s.p[i];
         for (a.step = 1; a.step <= 4; a.step++) {
-            dev->ops->adamw(dev, s.p, s.m, s.v, s.g, s.n, &a);
+            step(dev, &s, 0.1, &a);
             for (int64_t i = 0; i < s.n; i++) {
                 double g = 0.5 * (double)s.g[i];
 
@@ -100,7 +108,7 @@ static void test_adamw_gives_the_same_bits_on_any_threads(void **state)
         struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .grad_scale = 1,
                           .step = 1};
 
-        dev->ops->adamw(dev, s.p, s.m, s.v, s.g, s.n, &a);
+        step(dev, &s, 0, &a);
         if (threads == 1)
             memcpy(one.p, s.p, (size_t)s.n * sizeof(float));
         assert_memory_equal(one.p, s.p, (size_t)s.n * sizeof(float));
@@ -147,7 +155,7 @@ static void test_device_is_sticky(void **state)
     (void)state;
     assert_null(dev->ops->alloc(dev, SIZE_MAX - 100));
     assert_int_equal(device_sync(dev, &err), CKPT_ENOMEM);
-    dev->ops->adamw(dev, s.p, s.m, s.v, s.g, s.n, &a);
+    step(dev, &s, 0, &a);
     assert_true(s.p[0] == held);
     state_free(&s);
     device_close(dev);
@@ -188,8 +196,8 @@ static void test_moments_decay_to_nothing(void **state)
     memset(s.g, 0, (size_t)s.n * sizeof *s.g);
     for (int64_t i = 0; i < s.n; i++)
         s.m[i] = s.v[i] = 1.2e-38f;
-    for (int step = 0; step < 20; step++)
-        dev->ops->adamw(dev, s.p, s.m, s.v, s.g, s.n, &a);
+    for (int i = 0; i < 20; i++)
+        step(dev, &s, 0, &a);
     for (int64_t i = 0; i < s.n; i++)
         assert_true(s.m[i] == 0 && s.v[i] == 0);
     state_free(&s);

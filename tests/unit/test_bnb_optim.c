@@ -39,17 +39,19 @@ static float number(uint32_t *seed)
 
 static void test_codes_are_the_nearest_of_their_sign(void **state)
 {
-    static float x[5000], scale[20], map[256];
+    static float x[5000], scale[20];
     static uint8_t code[5000];
+    static struct bnb_codec c;
+    const float *map = c.map;
     uint32_t seed = 1;
 
     (void)state;
     for (int with_sign = 0; with_sign < 2; with_sign++) {
-        bnb_map(map, with_sign);
+        bnb_codec_init(&c, with_sign);
         for (int i = 0; i < 5000; i++)
             x[i] = with_sign ? number(&seed) : fabsf(number(&seed));
         memset(x + 512, 0, 256 * sizeof *x);
-        bnb_pack(code, scale, x, 5000, map, with_sign);
+        bnb_pack(code, scale, x, 5000, &c);
         for (int i = 0; i < 5000; i++) {
             float y = scale[i / 256] > 0 ? x[i] / scale[i / 256] : 0, best = 2;
 
@@ -64,10 +66,36 @@ static void test_codes_are_the_nearest_of_their_sign(void **state)
     }
 }
 
+/* On both sides of each border and on it, where the cells must lead to the right pair. */
+static void test_codes_change_at_the_borders(void **state)
+{
+    static struct bnb_codec c;
+
+    (void)state;
+    for (int with_sign = 0; with_sign < 2; with_sign++) {
+        bnb_codec_init(&c, with_sign);
+        for (int i = 0; i < 255; i++) {
+            float at = (c.map[i] + c.map[i + 1]) / 2;
+
+            assert_int_equal(bnb_code(&c, nextafterf(at, -2)), i);
+            assert_int_equal(bnb_code(&c, nextafterf(at, 2)), with_sign && i == 126 ? i : i + 1);
+            assert_int_equal(bnb_code(&c, at), with_sign && i == 126 ? i : i + 1);
+        }
+        for (int i = 0; i < 256; i++)
+            assert_int_equal(bnb_code(&c, c.map[i]), i);
+        assert_int_equal(bnb_code(&c, 1.5f), 255);
+        if (with_sign)
+            assert_int_equal(bnb_code(&c, -1.5f), 0);
+        assert_int_equal(bnb_code(&c, 1e-30f), c.zero);
+        assert_int_equal(bnb_code(&c, -0.0f), c.zero);
+    }
+}
+
 static void test_a_file_comes_back_as_it_was_packed(void **state)
 {
-    static float avg[4200], sq[4200], small[2][7], map[256], scale[17];
+    static float avg[4200], sq[4200], small[2][7], scale[17];
     static uint8_t code[4200];
+    static struct bnb_codec c;
     const struct adamw_param param[] = {
         {{2, {60, 70}}, 0, avg, sq}, {{1, {7}}, 1, small[0], small[1]},
     };
@@ -94,16 +122,16 @@ static void test_a_file_comes_back_as_it_was_packed(void **state)
     assert_int_equal(bnb_view(&seen, s, &err), 0);
     assert_int_equal(ckpt_source_count(seen), 4);
     x = read_whole(seen, ckpt_source_find(seen, "state.0.exp_avg"));
-    bnb_map(map, true);
-    bnb_pack(code, scale, avg, 4200, map, true);
+    bnb_codec_init(&c, true);
+    bnb_pack(code, scale, avg, 4200, &c);
     for (int i = 0; i < 4200; i++)
-        assert_true(x[i] == map[code[i]] * scale[i / 256]);
+        assert_true(x[i] == c.map[code[i]] * scale[i / 256]);
     free(x);
     x = read_whole(seen, ckpt_source_find(seen, "state.0.exp_avg_sq"));
-    bnb_map(map, false);
-    bnb_pack(code, scale, sq, 4200, map, false);
+    bnb_codec_init(&c, false);
+    bnb_pack(code, scale, sq, 4200, &c);
     for (int i = 0; i < 4200; i++)
-        assert_true(x[i] == map[code[i]] * scale[i / 256]);
+        assert_true(x[i] == c.map[code[i]] * scale[i / 256]);
     free(x);
     x = read_whole(seen, ckpt_source_find(seen, "state.1.exp_avg"));
     assert_memory_equal(x, small[0], sizeof small[0]);
@@ -117,6 +145,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables_are_those_in_a_file_of_bitsandbytes),
         cmocka_unit_test(test_codes_are_the_nearest_of_their_sign),
+        cmocka_unit_test(test_codes_change_at_the_borders),
         cmocka_unit_test(test_a_file_comes_back_as_it_was_packed),
     };
 

@@ -200,8 +200,7 @@ static void check_five_steps(struct golden *g)
     const json_t *losses = json_object_get(g->json, "losses");
     size_t n = (size_t)p->grad_numel;
     float *moments = ckpt_arena_alloc(&g->arena, 2 * n, sizeof *moments);
-    struct adamw o = {.lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .grad_scale = 1,
-                      .weight_decay = 0.01};
+    struct adamw o = {.lr = 2e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .grad_scale = 1};
 
     for (o.step = 1; o.step <= 5; o.step++) {
         near(loss_grad(g), json_number_value(json_array_get(losses, (size_t)o.step - 1)), 1e-5,
@@ -209,10 +208,13 @@ static void check_five_steps(struct golden *g)
         for (size_t i = 0; i < p->n; i++) {
             int64_t at = resident_grad(g->weights, i) - resident_grads(g->weights);
 
+            struct adamw_run run = {.param = resident_weight(g->weights, i),
+                                    .exp_avg = moments + at, .exp_avg_sq = moments + n + at,
+                                    .grad = resident_grad(g->weights, i),
+                                    .n = p->item[i].numel, .weight_decay = 0.01f};
+
             if (p->item[i].trainable)
-                g->dev->ops->adamw(g->dev, resident_weight(g->weights, i), moments + at,
-                                   moments + n + at, resident_grad(g->weights, i),
-                                   p->item[i].numel, &o);
+                g->dev->ops->adamw(g->dev, &run, 1, &o);
         }
     }
     near(loss_grad(g), json_number_value(json_object_get(g->json, "loss_after")), 1e-5,

@@ -221,13 +221,13 @@ static void test_model_agrees_without_a_backward_plan(void **state)
 }
 
 /* One of the two recorded runs. */
-struct adamw_run {
+struct adamw_case {
     const char *name;
     bool        groups;             /* no decay on norms and biases */
     double      clip, eps;
 };
 
-static double train_step(struct golden *g, const struct batch *b, const struct adamw_run *run,
+static double train_step(struct golden *g, const struct batch *b, const struct adamw_case *run,
                          float *moments, int64_t step, double *norm)
 {
     const struct params *p = model_params(g->model);
@@ -242,10 +242,12 @@ static double train_step(struct golden *g, const struct batch *b, const struct a
     for (size_t i = 0; i < p->n; i++) {
         int64_t at = resident_weight(g->weights, i) - resident_weights(g->weights);
 
-        a.weight_decay = !run->groups || p->item[i].decay ? 0.1 : 0.0;
-        g->dev->ops->adamw(g->dev, resident_weight(g->weights, i), moments + at,
-                           moments + p->numel + at, resident_grad(g->weights, i),
-                           p->item[i].numel, &a);
+        struct adamw_run one = {.param = resident_weight(g->weights, i),
+                                .exp_avg = moments + at, .exp_avg_sq = moments + p->numel + at,
+                                .grad = resident_grad(g->weights, i), .n = p->item[i].numel,
+                                .weight_decay = !run->groups || p->item[i].decay ? 0.1f : 0.0f};
+
+        g->dev->ops->adamw(g->dev, &one, 1, &a);
     }
     return loss;
 }
@@ -285,7 +287,7 @@ static void check_sums(struct golden *g, const json_t *run, const json_t *skip)
 
 static void five_steps(struct golden *g, const void *arg)
 {
-    const struct adamw_run *run = arg;
+    const struct adamw_case *run = arg;
     const json_t *want = json_object_get(json_object_get(g->json, "adamw"), run->name);
     const json_t *losses = json_object_get(want, "losses");
     const json_t *norms = json_object_get(want, "grad_norms_before_clip");
@@ -310,7 +312,7 @@ static void five_steps(struct golden *g, const void *arg)
 
 static void test_model_trains_as_torch_does(void **state)
 {
-    static const struct adamw_run runs[] = {{"adamw_all_decay_eps1e-8", false, 0, 1e-8},
+    static const struct adamw_case runs[] = {{"adamw_all_decay_eps1e-8", false, 0, 1e-8},
                                             {"adamw_hf_groups_clip1_eps1e-6", true, 1.0, 1e-6}};
 
     (void)state;

@@ -1,26 +1,33 @@
 /*
- * adamw - one AdamW step over a run of elements.
+ * adamw - one AdamW step over runs of elements, and the verdict that it waits for.
  *
  * Order of operations is torch's (torch/optim/adamw.py, _single_tensor_adamw, 2.x):
  *   p -= lr wd p;  m += (g - m)(1 - b1);  v = b2 v + (1 - b2) g g
  *   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
- * Scalars are computed in f64 as Python does and rounded to f32 once.  Moments of elements that get
- * no gradient any more decay to 0, not to numbers without a full mantissa (cpu_flush).
+ * and bitsandbytes' too (backends/cpu/ops.py; its CUDA kernels decay last, which differs by
+ * lr^2 wd).  Scalars are computed in f64 as Python does and rounded to f32 once.  Moments of
+ * elements that get no gradient any more decay to 0, not to numbers without a full mantissa
+ * (cpu_flush).
  */
 #include "trainer/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "libckpt/convert.h"
+#include "trainer/ops/verdict.h"
+#include "trainer/philox.h"
 
 #define CHUNK 16384             /* elements a thread takes at once: four arrays stay in L2 */
+#define BLOCK OP_MOMENTS_BLOCK  /* of moments that are narrower: those that are f32 at once */
 
 struct scalars {
-    float keep, one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
+    float one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
 };
 
 CPU_HOT static void update(float *restrict p, float *restrict m, float *restrict v,
-                           const float *restrict grad, int64_t n, const struct scalars *s)
+                           const float *restrict grad, int64_t n, float keep,
+                           const struct scalars *s)
 {
     const struct scalars c = *s;
 
@@ -32,39 +39,147 @@ CPU_HOT static void update(float *restrict p, float *restrict m, float *restrict
 
         m[i] = mi;
         v[i] = vi;
-        p[i] = p[i] * c.keep - c.step_size * mi / (sqrtf(vi) * c.inv_bc2 + c.eps);
+        p[i] = p[i] * keep - c.step_size * mi / (sqrtf(vi) * c.inv_bc2 + c.eps);
     }
 }
 
-void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
-               const float *grad, int64_t n, const struct adamw *a)
+/* n <= BLOCK values to bf16, up or down with the odds of what is cut off; from element e on. */
+static void narrow_by_chance(uint16_t *to, const float *from, int64_t n, const struct adamw *a,
+                             uint64_t e)
 {
+    uint32_t word[4];
+
+    for (int64_t i = 0; i < n; i++, e++) {
+        uint32_t bits;
+
+        if (i == 0 || e % 8 == 0)
+            philox(word, a->seed, (uint64_t)a->step, e / 8);
+        memcpy(&bits, from + i, sizeof bits);
+        to[i] = (uint16_t)((bits + (word[e % 8 / 2] >> (e % 2 * 16) & 0xffff)) >> 16);
+    }
+}
+
+/* What n <= BLOCK elements from place `at` of a run are in f32. */
+static void widen(const struct cpu_device *cpu, float *m, float *v, const struct adamw_run *r,
+                  int64_t at, int64_t n)
+{
+    const uint8_t *code = (const uint8_t *)r->exp_avg + at;
+    const uint8_t *code_sq = (const uint8_t *)r->exp_avg_sq + at;
+
+    if (r->moments == OP_MOMENTS_BF16) {
+        ckpt_convert(m, CKPT_F32, (const uint16_t *)r->exp_avg + at, CKPT_BF16, (size_t)n);
+        ckpt_convert(v, CKPT_F32, (const uint16_t *)r->exp_avg_sq + at, CKPT_BF16, (size_t)n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = cpu->codec[0].map[code[i]] * r->absmax[at / BLOCK];
+        v[i] = cpu->codec[1].map[code_sq[i]] * r->absmax_sq[at / BLOCK];
+    }
+}
+
+/* A block as codes; returns its absmax.  Sizes are multiplied by 1 / absmax, as on a GPU. */
+static float encode(uint8_t *code, const float *x, int64_t n, const struct bnb_codec *c)
+{
+    float most = 0, inv;
+
+    for (int64_t i = 0; i < n; i++)
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    most = most < 0x1p-126f ? 0 : most;         /* 1 / most is finite */
+    inv = most > 0 ? 1 / most : 0;
+    for (int64_t i = 0; i < n; i++)
+        code[i] = bnb_code(c, x[i] * inv);
+    return most;
+}
+
+static void narrow(const struct cpu_device *cpu, const struct adamw_run *r, int64_t at, int64_t n,
+                   const float *m, const float *v, const struct adamw *a)
+{
+    if (r->moments == OP_MOMENTS_BF16) {
+        ckpt_convert((uint16_t *)r->exp_avg + at, CKPT_BF16, m, CKPT_F32, (size_t)n);
+        narrow_by_chance((uint16_t *)r->exp_avg_sq + at, v, n, a, r->index + (uint64_t)at);
+        return;
+    }
+    r->absmax[at / BLOCK] = encode((uint8_t *)r->exp_avg + at, m, n, &cpu->codec[0]);
+    r->absmax_sq[at / BLOCK] = encode((uint8_t *)r->exp_avg_sq + at, v, n, &cpu->codec[1]);
+}
+
+/* Elements [at, at + n) of a run; at is a multiple of BLOCK. */
+static void step_some(struct device *dev, const struct adamw_run *r, int64_t at, int64_t n,
+                      const struct scalars *s, const struct adamw *a)
+{
+    const struct cpu_device *cpu = (const struct cpu_device *)dev;
+    float keep = (float)(1.0 - a->lr * (double)r->weight_decay);
     size_t wide = ckpt_dtype_size(dev->weight);
+
+    if (r->moments == OP_MOMENTS_F32)
+        update(r->param + at, (float *)r->exp_avg + at, (float *)r->exp_avg_sq + at, r->grad + at,
+               n, keep, s);
+    for (int64_t i = at; r->moments != OP_MOMENTS_F32 && i < at + n; i += BLOCK) {
+        int64_t some = at + n - i < BLOCK ? at + n - i : BLOCK;
+        float m[BLOCK], v[BLOCK];
+
+        widen(cpu, m, v, r, i, some);
+        update(r->param + i, m, v, r->grad + i, some, keep, s);
+        narrow(cpu, r, i, some, m, v, a);
+    }
+    if (r->rounded)
+        ckpt_convert((unsigned char *)r->rounded + (size_t)at * wide, dev->weight, r->param + at,
+                     CKPT_F32, (size_t)n);
+}
+
+/* Chunks [begin, end) of all runs' chunks. */
+static void step_chunks(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                        int64_t begin, int64_t end, const struct scalars *s, const struct adamw *a)
+{
+    for (int64_t i = 0, first = 0; i < n_run && first < end; i++) {
+        int64_t chunks = (run[i].n + CHUNK - 1) / CHUNK;
+        int64_t from = begin > first ? begin - first : 0;
+        int64_t to = end - first < chunks ? end - first : chunks;
+
+        for (int64_t c = from; c < to; c++)
+            step_some(dev, &run[i], c * CHUNK,
+                      run[i].n - c * CHUNK < CHUNK ? run[i].n - c * CHUNK : CHUNK, s, a);
+        first += chunks;
+    }
+}
+
+void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+               const struct adamw *a)
+{
     double t = (double)a->step;
     const struct scalars s = {
-        .keep = (float)(1.0 - a->lr * a->weight_decay),
         .one_minus_b1 = (float)(1.0 - a->beta1),
         .b2 = (float)a->beta2, .one_minus_b2 = (float)(1.0 - a->beta2),
         .step_size = (float)(a->lr / (1.0 - pow(a->beta1, t))),
         .inv_bc2 = (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
-        .eps = (float)a->eps, .grad_scale = (float)a->grad_scale,
+        .eps = (float)a->eps,
+        .grad_scale = a->verdict ? a->verdict->factor : (float)a->grad_scale,
     };
+    int64_t chunks = 0, n = 0;
 
-    if (dev->err.code)
+    if (dev->err.code || (a->verdict && !a->verdict->finite))
         return;
+    for (int64_t i = 0; i < n_run; i++) {
+        chunks += (run[i].n + CHUNK - 1) / CHUNK;
+        n += run[i].n;
+    }
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * n))
     {
         unsigned was = cpu_flush();
+        int64_t begin, end;
 
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i += CHUNK) {
-            int64_t some = n - i < CHUNK ? n - i : CHUNK;
-
-            update(param + i, exp_avg + i, exp_avg_sq + i, grad + i, some, &s);
-            if (a->rounded)
-                ckpt_convert((unsigned char *)a->rounded + (size_t)i * wide, dev->weight,
-                             param + i, CKPT_F32, (size_t)some);
-        }
+        cpu_range(&begin, &end, chunks, 1, omp_get_thread_num(), omp_get_num_threads());
+        step_chunks(dev, run, n_run, begin, end, &s, a);
         cpu_flush_end(was);
     }
+}
+
+void cpu_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
+                   double max_norm, double scale)
+{
+    double sum = 0;
+
+    cpu_sum_squares(dev, &sum, grad, n);
+    if (dev->err.code == 0)
+        *verdict = verdict_of(sum, max_norm, scale);
 }

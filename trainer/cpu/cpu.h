@@ -15,6 +15,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "formats/weights/bnb_codes.h"
 #include "trainer/cpu/tiles.h"
 #include "trainer/ops/ops.h"
 
@@ -24,6 +25,7 @@ struct cpu_device {
     enum tiles_kernel kernel;           /* of products with bf16 weights */
     double       *stamps;               /* [n_stamps] milliseconds (profile.h) */
     int64_t       n_stamps;
+    struct bnb_codec codec[2];          /* of exp_avg and of exp_avg_sq (OP_MOMENTS_8BIT) */
 };
 
 /* The kernel that multiplies this device's weights; TILES_NONE: they are widened to f32. */
@@ -107,9 +109,11 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 void cpu_norm_bwd_gathered(struct device *dev, const struct op_rownorm *a);
 
 /* Entries of the row, by room. */
-void cpu_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
-               const float *grad, int64_t n, const struct adamw *a);
+void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+               const struct adamw *a);
 void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
+void cpu_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
+                   double max_norm, double scale);
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a);
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a);
 void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);

@@ -186,7 +186,7 @@ static const struct ops cpu_row = {
     .pin = cpu_alloc, .unpin = cpu_free, .lane_copy = cpu_lane_copy,
     .lane_mark = cpu_lane_mark, .lane_after = cpu_lane_mark, .lane_wait = cpu_lane_wait,
     .workspace = cpu_workspace,
-    .adamw = cpu_adamw, .sum_squares = cpu_sum_squares,
+    .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .grad_norm = cpu_grad_norm,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
     .drop = cpu_drop, .jitter = cpu_jitter,
     .norm_fwd = cpu_norm_fwd, .norm_bwd = cpu_norm_bwd,
@@ -211,6 +211,8 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
     if (!cpu)
         return ckpt_nomem(err, sizeof *cpu);
     cpu->kernel = tiles_best();
+    bnb_codec_init(&cpu->codec[0], true);
+    bnb_codec_init(&cpu->codec[1], false);
     dev = &cpu->head;
     dev->ops = &cpu_row;
     dev->threads = threads ? threads : omp_get_max_threads();

@@ -27,6 +27,7 @@ extern "C" {
 
 struct matmul;                          /* matmul.cu */
 struct lanes;                           /* lanes.cu */
+struct bnb_codec;                       /* formats/weights/bnb_codes.h */
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
@@ -41,6 +42,7 @@ struct cuda_device {
                                            may have no workspace */
     struct matmul *matmul;
     struct lanes  *lanes;               /* NULL until something is pinned */
+    struct bnb_codec *codec;            /* on the GPU [2]: of exp_avg and of exp_avg_sq */
 };
 
 enum { CUDA_SMALL = 8192 };
@@ -221,9 +223,11 @@ void cuda_lane_after(struct device *dev, enum lane lane, int i);
 void cuda_lane_wait(struct device *dev, int i);
 void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                enum ckpt_dtype from, int64_t n);
-void cuda_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
-                const float *grad, int64_t n, const struct adamw *a);
+void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
+void cuda_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
+                    double max_norm, double scale);
 void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_embed_fwd(struct device *dev, const struct op_embed *a);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 extern "C" {
+#include "formats/weights/bnb_codes.h"
 #include "trainer/cuda/cuda_plugin.h"
 }
 
@@ -205,6 +206,7 @@ static void cuda_close(struct device *dev)
     free(d->stamps);
     cudaFreeHost(d->host);
     cudaFree(d->small);
+    cudaFree(d->codec);
     if (d->stream)
         cudaStreamDestroy(d->stream);
     free(o);
@@ -235,6 +237,7 @@ static const struct ops cuda_row = {
     .workspace = cuda_workspace,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
+    .grad_norm = cuda_grad_norm,
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,
     .drop = cuda_drop_op, .jitter = cuda_jitter,
     .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,
@@ -267,6 +270,18 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
                     "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
                     prop->name, prop->major, prop->minor);
     return 0;
+}
+
+/* The tables of 8-bit moments. */
+static bool open_codec(struct cuda_device *d)
+{
+    struct bnb_codec codec[2];
+
+    bnb_codec_init(&codec[0], true);
+    bnb_codec_init(&codec[1], false);
+    return cuda_ok(&d->dev, "opening", cudaMalloc((void **)&d->codec, sizeof codec)) &&
+           cuda_ok(&d->dev, "opening", cudaMemcpy(d->codec, codec, sizeof codec,
+                                                  cudaMemcpyHostToDevice));
 }
 
 static int open_device(struct device **out, int index, const struct device_opts *opts,
@@ -307,7 +322,8 @@ static int open_device(struct device **out, int index, const struct device_opts 
         cuda_ok(dev, "opening", cudaMallocHost((void **)&o->cuda.host,
                                                CUDA_SMALL * sizeof(double))) &&
         cuda_ok(dev, "opening", cudaMalloc((void **)&o->cuda.small,
-                                           CUDA_SMALL * sizeof(double))))
+                                           CUDA_SMALL * sizeof(double))) &&
+        open_codec(&o->cuda))
         matmul_open(&o->cuda);
     if (dev->err.code) {
         *err = dev->err;

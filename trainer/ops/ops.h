@@ -41,13 +41,49 @@ struct device;
  */
 enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
 
-/* Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first). */
+/*
+ * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
+ * a beta2 of 0.999 what a step adds is less than half a unit in its last place: rounded to
+ * nearest it would stand still.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
+ * (formats/weights/bnb_codes.h), with one f32 absmax for each 256 of them counted from the run's
+ * start.  Zeros are codes and absmax all 0.
+ */
+enum op_moments { OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT };
+enum { OP_MOMENTS_BLOCK = 256 };
+
+/* Neighbouring elements that are stepped alike. */
+struct adamw_run {
+    float       *param;             /* [n] true weights */
+    void        *exp_avg, *exp_avg_sq;      /* [n] of `moments` */
+    float       *absmax, *absmax_sq;        /* 8BIT: [ceil(n / 256)] */
+    const float *grad;              /* [n] */
+    void        *rounded;           /* [n] of the device's weight type, written beside param;
+                                       NULL: none */
+    int64_t      n;
+    uint64_t     index;             /* BF16: of the first element among all that are trained: what
+                                       its random bits are made of */
+    float        weight_decay;
+    enum op_moments moments;
+};
+
+/* What a step has to know of the whole gradient; in the device's memory. */
+struct op_verdict {
+    double  norm;                   /* of the gradient without its scale, before clipping */
+    float   factor;                 /* gradients are multiplied by it: unscales and clips */
+    int32_t finite;                 /* 0: nothing is stepped */
+};
+
+/*
+ * Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first).  With
+ * 8BIT moments the update is made from what the moments were before they are coded again.
+ */
 struct adamw {
-    double lr, beta1, beta2, eps, weight_decay;
-    double grad_scale;              /* gradients are multiplied by it first (clipping) */
+    double lr, beta1, beta2, eps;
+    double grad_scale;              /* gradients are multiplied by it first, without a verdict */
+    const struct op_verdict *verdict;       /* NULL: none */
     int64_t step;                   /* 1 for the first: bias correction */
-    void   *rounded;                /* the parameters rounded to the device's weight type, written
-                                       beside them; NULL: none */
+    uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
+                                       low one) of word e % 8 / 2 of Philox(seed, step, e / 8) */
 };
 
 /* Activation functions; formulas in model-families' words:
@@ -403,12 +439,16 @@ struct ops {
                  enum ckpt_dtype from, int64_t n);
 
     /* -- optimizer ------------------------------------------------------------------------- */
-    /* param[n], exp_avg[n], exp_avg_sq[n] updated in place from grad[n]; all f32.
-     * Source: torch/optim/adamw.py, _single_tensor_adamw (2.x). */
-    void (*adamw)(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
-                  const float *grad, int64_t n, const struct adamw *a);
+    /* All runs are stepped in place.  They do not overlap; any may have n 0.
+     * Source: torch/optim/adamw.py, _single_tensor_adamw (2.x); of 8BIT bitsandbytes 0.50.2,
+     * csrc/kernels.cu, kOptimizerStatic8bit2StateBlockwise. */
+    void (*adamw)(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                  const struct adamw *a);
     /* *sum (host) <- sum of grad[i]^2 in f64, fixed order. */
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
+    /* *verdict (device) of the gradient grad[n] / scale (verdict.h); the host does not wait. */
+    void (*grad_norm)(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
+                      double max_norm, double scale);
 
     /* -- model: embedding, norms, projections, attention, head and loss ------------------- */
     void (*embed_fwd)(struct device *dev, const struct op_embed *a);

@@ -186,17 +186,31 @@ static void prof_cast(struct device *dev, void *dst, enum ckpt_dtype to, const v
          (double)n * (double)(ckpt_dtype_size(to) + ckpt_dtype_size(from)));
 }
 
-static void prof_adamw(struct device *dev, float *param, float *exp_avg, float *exp_avg_sq,
-                       const float *grad, int64_t n, const struct adamw *a)
+static void prof_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                       const struct adamw *a)
 {
-    INNER(dev)->adamw(dev, param, exp_avg, exp_avg_sq, grad, n, a);
-    note(dev, "adamw", 0, 0, 0, 0, (double)n * 28);
+    static const double moments[] = {16, 8, 4};         /* both, read and written */
+    double bytes = 0;
+
+    for (int64_t i = 0; i < n_run; i++)
+        bytes += (double)run[i].n *
+                 (12 + moments[run[i].moments] +
+                  (run[i].rounded ? (double)ckpt_dtype_size(dev->weight) : 0));
+    INNER(dev)->adamw(dev, run, n_run, a);
+    note(dev, "adamw", 0, 0, 0, 0, bytes);
 }
 
 static void prof_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n)
 {
     INNER(dev)->sum_squares(dev, sum, grad, n);
     note(dev, "sum_squares", 0, 0, 0, 0, (double)n * 4);
+}
+
+static void prof_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad,
+                           int64_t n, double max_norm, double scale)
+{
+    INNER(dev)->grad_norm(dev, verdict, grad, n, max_norm, scale);
+    note(dev, "grad_norm", 0, 0, 0, 0, (double)n * 4);
 }
 
 static void prof_zero(struct device *dev, void *p, size_t bytes)
@@ -243,6 +257,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.cast = prof_cast;
     p->row.adamw = prof_adamw;
     p->row.sum_squares = prof_sum_squares;
+    p->row.grad_norm = prof_grad_norm;
     p->row.embed_fwd = prof_embed_fwd;
     p->row.embed_bwd = prof_embed_bwd;
     p->row.drop = prof_drop;

@@ -1,0 +1,475 @@
+/*
+ * adamw - one AdamW step over many runs of elements in one launch for each kind of moments.
+ *
+ * The order of operations is that of trainer/cpu/adamw.c, which is torch's; scalars are computed
+ * there and here in f64 and rounded to f32 once.  Runs travel as a parameter of the kernel, by
+ * value; a block finds its own among them by the number of its tile.  Everything is read once and
+ * is large: it passes the caches (.cs).
+ *
+ * F32 and BF16: four elements move at once where a run's arrays lie alike within 16 bytes; what
+ * stands before the first such place of a tile and behind the last goes one by one.
+ * 8BIT: a warp takes 256 elements that share an absmax, eight each, so that nothing but a maximum
+ * passes between its lanes.  Tables lie in shared memory; blocks stay for many tiles.
+ */
+#include "trainer/cuda/cuda.h"
+
+extern "C" {
+#include "formats/weights/bnb_codes.h"
+}
+
+#include <math.h>
+
+namespace {
+
+const int block = 256;
+const int tile = 16 * block;            /* elements: 16 for each thread */
+const int most_runs = 256;              /* in one launch: 23 of the 32 KB that it may be given */
+
+struct scalars {
+    float one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
+    uint64_t seed, step;
+    const struct op_verdict *verdict;
+};
+
+struct run {
+    float       *p;
+    void        *m, *v, *w;
+    float       *absmax, *absmax_sq;
+    const float *g;
+    int64_t      n;
+    uint64_t     index;
+    float        keep;
+};
+
+struct table {
+    int32_t    n;
+    uint32_t   first[most_runs + 1];    /* tiles of the runs before each */
+    struct run run[most_runs];
+};
+
+__device__ __forceinline__ void update(float &p, float &m, float &v, float grad, float keep,
+                                       const struct scalars &c, float scale)
+{
+    float g = grad * scale;
+
+    m = m + (g - m) * c.one_minus_b1;
+    v = v * c.b2 + c.one_minus_b2 * g * g;
+    p = p * keep - c.step_size * m / (sqrtf(v) * c.inv_bc2 + c.eps);
+}
+
+/* -- moments of one type ---------------------------------------------------------------------- */
+
+/* Element e's 16 random bits. */
+__device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
+{
+    uint32_t word[4];
+
+    cuda_philox(word, c.seed, c.step, e / 8);
+    return word[e % 8 / 2] >> (e % 2 * 16) & 0xffff;
+}
+
+/* Those of four. */
+__device__ __forceinline__ void chances(uint32_t bits[4], const struct scalars &c, uint64_t e)
+{
+    if (e % 4 == 0) {
+        uint32_t word[4], low, high;
+
+        cuda_philox(word, c.seed, c.step, e / 8);
+        low = e % 8 ? word[2] : word[0];
+        high = e % 8 ? word[3] : word[1];
+        bits[0] = low & 0xffff;
+        bits[1] = low >> 16;
+        bits[2] = high & 0xffff;
+        bits[3] = high >> 16;
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            bits[k] = chance(c, e + (uint64_t)k);
+    }
+}
+
+__device__ __forceinline__ __nv_bfloat16 by_chance(float x, uint32_t bits)
+{
+    return __ushort_as_bfloat16((unsigned short)((__float_as_uint(x) + bits) >> 16));
+}
+
+__device__ __forceinline__ void load4(float x[4], const float *at)
+{
+    float4 v = __ldcs((const float4 *)at);
+
+    x[0] = v.x;
+    x[1] = v.y;
+    x[2] = v.z;
+    x[3] = v.w;
+}
+
+__device__ __forceinline__ void load4(float x[4], const __nv_bfloat16 *at)
+{
+    uint2 v = __ldcs((const uint2 *)at);
+
+    x[0] = __uint_as_float(v.x << 16);
+    x[1] = __uint_as_float(v.x & 0xffff0000u);
+    x[2] = __uint_as_float(v.y << 16);
+    x[3] = __uint_as_float(v.y & 0xffff0000u);
+}
+
+__device__ __forceinline__ void store4(float *at, const float x[4])
+{
+    __stcs((float4 *)at, make_float4(x[0], x[1], x[2], x[3]));
+}
+
+/* Rounded to T: of the weights that are written beside. */
+template <typename T> __device__ __forceinline__ void round4(T *at, const float x[4], bool whole)
+{
+    cuda_pack<T, 4> four = {{from_f32<T>(x[0]), from_f32<T>(x[1]), from_f32<T>(x[2]),
+                             from_f32<T>(x[3])}};
+
+    if (whole)
+        *(cuda_pack<T, 4> *)at = four;
+    else
+        for (int k = 0; k < 4; k++)
+            at[k] = four.at[k];
+}
+
+__device__ __forceinline__ void keep4(float *m, float *v, const float x[4], const float y[4],
+                                      const struct scalars &, uint64_t)
+{
+    store4(m, x);
+    store4(v, y);
+}
+
+__device__ __forceinline__ void keep4(__nv_bfloat16 *m, __nv_bfloat16 *v, const float x[4],
+                                      const float y[4], const struct scalars &c, uint64_t e)
+{
+    cuda_pack<__nv_bfloat16, 4> four;
+    uint32_t bits[4];
+
+    chances(bits, c, e);
+    for (int k = 0; k < 4; k++)
+        four.at[k] = by_chance(y[k], bits[k]);
+    *(cuda_pack<__nv_bfloat16, 4> *)v = four;
+    round4(m, x, true);
+}
+
+__device__ __forceinline__ void keep1(float *m, float *v, float x, float y,
+                                      const struct scalars &, uint64_t)
+{
+    *m = x;
+    *v = y;
+}
+
+__device__ __forceinline__ void keep1(__nv_bfloat16 *m, __nv_bfloat16 *v, float x, float y,
+                                      const struct scalars &c, uint64_t e)
+{
+    *m = from_f32<__nv_bfloat16>(x);
+    *v = by_chance(y, chance(c, e));
+}
+
+/* -- kernels ---------------------------------------------------------------------------------- */
+
+/* Which run a tile belongs to. */
+__device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
+{
+    int lo = 0, hi = t.n;
+
+    while (hi - lo > 1) {
+        int mid = (lo + hi) / 2;
+
+        if (t.first[mid] <= number)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Elements until p lies at 16 bytes; 4 when the others do not lie alike: then none ever does. */
+template <typename M> __device__ __forceinline__ int lead_of(const struct run &r)
+{
+    int lead = (int)((16 - (uintptr_t)r.p % 16) % 16 / sizeof(float));
+    uintptr_t moments = (uintptr_t)((M *)r.m + lead) | (uintptr_t)((M *)r.v + lead);
+
+    return moments % (4 * sizeof(M)) == 0 && (uintptr_t)(r.g + lead) % 16 == 0 ? lead : 4;
+}
+
+template <typename T, typename M>
+__device__ __forceinline__ void step_one(const struct run &r, int64_t i, const struct scalars &c,
+                                         float scale)
+{
+    M *m = (M *)r.m + i, *v = (M *)r.v + i;
+    float p = r.p[i], x = to_f32(*m), y = to_f32(*v);
+
+    update(p, x, y, r.g[i], r.keep, c, scale);
+    r.p[i] = p;
+    keep1(m, v, x, y, c, r.index + (uint64_t)i);
+    if (r.w)
+        ((T *)r.w)[i] = from_f32<T>(p);
+}
+
+template <typename T, typename M>
+__global__ void __launch_bounds__(block)
+step(const __grid_constant__ struct table t, const __grid_constant__ struct scalars c)
+{
+    const struct run &r = t.run[run_of(t, blockIdx.x)];
+    int64_t begin = (int64_t)(blockIdx.x - t.first[&r - t.run]) * tile;
+    int64_t end = begin + tile < r.n ? begin + tile : r.n;
+    int lead = lead_of<M>(r), quads = lead < 4 ? (int)((end - begin - lead) / 4) : 0;
+    float scale = c.grad_scale;
+    bool whole;
+
+    if (c.verdict) {
+        if (!c.verdict->finite)
+            return;
+        scale = c.verdict->factor;
+    }
+    if (quads <= 0) {
+        for (int64_t i = begin + threadIdx.x; i < end; i += block)
+            step_one<T, M>(r, i, c, scale);
+        return;
+    }
+    if ((int)threadIdx.x < lead)
+        step_one<T, M>(r, begin + threadIdx.x, c, scale);
+    if (begin + lead + 4 * quads + (int)threadIdx.x < end)
+        step_one<T, M>(r, begin + lead + 4 * quads + threadIdx.x, c, scale);
+    whole = (uintptr_t)((T *)r.w + lead) % (4 * sizeof(T)) == 0;
+    begin += lead;
+#pragma unroll 2
+    for (int q = (int)threadIdx.x; q < quads; q += block) {
+        int64_t i = begin + 4 * q;
+        float p[4], m[4], v[4], g[4];
+
+        load4(p, r.p + i);
+        load4(m, (const M *)r.m + i);
+        load4(v, (const M *)r.v + i);
+        load4(g, r.g + i);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            update(p[k], m[k], v[k], g[k], r.keep, c, scale);
+        if (r.w)
+            round4((T *)r.w + i, p, whole);
+        store4(r.p + i, p);
+        keep4((M *)r.m + i, (M *)r.v + i, m, v, c, r.index + (uint64_t)i);
+    }
+}
+
+/* Eight elements of a block of 256: quads lane and lane + 32, or, where the arrays do not lie at
+ * their widths or the block is cut short, every 32nd. */
+struct eight {
+    float    p[8], g[8];
+    uint32_t m[2], v[2];                /* codes, the first the lowest byte */
+};
+
+/* The block's element that a lane has as its k-th. */
+__device__ __forceinline__ int place(bool quads, int k, int lane)
+{
+    return quads ? 4 * (lane + k / 4 * 32) + k % 4 : lane + 32 * k;
+}
+
+__device__ __forceinline__ void load8(struct eight &a, const struct run &r, int64_t at, int count,
+                                      bool quads, int lane)
+{
+    const uint8_t *m = (const uint8_t *)r.m + at, *v = (const uint8_t *)r.v + at;
+
+    if (quads) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            int q = lane + 32 * j;
+
+            load4(a.p + 4 * j, r.p + at + 4 * q);
+            load4(a.g + 4 * j, r.g + at + 4 * q);
+            a.m[j] = __ldcs((const uint32_t *)m + q);
+            a.v[j] = __ldcs((const uint32_t *)v + q);
+        }
+        return;
+    }
+    a.m[0] = a.m[1] = a.v[0] = a.v[1] = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        int i = lane + 32 * k;
+        bool in = i < count;
+
+        a.p[k] = in ? r.p[at + i] : 0;
+        a.g[k] = in ? r.g[at + i] : 0;
+        a.m[k / 4] |= (in ? (uint32_t)m[i] : 0) << (k % 4 * 8);
+        a.v[k / 4] |= (in ? (uint32_t)v[i] : 0) << (k % 4 * 8);
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void store8(const struct eight &a, const struct run &r, int64_t at,
+                                       int count, bool quads, int lane)
+{
+    uint8_t *m = (uint8_t *)r.m + at, *v = (uint8_t *)r.v + at;
+    T *w = (T *)r.w + at;
+
+    if (quads) {
+        bool whole = (uintptr_t)w % (4 * sizeof(T)) == 0;
+
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            int q = lane + 32 * j;
+
+            store4(r.p + at + 4 * q, a.p + 4 * j);
+            __stcs((uint32_t *)m + q, a.m[j]);
+            __stcs((uint32_t *)v + q, a.v[j]);
+            if (r.w)
+                round4(w + 4 * q, a.p + 4 * j, whole);
+        }
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        int i = lane + 32 * k;
+
+        if (i >= count)
+            continue;
+        r.p[at + i] = a.p[k];
+        m[i] = (uint8_t)(a.m[k / 4] >> (k % 4 * 8));
+        v[i] = (uint8_t)(a.v[k / 4] >> (k % 4 * 8));
+        if (r.w)
+            w[i] = from_f32<T>(a.p[k]);
+    }
+}
+
+/* Largest of a warp's sizes, 0 where it is below the smallest with a full mantissa. */
+__device__ __forceinline__ float largest(const float x[8])
+{
+    float most = 0;
+
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        most = fmaxf(most, fabsf(x[k]));
+    most = warp_max(most);
+    return most < 0x1p-126f ? 0 : most;
+}
+
+__device__ __forceinline__ void encode8(uint32_t code[2], const float x[8], float most,
+                                        const struct bnb_codec *c)
+{
+    float inv = most > 0 ? 1 / most : 0;
+
+    code[0] = code[1] = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        code[k / 4] |= (uint32_t)bnb_code(c, x[k] * inv) << (k % 4 * 8);
+}
+
+template <typename T>
+__device__ __forceinline__ void step_block(const struct run &r, int64_t at,
+                                           const struct bnb_codec *codec, const struct scalars &c,
+                                           float scale)
+{
+    int lane = (int)threadIdx.x % 32, count = r.n - at < BNB_BLOCK ? (int)(r.n - at) : BNB_BLOCK;
+    bool quads = count == BNB_BLOCK && ((uintptr_t)r.p | (uintptr_t)r.g) % 16 == 0 &&
+                 ((uintptr_t)r.m | (uintptr_t)r.v) % 4 == 0;
+    float one = r.absmax[at / BNB_BLOCK], two = r.absmax_sq[at / BNB_BLOCK], m[8], v[8];
+    struct eight a;
+
+    load8(a, r, at, count, quads, lane);
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        m[k] = codec[0].map[a.m[k / 4] >> (k % 4 * 8) & 255] * one;
+        v[k] = codec[1].map[a.v[k / 4] >> (k % 4 * 8) & 255] * two;
+        update(a.p[k], m[k], v[k], a.g[k], r.keep, c, scale);
+        if (place(quads, k, lane) >= count)
+            m[k] = v[k] = 0;            /* says nothing about the block's largest */
+    }
+    one = largest(m);
+    two = largest(v);
+    encode8(a.m, m, one, &codec[0]);
+    encode8(a.v, v, two, &codec[1]);
+    store8<T>(a, r, at, count, quads, lane);
+    if (lane == 0) {
+        r.absmax[at / BNB_BLOCK] = one;
+        r.absmax_sq[at / BNB_BLOCK] = two;
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(block)
+step_8bit(const __grid_constant__ struct table t, const __grid_constant__ struct scalars c,
+          const struct bnb_codec *tables, uint32_t tiles)
+{
+    __shared__ struct bnb_codec codec[2];
+    float scale = c.grad_scale;
+    int at = 0, warp = (int)threadIdx.x / 32;
+
+    static_assert(sizeof codec % sizeof(uint32_t) == 0, "copied by words");
+    if (c.verdict) {
+        if (!c.verdict->finite)
+            return;
+        scale = c.verdict->factor;
+    }
+    for (int i = (int)threadIdx.x; i < (int)(sizeof codec / sizeof(uint32_t)); i += block)
+        ((uint32_t *)codec)[i] = ((const uint32_t *)tables)[i];
+    __syncthreads();
+    for (uint32_t number = blockIdx.x; number < tiles; number += gridDim.x) {
+        int64_t begin, end;
+
+        while (number >= t.first[at + 1])
+            at++;
+        begin = (int64_t)(number - t.first[at]) * tile;
+        end = begin + tile < t.run[at].n ? begin + tile : t.run[at].n;
+        for (int64_t i = begin + warp * BNB_BLOCK; i < end; i += block / 32 * BNB_BLOCK)
+            step_block<T>(t.run[at], i, codec, c, scale);
+    }
+}
+
+/* -- launching -------------------------------------------------------------------------------- */
+
+template <typename T>
+void launch(struct cuda_device *d, enum op_moments moments, const struct table *t,
+            const struct scalars *s)
+{
+    uint32_t tiles = t->first[t->n], stay = (uint32_t)d->sms * 6;
+
+    if (moments == OP_MOMENTS_8BIT)
+        step_8bit<T><<<tiles < stay ? tiles : stay, block, 0, d->stream>>>(*t, *s, d->codec, tiles);
+    else if (moments == OP_MOMENTS_BF16)
+        step<T, __nv_bfloat16><<<tiles, block, 0, d->stream>>>(*t, *s);
+    else
+        step<T, float><<<tiles, block, 0, d->stream>>>(*t, *s);
+}
+
+/* Runs of one kind of moments, as many launches as their number takes. */
+void step_kind(struct device *dev, enum op_moments moments, const struct adamw_run *run,
+               int64_t n_run, const struct adamw *a, const struct scalars *s)
+{
+    struct table t;
+
+    t.n = 0;
+    t.first[0] = 0;
+    for (int64_t i = 0; i < n_run; i++) {
+        const struct adamw_run *r = &run[i];
+
+        if (r->moments == moments && r->n > 0) {
+            t.run[t.n] = {r->param, r->exp_avg, r->exp_avg_sq, r->rounded, r->absmax, r->absmax_sq,
+                          r->grad, r->n, r->index,
+                          (float)(1.0 - a->lr * (double)r->weight_decay)};
+            t.first[t.n + 1] = t.first[t.n] + (uint32_t)cuda_blocks(r->n, tile);
+            t.n++;
+        }
+        if (t.n > 0 && (t.n == most_runs || i + 1 == n_run)) {
+            CUDA_ACT(dev, launch<T>(cuda_of(dev), moments, &t, s));
+            if (!cuda_launched(dev, "adamw"))
+                return;
+            t.n = 0;
+        }
+    }
+}
+
+} /* namespace */
+
+void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                const struct adamw *a)
+{
+    double t = (double)a->step;
+    const struct scalars s = {
+        (float)(1.0 - a->beta1), (float)a->beta2, (float)(1.0 - a->beta2),
+        (float)(a->lr / (1.0 - pow(a->beta1, t))), (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
+        (float)a->eps, (float)a->grad_scale, a->seed, (uint64_t)a->step, a->verdict,
+    };
+
+    for (int k = OP_MOMENTS_F32; k <= OP_MOMENTS_8BIT && dev->err.code == 0; k++)
+        step_kind(dev, (enum op_moments)k, run, n_run, a, &s);
+}
