@@ -252,7 +252,7 @@ int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
     if (rc == 0)
         rc = weights_match_saved(index, flat->params, src, "", false, err);
     if (rc == 0)
-        rc = weights_load(s->zero, src, index, err);
+        rc = weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);
     if (rc)
         ckpt_err_in(err, "%s", dir);
     ckpt_source_close(src);
@@ -333,42 +333,72 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
     }
 }
 
+/* What a fresh adapter is filled by. */
+struct fresh {
+    struct session *s;
+    uint64_t        seed;
+    int             unit;               /* whose weights are in whole; -1: none */
+    const float    *whole;
+};
+
+static int fill_factors(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                        struct ckpt_err *err)
+{
+    const struct fresh *f = ctx;
+    const struct param *p = &zero_flat(f->s->zero)->params->item[i];
+
+    (void)err;
+    if (p->kind != PARAM_LORA_A && p->kind != PARAM_LORA_B)
+        return ZERO_LEAVES;
+    fill_factor(f->s, p, (struct flat_piece){.start = start, .count = count}, f->seed, dst);
+    return 0;
+}
+
+/* Of the unit that is whole. */
+static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                          struct ckpt_err *err)
+{
+    const struct fresh *f = ctx;
+    const struct param *p = &zero_flat(f->s->zero)->params->item[i];
+    struct flat_piece piece = {.start = start, .count = count};
+
+    (void)err;
+    if (p->unit != f->unit || (p->kind != PARAM_MAGNITUDE && p->kind != PARAM_TOKENS))
+        return ZERO_LEAVES;
+    if (p->kind == PARAM_MAGNITUDE)
+        fill_magnitude(f->s, i, piece, f->whole, dst);
+    else
+        fill_tokens(f->s, p, piece, f->whole, dst);
+    return 0;
+}
+
+/* Whether something in the unit begins as what the base has there. */
+static bool from_base(const struct flat *f, int unit)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < f->params->n; i++)
+        any |= f->params->item[i].unit == unit && (f->params->item[i].kind == PARAM_MAGNITUDE ||
+                                                   f->params->item[i].kind == PARAM_TOKENS);
+    return any;
+}
+
 int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     const struct flat *f = zero_flat(s->zero);
-    const struct zero_state *arrays = zero_host(s->zero, err);
-    float *master = arrays ? arrays->master : NULL;
+    struct fresh fresh = {.s = s, .seed = seed, .unit = -1};
+    int rc = zero_fill(s->zero, ZERO_MASTER, fill_factors, &fresh, err);
 
-    if (!arrays)
-        return comm_agree(s->comm, err);
-    for (size_t i = 0; i < f->params->n; i++) {
-        struct flat_piece piece = zero_piece(s->zero, i);
-        const struct param *p = &f->params->item[i];
-
-        if (p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B)
-            fill_factor(s, p, piece, seed, master + piece.at);
-    }
-    zero_host_done(s->zero, true);      /* magnitudes are those of the changed weights */
-    arrays = zero_host(s->zero, err);
-    master = arrays ? arrays->master : NULL;
-    if (!arrays)
-        return comm_agree(s->comm, err);
+    /* Magnitudes are those of the changed weights. */
     for (int unit = 0; unit < f->params->n_unit; unit++) {
-        const float *whole = zero_master(s->zero, unit);
-        size_t first, end;
-
-        flat_unit(f, unit, &first, &end);
-        for (size_t i = first; i < end; i++) {
-            struct flat_piece piece = zero_piece(s->zero, i);
-
-            if (f->params->item[i].kind == PARAM_MAGNITUDE)
-                fill_magnitude(s, i, piece, whole, master + piece.at);
-            else if (f->params->item[i].kind == PARAM_TOKENS)
-                fill_tokens(s, &f->params->item[i], piece, whole, master + piece.at);
-        }
+        if (!from_base(f, unit))
+            continue;
+        fresh.unit = unit;
+        fresh.whole = zero_master(s->zero, unit, rc ? &(struct ckpt_err){0} : err);
+        if (rc == 0)
+            rc = fresh.whole ? zero_fill(s->zero, ZERO_MASTER, fill_from_base, &fresh, err)
+                             : err->code;
     }
-    zero_host_done(s->zero, true);
-    zero_changed(s->zero);
     return comm_agree(s->comm, err);
 }
 

@@ -27,49 +27,73 @@ static struct adamw_group group_options(const struct checkpoint *c, int group)
     };
 }
 
+/* Whose states a writer asks for: slots of the optimizer's order. */
+struct reading {
+    struct zero             *zero;
+    const struct optim_slot *slot;
+};
+
+/* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
+static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
+                     float *to, struct ckpt_err *err)
+{
+    static const enum zero_array array[ADAMW_ARRAYS] = {
+        [ADAMW_MASTER] = ZERO_MASTER, [ADAMW_EXP_AVG] = ZERO_EXP_AVG,
+        [ADAMW_EXP_AVG_SQ] = ZERO_EXP_AVG_SQ};
+    const struct reading *r = ctx;
+    const struct optim_slot *slot = &r->slot[n];
+
+    for (size_t k = 0; k < slot->n_part; k++) {
+        int64_t at = slot->part[k].at, own = flat_part(zero_flat(r->zero), slot->part[k].param);
+        int64_t from = start > at ? start : at;
+        int64_t end = start + count < at + own ? start + count : at + own;
+
+        if (from < end && zero_read(r->zero, array[of], slot->part[k].param, from - at, end - from,
+                                    to + (from - start), err))
+            return err->code;
+    }
+    return 0;
+}
+
 /* This rank's shards, in DeepSpeed's files. */
-static int save_deepspeed(struct session *s, const struct zero_state *z,
-                          const struct checkpoint *c, struct ckpt_outdir *dir, const char *tag,
-                          struct ckpt_err *err)
+static int save_deepspeed(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
+                          const char *tag, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(s->zero);
     const struct params *p = flat->params;
     struct ckpt_arena a = {0};
     struct optim_order order = {0};
     struct ds_param *param = ckpt_arena_alloc(&a, p->n, sizeof *param);
-    const float **ptr = ckpt_arena_alloc(&a, 3 * p->n, sizeof *ptr);
     struct adamw_group group[OPTIM_GROUPS] = {group_options(c, 0), group_options(c, 1)};
     const char *tied = p->adapted ? NULL : arch_tied_name(s->arch);
     struct ds_alias alias = {.name = tied, .kept = p->item[0].name};
     struct ds_rank_state state;
+    struct reading reading;
     json_t *config = json_pack(
         "{s:I,s:I,s:f,s:{s:i}}", "train_micro_batch_size_per_gpu",
         (json_int_t)c->settings->per_device_train_batch_size, "gradient_accumulation_steps",
         (json_int_t)c->settings->gradient_accumulation_steps, "gradient_clipping",
         c->settings->max_grad_norm, "zero_optimization", "stage", 3);
-    int rc = param && ptr && config ? optim_order(&order, &a, p, s->arch, false, err)
-                                    : ckpt_nomem(err, (size_t)a.used);
+    int rc = param && config ? optim_order(&order, &a, p, s->arch, false, err)
+                             : ckpt_nomem(err, (size_t)a.used);
 
     for (size_t n = 0; rc == 0 && n < order.n; n++) {
         size_t i = order.slot[n].part[0].param;
         const struct param *q = &p->item[i];
-        int64_t at = flat->grad_base[i];
         char name[CKPT_MAX_NAME + 1];
 
         params_saved_name(name, sizeof name, p, i, true);
         param[n] = (struct ds_param){.name = ckpt_arena_printf(&a, "%s", name), .shape = q->shape,
                                      .group = q->decay ? 0 : 1, .trainable = true};
-        ptr[n] = z->master + zero_piece(s->zero, i).at;
-        ptr[p->n + n] = z->exp_avg + at;
-        ptr[2 * p->n + n] = z->exp_avg_sq + at;
         if (!param[n].name)
             rc = ckpt_nomem(err, sizeof name);
     }
+    reading = (struct reading){s->zero, order.slot};
     state = (struct ds_rank_state){
         .rank = flat->rank, .world_size = flat->world_size,
         .param = param, .n_param = order.n, .alias = &alias, .n_alias = tied ? 1 : 0,
         .group = group, .n_group = OPTIM_GROUPS, .model_dtype = CKPT_F32,
-        .master = ptr, .exp_avg = ptr + p->n, .exp_avg_sq = ptr + 2 * p->n,
+        .reader = {read_slot, &reading},
         .optimizer_step = c->state->global_step, .global_steps = c->state->global_step,
         .global_samples = c->state->global_step * c->settings->per_device_train_batch_size *
                           c->settings->gradient_accumulation_steps * flat->world_size,
@@ -82,54 +106,29 @@ static int save_deepspeed(struct session *s, const struct zero_state *z,
     return rc;
 }
 
-/* A moment where it lies, or put together in the arena; NULL when memory is refused. */
-static const float *moment_of(struct ckpt_arena *a, const struct flat *flat,
-                              const struct optim_slot *slot, const float *moment)
-{
-    int64_t numel;
-    float *whole;
-
-    if (slot->n_part == 1)
-        return moment + flat->grad_base[slot->part[0].param];
-    if (!ckpt_shape_numel(&numel, &slot->shape) ||
-        !(whole = ckpt_arena_alloc(a, (size_t)numel, sizeof *whole)))
-        return NULL;
-    for (size_t k = 0; k < slot->n_part; k++)
-        memcpy(whole + slot->part[k].at, moment + flat->grad_base[slot->part[k].param],
-               (size_t)flat->params->item[slot->part[k].param].numel * sizeof *whole);
-    return whole;
-}
-
 /* Whole moments of a stage-0 rank, as torch's optimizer keeps them. */
-static int save_optimizer(struct session *s, const struct zero_state *z,
-                          const struct checkpoint *c, struct ckpt_outdir *dir,
+static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
-    const struct flat *flat = zero_flat(s->zero);
-    const struct params *p = flat->params;
     struct ckpt_arena a = {0};
-    struct optim_order order;
+    struct optim_order order = {0};
     struct adamw_group group[OPTIM_GROUPS] = {group_options(c, 0), group_options(c, 1)};
     struct adamw_param *param = NULL;
+    struct reading reading;
     struct ckpt_out *out;
-    int rc = optim_order(&order, &a, p, s->arch, true, err);
+    int rc = optim_order(&order, &a, zero_flat(s->zero)->params, s->arch, true, err);
 
     if (rc == 0 && !(param = ckpt_arena_alloc(&a, order.n + 1, sizeof *param)))
         rc = ckpt_nomem(err, order.n * sizeof *param);
-    for (size_t n = 0; rc == 0 && n < order.n; n++) {
-        const struct optim_slot *slot = &order.slot[n];
-
-        param[n] = (struct adamw_param){.shape = slot->shape, .group = slot->group,
-                                        .exp_avg = moment_of(&a, flat, slot, z->exp_avg),
-                                        .exp_avg_sq = moment_of(&a, flat, slot, z->exp_avg_sq)};
-        if (!param[n].exp_avg || !param[n].exp_avg_sq)
-            rc = ckpt_nomem(err, (size_t)a.used);
-    }
+    for (size_t n = 0; rc == 0 && n < order.n; n++)
+        param[n] = (struct adamw_param){.shape = order.slot[n].shape,
+                                        .group = order.slot[n].group};
+    reading = (struct reading){s->zero, order.slot};
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
         rc = optimizer_file_write(out, param, order.n, group, OPTIM_GROUPS, c->state->global_step,
-                                  err);
+                                  &(struct adamw_reader){read_slot, &reading}, err);
     ckpt_arena_release(&a);
     return rc;
 }
@@ -264,14 +263,12 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
 static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                       const char *tag, struct ckpt_err *err)
 {
-    const struct zero_state *z = zero_host(s->zero, err);
-    int rc = z ? save_rng(s, c, dir, err) : err->code;
+    int rc = save_rng(s, c, dir, err);
 
     if (rc == 0 && c->settings->zero_stage == 3)
-        rc = save_deepspeed(s, z, c, dir, tag, err);
+        rc = save_deepspeed(s, c, dir, tag, err);
     if (rc == 0 && s->comm->rank == 0 && c->settings->zero_stage == 0)
-        rc = save_optimizer(s, z, c, dir, err);
-    zero_host_done(s->zero, false);
+        rc = save_optimizer(s, c, dir, err);
     if (rc == 0 && s->comm->rank == 0)
         rc = save_common(s, c, dir, err);
     return rc;

@@ -98,45 +98,43 @@ int resume_prune(const char *output_dir, int64_t keep, const char *best, struct 
  * One array of the rank from a source: weights, or a moment named by suffix or state.  Of an
  * adapter, live: under the wrapped model's names.
  */
-static int read_array(float *array, struct session *s, struct ckpt_source *src, size_t *index,
-                      const char *suffix, const char *state, bool live, struct ckpt_err *err)
+static int read_array(enum zero_array of, struct session *s, struct ckpt_source *src,
+                      size_t *index, const char *suffix, const char *state, bool live,
+                      struct ckpt_err *err)
 {
-    const struct flat *flat = zero_flat(s->zero);
-    enum weights_of of = state || *suffix || zero_lean(s->zero) ? WEIGHTS_TRAINED
-                                                                : WEIGHTS_MASTER;
-    int64_t *from = state ? ckpt_alloc(flat->params->n, sizeof *from) : NULL;
-    int rc = state && !from ? ckpt_nomem(err, flat->params->n * sizeof *from)
-             : state   ? optim_match(index, from, flat->params, s->arch, src, state, err)
-             : s->lora ? weights_match_saved(index, flat->params, src, suffix, live, err)
-                       : weights_match(index, flat->params, src, suffix, NULL, false, err);
+    const struct params *p = zero_flat(s->zero)->params;
+    int64_t *from = state ? ckpt_alloc(p->n, sizeof *from) : NULL;
+    int rc = state && !from ? ckpt_nomem(err, p->n * sizeof *from)
+             : state   ? optim_match(index, from, p, s->arch, src, state, err)
+             : s->lora ? weights_match_saved(index, p, src, suffix, live, err)
+                       : weights_match(index, p, src, suffix, NULL, false, err);
 
     if (rc == 0)
-        rc = weights_read(array, flat, src, index, from, of, err);
+        rc = weights_load(s->zero, of, src, index, from, err);
     ckpt_free(from);
     return rc;
 }
 
 /* Weights and moments out of DeepSpeed's shards. */
-static int load_deepspeed(struct session *s, const struct zero_state *z, const char *path,
-                          size_t *index, struct ckpt_err *err)
+static int load_deepspeed(struct session *s, const char *path, size_t *index,
+                          struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.optimizer = true, .prove = true};
     struct ckpt_source *src = NULL;
     int rc = ckpt_open_as(&src, "deepspeed", path, &opts, err);
 
     if (rc == 0)
-        rc = read_array(z->master, s, src, index, "", NULL, true, err);
+        rc = read_array(ZERO_MASTER, s, src, index, "", NULL, true, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg, s, src, index, "|exp_avg", NULL, true, err);
+        rc = read_array(ZERO_EXP_AVG, s, src, index, "|exp_avg", NULL, true, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg_sq, s, src, index, "|exp_avg_sq", NULL, true, err);
+        rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, "|exp_avg_sq", NULL, true, err);
     ckpt_source_close(src);
     return rc;
 }
 
 /* Weights out of the model's or the adapter's own files, moments out of optimizer.pt. */
-static int load_plain(struct session *s, const struct zero_state *z, const char *path,
-                      size_t *index, struct ckpt_err *err)
+static int load_plain(struct session *s, const char *path, size_t *index, struct ckpt_err *err)
 {
     struct ckpt_source *src = NULL;
     char file[4200];
@@ -144,15 +142,15 @@ static int load_plain(struct session *s, const struct zero_state *z, const char 
 
     snprintf(file, sizeof file, "%s/optimizer.pt", path);
     if (rc == 0)
-        rc = read_array(z->master, s, src, index, "", NULL, false, err);
+        rc = read_array(ZERO_MASTER, s, src, index, "", NULL, false, err);
     ckpt_source_close(src);
     src = NULL;
     if (rc == 0)
         rc = ckpt_open_as(&src, "torch", file, NULL, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg, s, src, index, NULL, "exp_avg", false, err);
+        rc = read_array(ZERO_EXP_AVG, s, src, index, NULL, "exp_avg", false, err);
     if (rc == 0)
-        rc = read_array(z->exp_avg_sq, s, src, index, NULL, "exp_avg_sq", false, err);
+        rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, NULL, "exp_avg_sq", false, err);
     ckpt_source_close(src);
     return rc;
 }
@@ -191,7 +189,6 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
     struct ckpt_dir *dir = NULL;
     struct ckpt_file *f = NULL;
     json_t *json = NULL;
-    const struct zero_state *arrays;
     size_t *index = NULL;
     int rc = check_manifest(path, c, err);
 
@@ -205,13 +202,9 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
         rc = run_state_read(state, json, err);
     if (rc == 0 && !(index = ckpt_alloc(zero_flat(s->zero)->params->n, sizeof *index)))
         rc = ckpt_nomem(err, zero_flat(s->zero)->params->n * sizeof *index);
-    if (rc == 0 && !(arrays = zero_host(s->zero, err)))
-        rc = err->code;
     if (rc == 0)
-        rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, arrays, path, index, err)
-                                         : load_plain(s, arrays, path, index, err);
-    zero_host_done(s->zero, rc == 0);
-    zero_changed(s->zero);
+        rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, path, index, err)
+                                         : load_plain(s, path, index, err);
     ckpt_free(index);
     json_decref(json);
     ckpt_file_close(f);

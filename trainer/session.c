@@ -153,7 +153,7 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
         rc = weights_match(index, flat->params, src, "",
                            s->head_lent ? "lm_head.weight" : arch_tied_name(s->arch), true, err);
     if (rc == 0)
-        rc = weights_load(s->zero, src, index, err);
+        rc = weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);
     if (rc)
         ckpt_err_in(err, "%s", path);
     ckpt_source_close(src);
@@ -165,7 +165,7 @@ int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed};
 
-    zero_fill(s->zero, init_fill, &init, err);
+    zero_fill(s->zero, ZERO_MASTER, init_fill, &init, err);
     return comm_agree(s->comm, err);
 }
 

@@ -169,6 +169,7 @@ static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start
 struct reading {
     struct ckpt_source *src;
     const size_t       *index;
+    const int64_t      *from;
     void               *stage;
 };
 
@@ -221,38 +222,19 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
 {
     const struct reading *r = ctx;
 
-    return r->index[i] == SIZE_MAX
-               ? ZERO_LEAVES : read_f32(dst, r->src, r->index[i], start, count, r->stage, err);
+    if (r->index[i] == SIZE_MAX)
+        return ZERO_LEAVES;
+    return read_f32(dst, r->src, r->index[i], start + (r->from ? r->from[i] : 0), count, r->stage,
+                    err);
 }
 
-int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
-                 struct ckpt_err *err)
+int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
+                 const int64_t *from, struct ckpt_err *err)
 {
-    struct reading r = {src, index, ckpt_alloc_buffer(STAGE_BYTES)};
-    int rc = r.stage ? zero_fill(z, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+    struct reading r = {src, index, from, ckpt_alloc_buffer(STAGE_BYTES)};
+    int rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
 
     ckpt_free(r.stage);
-    return rc;
-}
-
-int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, const int64_t *from, enum weights_of of,
-                 struct ckpt_err *err)
-{
-    void *stage = ckpt_alloc_buffer(STAGE_BYTES);
-    int rc = 0;
-
-    if (!stage)
-        return ckpt_nomem(err, STAGE_BYTES);
-    for (size_t i = 0; rc == 0 && i < flat->params->n; i++) {
-        struct flat_piece p = of == WEIGHTS_MASTER ? flat_piece(flat, i, flat->rank)
-                                                   : flat_grad_piece(flat, i, flat->rank);
-
-        if (p.count > 0 && index[i] != SIZE_MAX)
-            rc = read_f32(array + p.at, src, index[i], p.start + (from ? from[i] : 0), p.count,
-                          stage, err);
-    }
-    ckpt_free(stage);
     return rc;
 }
 
@@ -292,9 +274,9 @@ int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
     return list_of(out, params, dtype, is_trained, err);
 }
 
-/* Write one whole parameter in the sink's dtype. */
-static int write_param(struct ckpt_sink *sink, size_t i, const float *from, int64_t numel,
-                       void *stage, struct ckpt_err *err)
+/* Elements [start, start + numel) of a tensor, in the sink's dtype. */
+static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const float *from,
+                      int64_t numel, void *stage, struct ckpt_err *err)
 {
     enum ckpt_dtype dtype = ckpt_sink_tensors(sink)->item[i].dtype;
     int64_t step = (int64_t)(STAGE_BYTES / ckpt_dtype_size(dtype));
@@ -303,62 +285,74 @@ static int write_param(struct ckpt_sink *sink, size_t i, const float *from, int6
         int64_t n = numel - at < step ? numel - at : step;
 
         ckpt_convert(stage, dtype, from + at, CKPT_F32, (size_t)n);
-        if (ckpt_sink_write(sink, i, at, n, stage, err))
+        if (ckpt_sink_write(sink, i, start + at, n, stage, err))
             return err->code;
     }
     return 0;
 }
 
-int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
-                   struct ckpt_err *err)
+#define PIECE ((int64_t)1 << 20)        /* elements that leave the device at once */
+
+/* One parameter from where this rank holds it whole. */
+static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckpt_sink *sink,
+                        size_t to, float *piece, void *stage, struct ckpt_err *err)
+{
+    int64_t numel = zero_flat(z)->params->item[i].numel;
+
+    for (int64_t at = 0; at < numel; at += PIECE) {
+        int64_t n = numel - at < PIECE ? numel - at : PIECE;
+
+        if (zero_read(z, of, i, at, n, piece, err) ||
+            write_some(sink, to, at, piece, n, stage, err))
+            return err->code;
+    }
+    return 0;
+}
+
+/* The chosen parameters of an array to the sink, in order; collective where others hold parts. */
+static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct ckpt_sink *sink,
+                  bool (*in)(const struct params *p, size_t i), struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(z);
     const struct params *p = flat->params;
+    bool grads = of == ZERO_GRAD, whole = !zero_sharded(z);
     void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    float *piece = sink && whole ? ckpt_alloc_buffer((size_t)PIECE * sizeof *piece) : NULL;
     size_t k = 0;
     int rc = 0;
 
-    if (sink && !stage)
+    if (sink && (!stage || (whole && !piece)))
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; unit < p->n_unit; unit++) {
-        const float *whole = zero_master(z, unit);
+    for (int unit = 0; !whole && unit < p->n_unit; unit++) {
+        const float *all = grads ? zero_gather_grad(z, unit, err) : zero_master(z, unit, err);
         size_t first, end;
 
+        rc = rc ? rc : all ? 0 : err->code;
         flat_unit(flat, unit, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
-            if (is_saved(p, i))
-                rc = write_param(sink, k++, whole + p->item[i].offset, p->item[i].numel, stage,
-                                 err);
+            if (in(p, i))
+                rc = write_some(sink, k++, 0,
+                                all + (grads ? p->item[i].grad_offset : p->item[i].offset),
+                                p->item[i].numel, stage, err);
     }
+    for (size_t i = 0; whole && sink && rc == 0 && i < p->n; i++)
+        if (in(p, i))
+            rc = stream_param(z, of, i, sink, k++, piece, stage, err);
+    ckpt_free(piece);
     ckpt_free(stage);
     if (rc == 0)
         rc = comm_error(comm, err);
     return rc;
 }
 
+int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                   struct ckpt_err *err)
+{
+    return gather(z, ZERO_MASTER, comm, sink, is_saved, err);
+}
+
 int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                          struct ckpt_err *err)
 {
-    const struct flat *flat = zero_flat(z);
-    const struct params *p = flat->params;
-    void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
-    size_t k = 0;
-    int rc = 0;
-
-    if (sink && !stage)
-        rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; unit < p->n_unit; unit++) {
-        const float *whole = zero_gather_grad(z, unit);
-        size_t first, end;
-
-        flat_unit(flat, unit, &first, &end);
-        for (size_t i = first; sink && rc == 0 && i < end; i++)
-            if (is_trained(p, i))
-                rc = write_param(sink, k++, whole + p->item[i].grad_offset, p->item[i].numel,
-                                 stage, err);
-    }
-    ckpt_free(stage);
-    if (rc == 0)
-        rc = comm_error(comm, err);
-    return rc;
+    return gather(z, ZERO_GRAD, comm, sink, is_trained, err);
 }

@@ -26,9 +26,13 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
 int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
                        const char *prefix, const char *tokens, struct ckpt_err *err);
 
-/* Fill this rank's weights from the matched tensors, as weights_read does. */
-int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
-                 struct ckpt_err *err);
+/*
+ * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
+ * as it is; from (or NULL) tells where in its tensor a parameter begins.  Reads only what the
+ * rank owns, through at most 1 MiB of staging.
+ */
+int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
+                 const int64_t *from, struct ckpt_err *err);
 
 /*
  * The same for what an adapter's checkpoint holds: everything trained, under the names PEFT saves
@@ -38,22 +42,10 @@ int weights_load(struct zero *z, struct ckpt_source *src, const size_t *index,
 int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
                         const char *suffix, bool live, struct ckpt_err *err);
 
-/* Which of a rank's arrays: of all weights, or of what is trained (gradients and moments). */
-enum weights_of { WEIGHTS_MASTER, WEIGHTS_TRAINED };
-
 /*
- * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
- * as it is; from (or NULL) tells where in its tensor a parameter begins.  Reads only what the
- * rank owns, through at most 1 MiB of staging.
- */
-int weights_read(float *array, const struct flat *flat, struct ckpt_source *src,
-                 const size_t *index, const int64_t *from, enum weights_of of,
-                 struct ckpt_err *err);
-
-/*
- * Gather the model unit by unit and write it on rank 0 as tensors named as torch names them, or an
- * adapter's as PEFT names them.  Collective: every rank calls; sink is NULL but on rank 0, whose
- * list is weights_list's.
+ * Gather the model and write it on rank 0, in pieces or where it is sharded by units, as tensors
+ * named as torch names them, or an adapter's as PEFT names them.  Collective: every rank calls;
+ * sink is NULL but on rank 0, whose list is weights_list's.
  */
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err);

@@ -14,8 +14,7 @@
 #include "formats/weights/deepspeed_values.h"
 #include "formats/weights/torch_out.h"
 #include "libckpt/convert.h"
-
-#define CHUNK 8192         /* frozen elements converted at once */
+#include "libckpt/mem.h"
 
 enum { S_MASTER, S_STEP, S_EXP_AVG, S_EXP_AVG_SQ, S_COUNT };
 
@@ -30,6 +29,7 @@ struct layout {
     struct adamw_group *group;  /* [n_group] of the same */
     size_t   n_group;
     size_t   n_frozen;
+    float   *piece;             /* [2][ADAMW_PIECE] what a reader gives; what was converted */
 };
 
 #define NONE SIZE_MAX
@@ -68,7 +68,10 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
         .sub_numel = ckpt_arena_alloc(a, s->n_param, sizeof *l->sub_numel),
         .first = ckpt_arena_alloc(a, s->n_group, sizeof *l->first),
         .count = ckpt_arena_alloc(a, s->n_group, sizeof *l->count),
-        .group = ckpt_arena_alloc(a, s->n_group, sizeof *l->group)};
+        .group = ckpt_arena_alloc(a, s->n_group, sizeof *l->group),
+        .piece = ckpt_alloc_buffer(2 * (size_t)ADAMW_PIECE * sizeof *l->piece)};
+    if (!l->piece)
+        return ckpt_nomem(err, 2 * (size_t)ADAMW_PIECE * sizeof *l->piece);
     if (!l->part || !l->sub || !l->sub_numel || !l->first || !l->count || !l->group)
         return ckpt_nomem(err, s->n_param * sizeof *l->part);
     for (size_t i = 0; i < s->n_param; i++) {
@@ -268,22 +271,39 @@ static struct value *optim_states(struct ckpt_arena *a, const struct layout *l)
 
 /* -- files ----------------------------------------------------------------------------------- */
 
-/* Frozen parts go out in the model's dtype, a chunk at a time. */
+/* Up to a piece's elements of an array, from `at` on; n: how many.  NULL when the reader fails. */
+static const float *elements(const struct layout *l, size_t i, enum adamw_array of, int64_t at,
+                             int64_t *n, struct ckpt_err *err)
+{
+    const struct ds_rank_state *s = l->s;
+    const float *const *array[ADAMW_ARRAYS] = {[ADAMW_MASTER] = s->master,
+                                               [ADAMW_EXP_AVG] = s->exp_avg,
+                                               [ADAMW_EXP_AVG_SQ] = s->exp_avg_sq};
+
+    *n = l->part[i] - at < ADAMW_PIECE ? l->part[i] - at : ADAMW_PIECE;
+    if (!s->reader.read)
+        return array[of][i] + at;
+    return s->reader.read(s->reader.ctx, i, of, at, *n, l->piece, err) ? NULL : l->piece;
+}
+
+/* Frozen parts go out in the model's dtype, where they were put together. */
 static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckpt_err *err)
 {
     const struct ds_rank_state *s = l->s;
-    unsigned char chunk[CHUNK * sizeof(float)];
     size_t storage = 0;
+    int64_t n;
 
     for (size_t i = 0; i < s->n_param; i++) {
         if (s->param[i].trainable)
             continue;
         storage++;
-        for (int64_t at = 0; at < l->part[i]; at += CHUNK) {
-            int64_t n = l->part[i] - at < CHUNK ? l->part[i] - at : CHUNK;
+        for (int64_t at = 0; at < l->part[i]; at += n) {
+            const float *from = elements(l, i, ADAMW_MASTER, at, &n, err);
 
-            ckpt_convert(chunk, s->model_dtype, s->master[i] + at, CKPT_F32, (size_t)n);
-            if (torch_writer_put(w, storage, at, n, chunk, err))
+            if (!from)
+                return err->code;
+            ckpt_convert(l->piece + ADAMW_PIECE, s->model_dtype, from, CKPT_F32, (size_t)n);
+            if (torch_writer_put(w, storage, at, n, l->piece + ADAMW_PIECE, err))
                 return err->code;
         }
     }
@@ -292,21 +312,25 @@ static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckp
 
 /* One array of every trainable parameter, part behind part in its sub-group's storage. */
 static int put_parts(struct torch_writer *w, const struct layout *l, int which,
-                     const float *const *array, struct ckpt_err *err)
+                     enum adamw_array of, struct ckpt_err *err)
 {
     size_t k = NONE;
-    int64_t at = 0;
+    int64_t base = 0, n;
 
     for (size_t g = 0; g < l->s->n_group; g++)
         for (size_t i = 0; i < l->s->n_param; i++) {
             if (l->sub[i] == NONE || l->s->param[i].group != (int)g)
                 continue;
-            at = l->sub[i] == k ? at : 0;
+            base = l->sub[i] == k ? base : 0;
             k = l->sub[i];
-            if (l->part[i] > 0 && torch_writer_put(w, k * S_COUNT + (size_t)which, at, l->part[i],
-                                                   array[i], err))
-                return err->code;
-            at += l->part[i];
+            for (int64_t at = 0; at < l->part[i]; at += n) {
+                const float *from = elements(l, i, of, at, &n, err);
+
+                if (!from || torch_writer_put(w, k * S_COUNT + (size_t)which, base + at, n, from,
+                                              err))
+                    return err->code;
+            }
+            base += l->part[i];
         }
     return 0;
 }
@@ -318,9 +342,9 @@ static int put_optim(struct torch_writer *w, const struct layout *l, struct ckpt
     for (size_t k = 0; k < l->n_sub; k++)
         if (torch_writer_put(w, k * S_COUNT + S_STEP, 0, 1, &step, err))
             return err->code;
-    if (put_parts(w, l, S_MASTER, l->s->master, err) ||
-        put_parts(w, l, S_EXP_AVG, l->s->exp_avg, err) ||
-        put_parts(w, l, S_EXP_AVG_SQ, l->s->exp_avg_sq, err))
+    if (put_parts(w, l, S_MASTER, ADAMW_MASTER, err) ||
+        put_parts(w, l, S_EXP_AVG, ADAMW_EXP_AVG, err) ||
+        put_parts(w, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err))
         return err->code;
     return 0;
 }
@@ -393,6 +417,7 @@ int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank
         rc = write_model(dir, tag, &a, &l, err);
     if (rc == 0)
         rc = write_optim(dir, tag, &a, &l, err);
+    ckpt_free(l.piece);
     ckpt_arena_release(&a);
     return rc;
 }

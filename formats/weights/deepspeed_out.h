@@ -39,10 +39,12 @@ struct ds_rank_state {
     /*
      * This rank's part of each parameter: ds3_part(numel, W) elements, padding included, which
      * is written as it is.  A frozen parameter needs no moments and is written in model_dtype.
+     * Either arrays, or a reader of elements of that part.
      */
     const float *const     *master;             /* [n_param] */
     const float *const     *exp_avg;            /* [n_param] */
     const float *const     *exp_avg_sq;         /* [n_param] */
+    struct adamw_reader     reader;
     int64_t                 sub_group_size;     /* 0: DS_SUB_GROUP_SIZE */
     int64_t                 optimizer_step;     /* applied steps */
     int64_t                 global_steps, global_samples, skipped_steps;
@@ -55,7 +57,7 @@ struct ds_rank_state {
  * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and
  * <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt into dir.  A group without trainable
  * parameters is left out, as DeepSpeed leaves it out.  Allocates a storage record for each
- * sub-group and one chunk for frozen weights; no tensor.
+ * sub-group and one piece; no tensor.
  * CKPT_ESTATE when the state contradicts itself or client_state names a key of DeepSpeed's own.
  */
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,

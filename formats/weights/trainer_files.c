@@ -5,6 +5,7 @@
 
 #include "formats/weights/torch_out.h"
 #include "libckpt/buf.h"
+#include "libckpt/mem.h"
 
 #define TORCH_STATE_BYTES 5056          /* of a CPU generator */
 
@@ -239,17 +240,54 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
            value_set(a, state, value_int(a, (int64_t)i), d);
 }
 
+/* A moment of parameter i into its storage. */
+static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param *p,
+                      enum adamw_array of, const struct adamw_reader *reader, float *piece,
+                      struct ckpt_err *err)
+{
+    const float *whole = of == ADAMW_EXP_AVG ? p->exp_avg : p->exp_avg_sq;
+    int64_t numel = 0;
+
+    ckpt_shape_numel(&numel, &p->shape);
+    for (int64_t at = 0; at < numel; at += ADAMW_PIECE) {
+        int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;
+
+        if (!whole && reader->read(reader->ctx, i, of, at, n, piece, err))
+            return err->code;
+        if (torch_writer_put(w, 3 * i + (size_t)of, at, n, whole ? whole + at : piece, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,
+                      int64_t step, const struct adamw_reader *reader, struct ckpt_err *err)
+{
+    float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
+    float value = (float)step;
+    int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
+
+    for (size_t i = 0; rc == 0 && i < n_param; i++) {
+        rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
+        if (rc == 0)
+            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
+        if (rc == 0)
+            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
+    }
+    ckpt_free(piece);
+    return rc;
+}
+
 int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
-                         struct ckpt_err *err)
+                         const struct adamw_reader *reader, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct torch_storage *storage = ckpt_arena_alloc(&a, 3 * n_param, sizeof *storage);
-    const void **data = ckpt_arena_alloc(&a, 3 * n_param, sizeof *data);
     int64_t *first = ckpt_arena_alloc(&a, 2 * n_group, sizeof *first);
     struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
-    float step_value = (float)step;
-    int rc = !storage || !data || !first;
+    struct torch_writer *w = NULL;
+    int rc = !storage || !first;
 
     for (size_t i = 0; !rc && i < n_param; i++) {
         int64_t numel = 0, *count = first + n_group;
@@ -260,9 +298,6 @@ int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, 
         for (size_t k = 0; k < 3; k++)
             storage[3 * i + k] =
                 (struct torch_storage){.dtype = CKPT_F32, .numel = k ? numel : 1};
-        data[3 * i] = &step_value;
-        data[3 * i + 1] = param[i].exp_avg;
-        data[3 * i + 2] = param[i].exp_avg_sq;
         if (!rc && count[param[i].group]++ == 0)
             first[param[i].group] = (int64_t)i;
     }
@@ -272,8 +307,14 @@ int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, 
         ckpt_out_abort(out);
         rc = ckpt_nomem(err, (size_t)a.used);
     } else {
-        rc = torch_write(out, "archive", root, storage, data, 3 * n_param, err);
+        rc = torch_writer_new(&w, out, "archive", root, storage, 3 * n_param, NULL, err);
     }
+    if (rc == 0)
+        rc = put_states(w, param, n_param, step, reader, err);
+    if (w && rc == 0)
+        rc = torch_writer_commit(w, err);
+    else
+        torch_writer_abort(w);
     ckpt_arena_release(&a);
     return rc;
 }

@@ -47,13 +47,28 @@ struct adamw_group {
 struct adamw_param {
     struct ckpt_shape shape;
     int               group;
-    const float      *exp_avg, *exp_avg_sq;     /* [numel] */
+    const float      *exp_avg, *exp_avg_sq;     /* [numel]; NULL: a reader gives them */
 };
 
-/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}.  Takes out. */
+/* What is kept of a parameter that AdamW steps. */
+enum adamw_array { ADAMW_MASTER, ADAMW_EXP_AVG, ADAMW_EXP_AVG_SQ, ADAMW_ARRAYS };
+
+/*
+ * Arrays that need not be in the host's memory: read gives elements [start, start + count) of one
+ * of parameter i, its index in the list that is written; no more than ADAMW_PIECE at once.
+ */
+struct adamw_reader {
+    int (*read)(void *ctx, size_t i, enum adamw_array of, int64_t start, int64_t count, float *to,
+                struct ckpt_err *err);
+    void *ctx;
+};
+#define ADAMW_PIECE ((int64_t)1 << 20)
+
+/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}.  Takes out.
+ * reader NULL: every parameter has its arrays. */
 int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
-                         struct ckpt_err *err);
+                         const struct adamw_reader *reader, struct ckpt_err *err);
 
 /*
  * param_groups of torch's AdamW as a value: hyper-parameters, then "params": the indices of

@@ -97,7 +97,7 @@ static void start(struct on_gpu *o, const char *name, enum ckpt_dtype type, enum
     OK(model_new(&o->g.model, o->g.arch, &opts, o->g.dev, &err), err);
     OK(zero_new(&o->zero, model_params(o->g.model), 0, true, o->g.dev, o->comm, &err), err);
     OK(ckpt_open_as(&o->weights, "hf", path, NULL, &err), err);
-    OK(zero_fill(o->zero, fill, o, &err), err);
+    OK(zero_fill(o->zero, ZERO_MASTER, fill, o, &err), err);
     snprintf(file, sizeof file, "%s/golden.json", path);
     o->g.json = json_load_file(file, 0, NULL);
     assert_non_null(o->g.json);
@@ -171,7 +171,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     if (!(fabs(sum - want) <= may->loss * want))
         wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(may->type));
     for (size_t i = 0; i < p->n; i++) {
-        const float *unit = zero_gather_grad(o->zero, p->item[i].unit);
+        const float *unit = zero_gather_grad(o->zero, p->item[i].unit, &err);
         const float *found = unit + p->item[i].grad_offset, *wanted;
         double off = 0, norm = 0, most = 0, worst = 0;
 

@@ -166,7 +166,7 @@ static int open_bench(struct bench *b, const char *model, bool bf16, const long 
     if (comm_open(&b->comm, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
         zero_new(&b->zero, model_params(b->model), 0, opts->train, b->dev, b->comm, err))
         return err->code;
-    return zero_fill(b->zero, fill, (void *)(uintptr_t)model_params(b->model), err);
+    return zero_fill(b->zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b->model), err);
 }
 
 static void fill_batch(struct bench *b, int64_t batch, int64_t length, int64_t vocab)

@@ -230,7 +230,7 @@ static void test_optimizer_file(void **state)
         p[i].exp_avg = data[i][0];
         p[i].exp_avg_sq = data[i][1];
     }
-    assert_int_equal(optimizer_file_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, &err), 0);
+    assert_int_equal(optimizer_file_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, NULL, &err), 0);
     a = reopen(path);
     for (size_t i = 0; i < PARAMS; i++) {
         for (size_t k = 0; k < 2; k++) {
@@ -261,7 +261,7 @@ static void test_optimizer_refused(void **state)
 
     (void)state;
     assert_int_not_equal(optimizer_file_write(new_file(path, "optim_bad"), &p, 1, groups, 2, 1,
-                                              &err), 0);
+                                              NULL, &err), 0);
     *strrchr(path, '/') = '\0';
     assert_int_equal(entries(path), 0);
     scratch_remove(path);

@@ -126,7 +126,7 @@ static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
     s->dev->grain = 0;
     OK(model_new(&s->model, g->arch, opts, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), 0, opts->train, s->dev, comm, &err), err);
-    OK(zero_fill(s->zero, fill, &r, &err), err);
+    OK(zero_fill(s->zero, ZERO_MASTER, fill, &r, &err), err);
     golden_batch(g, "right", &b, &place);
     if (opts->train) {
         zero_begin(s->zero);

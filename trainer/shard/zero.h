@@ -47,20 +47,14 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
 const struct zero_state *zero_state(const struct zero *z);
-/*
- * The same arrays as the host sees them: where the device's memory is the host's those themselves,
- * else copies made now.  NULL with err filled.  Give them back with zero_host_done, which with
- * changed puts them on the device; what passes see follows with zero_changed.
- */
-const struct zero_state *zero_host(struct zero *z, struct ckpt_err *err);
-void zero_host_done(struct zero *z, bool changed);
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
  * A unit's true weights on the host, f32 [unit_numel], until the next call of this or of
- * zero_gather_grad, or the next pass.  Collective at stage 3.  Not where the state has no master.
+ * zero_gather_grad, or the next pass.  Collective at stage 3.  NULL: no memory for it, err filled.
+ * zero_read gives the same in pieces, where one rank has all.
  */
-const float *zero_master(struct zero *z, int unit);
+const float *zero_master(struct zero *z, int unit, struct ckpt_err *err);
 /* Bytes a rank holds for states and for gathered units. */
 uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size,
                     enum ckpt_dtype weight);
@@ -70,7 +64,7 @@ void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);
 /* A unit's gradients [unit_grad] on the host after that, on every rank; likewise. */
-const float *zero_gather_grad(struct zero *z, int unit);
+const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err);
 /* Square of the norm of the whole gradient, the same on every rank. */
 double zero_grad_sum_squares(struct zero *z);
 /* The weights were changed in place: what was gathered is stale, what is rounded is made again. */
@@ -78,13 +72,31 @@ void zero_changed(struct zero *z);
 /* They were changed by an optimizer that wrote the rounded copies too. */
 void zero_stepped(struct zero *z);
 
+/* -- between arrays and the host -------------------------------------------------------------- */
+
+/* What a rank has of each parameter; gradients and moments of trained ones alone. */
+enum zero_array { ZERO_MASTER, ZERO_GRAD, ZERO_EXP_AVG, ZERO_EXP_AVG_SQ };
+
+/* Whether other ranks hold parts of what this one has a part of. */
+bool zero_sharded(const struct zero *z);
 /*
- * Fill this rank's weights: fn gives elements [start, start + count) of parameter i, or ZERO_LEAVES
- * when they stay what they are.  Stops at the first failure.
+ * Elements [at, at + n) of this rank's part of parameter i, padding included, as f32.  Of a weight
+ * without a true one what is rounded.  Moves them through a few MiB of pinned memory, at the speed
+ * of the link where n is large.
+ */
+int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+              struct ckpt_err *err);
+/* The way back; what passes see of weights follows with zero_changed. */
+int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
+               const float *from, struct ckpt_err *err);
+/*
+ * Fill one of this rank's arrays: fn gives elements [start, start + count) of parameter i, or
+ * ZERO_LEAVES when they stay what they are.  Stops at the first failure.
  */
 enum { ZERO_LEAVES = 1 };
 typedef int zero_fill_fn(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                          struct ckpt_err *err);
-int zero_fill(struct zero *z, zero_fill_fn *fn, void *ctx, struct ckpt_err *err);
+int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
+              struct ckpt_err *err);
 
 #endif

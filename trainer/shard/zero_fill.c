@@ -1,0 +1,219 @@
+/*
+ * zero_fill - between a rank's arrays and the host, see zero.h: a few MiB at a time.
+ *
+ * Where the device's memory is apart, bytes pass the two halves of a pinned stage: while one half
+ * is copied by a lane the host reads or fills the other.  They keep their type on the way, the host
+ * converts.
+ */
+#include "trainer/shard/zero_own.h"
+
+#include <string.h>
+
+#include "libckpt/convert.h"
+#include "libckpt/mem.h"
+
+#define PIECE ((int64_t)1 << 20)        /* floats a filler is asked for at once */
+
+bool zero_sharded(const struct zero *z) { return z->sharded; }
+
+/* Where elements of an array lie, and in which type. */
+struct spot {
+    unsigned char  *at;
+    enum ckpt_dtype type;
+};
+
+/* From element `at` of the rank's part of parameter i on; at NULL: the rank has none. */
+static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, int64_t at)
+{
+    const struct flat *f = &z->flat;
+    float *base[] = {[ZERO_MASTER] = z->state.master, [ZERO_GRAD] = z->state.grad,
+                     [ZERO_EXP_AVG] = z->state.exp_avg, [ZERO_EXP_AVG_SQ] = z->state.exp_avg_sq};
+    bool trained = f->params->item[i].trainable, weight = of == ZERO_MASTER;
+    struct spot s = {NULL, CKPT_F32};
+    int64_t first = weight && !z->lean ? f->base[i] : f->grad_base[i];
+
+    if (weight && (!z->state.master || (z->lean && !trained))) {
+        s.at = (unsigned char *)z->rounded + (size_t)(f->base[i] + at) * ckpt_dtype_size(z->type);
+        s.type = z->type;
+    } else if (base[of] && (weight || trained)) {
+        s.at = (unsigned char *)(base[of] + first + at);
+    }
+    return s;
+}
+
+/* -- bytes ------------------------------------------------------------------------------------ */
+
+static void lane_follows(struct zero *z, enum lane lane, enum lane other)
+{
+    z->dev->ops->lane_mark(z->dev, other, ZERO_MARK_MAIN);
+    z->dev->ops->lane_after(z->dev, lane, ZERO_MARK_MAIN);
+}
+
+/* n elements of type from `at` to floats. */
+static void get(struct zero *z, float *to, struct spot from, int64_t n)
+{
+    const struct ops *ops = z->dev->ops;
+    size_t wide = ckpt_dtype_size(from.type);
+    int64_t most = ZERO_STAGE / (int64_t)wide, pieces = (n + most - 1) / most;
+
+    if (!z->dev->apart) {
+        ckpt_convert(to, CKPT_F32, from.at, from.type, (size_t)n);
+        return;
+    }
+    lane_follows(z, LANE_OUT, LANE_MAIN);
+    for (int64_t k = 0; k <= pieces; k++) {     /* piece k starts, piece k - 1 is taken */
+        int64_t at = (k - 1) * most, some = n - at < most ? n - at : most;
+
+        if (k < pieces) {
+            int64_t begin = k * most, count = n - begin < most ? n - begin : most;
+
+            ops->lane_copy(z->dev, LANE_OUT, z->stage + k % 2 * ZERO_STAGE,
+                           from.at + (size_t)begin * wide, (size_t)count * wide);
+            ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_OUT + (int)(k % 2));
+        }
+        if (k > 0) {
+            ops->lane_wait(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
+            ckpt_convert(to + at, CKPT_F32, z->stage + (k - 1) % 2 * ZERO_STAGE, from.type,
+                         (size_t)some);
+        }
+    }
+}
+
+/* The way back. */
+static void put(struct zero *z, struct spot to, const float *from, int64_t n)
+{
+    const struct ops *ops = z->dev->ops;
+    size_t wide = ckpt_dtype_size(to.type);
+    int64_t most = ZERO_STAGE / (int64_t)wide;
+
+    if (!z->dev->apart) {
+        ckpt_convert(to.at, to.type, from, CKPT_F32, (size_t)n);
+        return;
+    }
+    lane_follows(z, LANE_IN, LANE_MAIN);
+    for (int64_t at = 0, k = 0; at < n; at += most, k ^= 1) {
+        int64_t some = n - at < most ? n - at : most;
+        unsigned char *half = z->stage + k * ZERO_STAGE;
+
+        ops->lane_wait(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
+        ckpt_convert(half, to.type, from + at, CKPT_F32, (size_t)some);
+        ops->lane_copy(z->dev, LANE_IN, to.at + (size_t)at * wide, half, (size_t)some * wide);
+        ops->lane_mark(z->dev, LANE_IN, ZERO_MARK_IN + (int)k);
+    }
+    lane_follows(z, LANE_MAIN, LANE_IN);
+}
+
+int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+              struct ckpt_err *err)
+{
+    struct spot from = spot_of(z, of, i, at);
+
+    if (!from.at)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", z->flat.params->item[i].name);
+    get(z, to, from, n);
+    if (z->dev->err.code)
+        *err = z->dev->err;
+    return z->dev->err.code;
+}
+
+int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
+               const float *from, struct ckpt_err *err)
+{
+    struct spot to = spot_of(z, of, i, at);
+
+    if (!to.at)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", z->flat.params->item[i].name);
+    put(z, to, from, n);
+    if (z->dev->err.code)
+        *err = z->dev->err;
+    return z->dev->err.code;
+}
+
+/* -- whole parameters and units --------------------------------------------------------------- */
+
+int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
+              struct ckpt_err *err)
+{
+    float *piece = ckpt_alloc_buffer((size_t)PIECE * sizeof *piece);
+    int rc = piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof *piece);
+
+    for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
+        struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
+        struct spot to = spot_of(z, of, i, 0);
+
+        if (!to.at)
+            continue;
+        if (!z->dev->apart && to.type == CKPT_F32 && p.count > 0)
+            rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
+        else
+            for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {
+                int64_t n = p.count - at < PIECE ? p.count - at : PIECE;
+
+                rc = fn(ctx, i, p.start + at, n, piece, err);
+                if (rc == 0)
+                    rc = zero_write(z, of, i, at, n, piece, err);
+            }
+        rc = rc == ZERO_LEAVES ? 0 : rc;
+    }
+    ckpt_free(piece);
+    if (of == ZERO_MASTER)
+        zero_changed(z);
+    return rc ? rc : device_sync(z->dev, err);
+}
+
+/* Room on the host for a unit. */
+static float *room(struct zero *z, struct ckpt_err *err)
+{
+    int64_t most = 0;
+
+    for (int u = 0; u < z->flat.params->n_unit; u++)
+        most = z->flat.params->unit_numel[u] > most ? z->flat.params->unit_numel[u] : most;
+    if (!z->unit_host)
+        z->unit_host = ckpt_alloc_buffer((size_t)most * sizeof *z->unit_host);
+    if (!z->unit_host)
+        ckpt_nomem(err, (size_t)most * sizeof *z->unit_host);
+    return z->unit_host;
+}
+
+/* A unit's parameters put together where the host can read them. */
+static const float *together(struct zero *z, enum zero_array of, int unit, struct ckpt_err *err)
+{
+    const struct params *p = z->flat.params;
+    float *to = room(z, err);
+    size_t first, end;
+
+    flat_unit(&z->flat, unit, &first, &end);
+    for (size_t i = first; to && i < end; i++) {
+        int64_t at = of == ZERO_GRAD ? p->item[i].grad_offset : p->item[i].offset;
+
+        if ((of == ZERO_MASTER || p->item[i].trainable) &&
+            zero_read(z, of, i, 0, p->item[i].numel, to + at, err))
+            return NULL;
+    }
+    return to;
+}
+
+const float *zero_master(struct zero *z, int unit, struct ckpt_err *err)
+{
+    struct slot *s = &z->weight[unit == 0 ? 0 : 1];
+
+    if (!z->sharded)
+        return together(z, ZERO_MASTER, unit, err);
+    s->unit = -1;                       /* not what a pass may find there */
+    zero_gather(z, unit, s->whole, z->state.master + flat_unit_base(&z->flat, unit), CKPT_F32);
+    return s->whole;
+}
+
+const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err)
+{
+    float *whole = z->grad[unit == 0 ? 0 : 1].whole, *own = z->state.grad;
+    int64_t part = flat_grad_part(&z->flat, unit);
+
+    if (!z->sharded)
+        return together(z, ZERO_GRAD, unit, err);
+    if (part > 0) {
+        comm_all_gather(z->comm, z->parts, own + flat_grad_base(&z->flat, unit), part, CKPT_F32);
+        flat_assemble_grads(&z->flat, unit, whole, z->parts);
+    }
+    return whole;
+}

@@ -1,0 +1,48 @@
+/*
+ * zero_own - what the rooms of zero share: its fields.  Only zero, zero_fill include this.
+ */
+#ifndef CKPT_ZERO_OWN_H
+#define CKPT_ZERO_OWN_H
+
+#include "trainer/shard/zero.h"
+
+enum { N_SLOTS = 3 };           /* slot 0 is unit 0's: a tied head keeps it while others pass */
+
+/* Room for one gathered unit. */
+struct slot {
+    float *whole;               /* [capacity] */
+    int    unit;                /* -1: nothing in it */
+    int    users;
+};
+
+struct zero {
+    struct flat          flat;
+    struct zero_state    state;
+    struct device       *dev;
+    struct comm         *comm;
+    struct model_weights door;
+    bool                 sharded;       /* stage 3 and more than one rank */
+    bool                 lean;          /* master has trained parameters only */
+    enum ckpt_dtype      type;          /* of the weights that a pass sees */
+    void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
+    struct slot          weight[N_SLOTS];
+    struct slot          grad[N_SLOTS];
+    float               *parts;         /* [world_size][largest unit part]: gather and spread */
+    float               *reduced;       /* [largest unit part] */
+    float               *unit_host;     /* [largest unit], once asked for, where the device's memory
+                                           is apart or master is lean */
+    unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
+};
+
+/* Bytes that move at once between the host and arrays. */
+enum { ZERO_STAGE = 4 << 20 };
+/* Marks of lanes: the stage's halves each way; the rest belongs to rings. */
+enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
+       ZERO_MARK_RING = ZERO_MARK_IN + 2 };
+
+/* What was gathered is stale. */
+void zero_forget(struct zero *z);
+/* A unit's weights or gradients gathered into a slot of f32; sharded only. */
+void zero_gather(struct zero *z, int unit, float *whole, const void *part, enum ckpt_dtype type);
+
+#endif
