@@ -281,6 +281,96 @@ static void flats(struct bench *b, const char *shape, int64_t n)
     done(b);
 }
 
+/* The runs of bloomz-1b1: neighbours of one decay, as its parameters lie. */
+enum { LAYERS = 24, RUNS = 4 + 8 * LAYERS };
+
+struct step {
+    struct adamw_run run[RUNS];
+    int64_t          n_run, n;
+};
+
+static void run_sizes(int64_t size[RUNS])
+{
+    static const int64_t d = 1536, v = 250880;
+    const int64_t layer[8] = {2 * d, 3 * d * d, 3 * d, d * d, 3 * d, 4 * d * d, 4 * d, 4 * d * d};
+    int n = 0;
+
+    size[n++] = v * d;
+    size[n++] = 2 * d;
+    for (int i = 0; i < LAYERS; i++)
+        for (int k = 0; k < 8; k++)
+            size[n++] = layer[k];
+    size[n++] = d;
+    size[n++] = 2 * d;
+}
+
+/* n floats of many sizes: what 8-bit codes are made of in a real step. */
+static float *spread(struct bench *b, int64_t n)
+{
+    enum { SOME = 1 << 20 };
+    float *p = floats(b, n), *host = malloc(SOME * sizeof *host);
+    uint32_t x = 12345;
+
+    for (int i = 0; i < SOME; i++) {
+        double sum = 0;
+
+        for (int k = 0; k < 4; k++) {
+            x = x * 1664525u + 1013904223u;
+            sum += (double)(x >> 8) * 0x1p-24 - 0.5;
+        }
+        host[i] = (float)sum * 1e-3f;
+    }
+    for (int64_t i = 0; i < n; i += SOME)
+        b->dev->ops->to_device(b->dev, p + i, host,
+                               (size_t)(n - i < SOME ? n - i : SOME) * sizeof *host);
+    free(host);
+    return p;
+}
+
+static void step_runs(struct device *dev, const void *op)
+{
+    const struct step *s = op;
+    struct adamw a = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 1,
+                      .step = 100, .seed = 1};
+
+    dev->ops->adamw(dev, s->run, s->n_run, &a);
+}
+
+static void steps(struct bench *b)
+{
+    static const char *const kinds[] = {"adamw f32", "adamw bf16", "adamw 8bit"};
+    static const size_t width[] = {4, 2, 1};
+
+    for (int kind = 0; kind < 3; kind++) {
+        static struct step s;
+        int64_t size[RUNS], n = 0, at = 0, block = 0;
+        unsigned char *m, *v;
+        float *p, *g, *most;
+        char *w;
+
+        run_sizes(size);
+        for (int i = 0; i < RUNS; i++)
+            n += size[i];
+        p = floats(b, n);
+        g = spread(b, n);
+        w = acts(b, n);
+        m = array(b, (size_t)n * width[kind], NULL);
+        v = array(b, (size_t)n * width[kind], NULL);
+        most = floats(b, 2 * (n / 256 + RUNS));
+        s.n_run = RUNS;
+        for (int i = 0; i < RUNS; at += size[i], block += (size[i] + 255) / 256, i++)
+            s.run[i] = (struct adamw_run){
+                .param = p + at, .exp_avg = m + (size_t)at * width[kind],
+                .exp_avg_sq = v + (size_t)at * width[kind], .absmax = most + block,
+                .absmax_sq = most + n / 256 + RUNS + block, .grad = g + at, .rounded = w + 2 * at,
+                .n = size[i], .index = (uint64_t)at, .weight_decay = 0.01f,
+                .moments = (enum op_moments)kind};
+        row(b, kinds[kind], "bloomz-1b1, 196 runs",
+            (double)n * (14 + 4 * (double)width[kind]), step_runs, &s, sizeof s, 1);
+        done(b);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct device_opts opts = {.name = "cuda", .weights = CKPT_BF16};
@@ -319,6 +409,8 @@ int main(int argc, char **argv)
         flats(&b, "1e8", 100000000 / 4096 * 4096);
         flats(&b, "1e9", 1000000000 / 4096 * 4096);
     }
+    if (wanted(&b, "adamw"))
+        steps(&b);
     device_close(b.dev);
     return 0;
 }

@@ -1,0 +1,324 @@
+/*
+ * AdamW over many runs in one call, all kinds of moments, on a GPU against the CPU; its verdict.
+ *
+ * Before each step the GPU gets the CPU's state, so that what is compared is one step.
+ */
+#include "tests/gpu/gpu.h"
+
+enum { MOST_RUNS = 600, SLACK = 16 };
+
+/* One step's arithmetic in f32, contracted differently on each side. */
+#define F32_BOUND 2e-6
+
+/* How many of n codes or bf16 numbers may be neighbours: those that lie within a few units in the
+ * last place of f32 of a border, of which there is one in 2^16 between two bf16 numbers. */
+static int64_t neighbours(int64_t n) { return 2 + n / 2000; }
+
+/* All arrays of all runs: param, exp_avg, exp_avg_sq, absmax, absmax_sq, grad, rounded. */
+enum { PARAM, AVG, AVG_SQ, MAX, MAX_SQ, GRAD, ROUNDED, N_ARRAYS };
+
+struct set {
+    struct gpu       g;
+    unsigned char   *at[2][N_ARRAYS];       /* CPU, GPU */
+    size_t           bytes[N_ARRAYS];
+    struct adamw_run run[2][MOST_RUNS];
+    int64_t          n_run;
+};
+
+static size_t moment_size(enum op_moments m)
+{
+    return m == OP_MOMENTS_F32 ? 4 : m == OP_MOMENTS_BF16 ? 2 : 1;
+}
+
+/* Runs of those lengths, kinds by turn unless one is given (>= 0), the i-th `skew` elements off. */
+static void set_open(struct set *s, enum ckpt_dtype type, const int64_t *size, int64_t n_run,
+                     int kind, int skew)
+{
+    size_t used[N_ARRAYS] = {0};
+
+    memset(s, 0, sizeof *s);
+    gpu_open(&s->g, type, NULL);
+    s->n_run = n_run;
+    for (int pass = 0; pass < 2; pass++) {
+        memset(used, 0, sizeof used);
+        for (int64_t i = 0; i < n_run; i++) {
+            enum op_moments m = kind < 0 ? (enum op_moments)(i % 3) : (enum op_moments)kind;
+            size_t wide[N_ARRAYS] = {4, moment_size(m), moment_size(m), 4, 4, 4,
+                                     ckpt_dtype_size(type)};
+
+            for (int k = 0; k < N_ARRAYS; k++) {
+                size_t n = k == MAX || k == MAX_SQ ? (size_t)(size[i] + 255) / 256
+                                                   : (size_t)size[i];
+                /* all alike but where skew says that some lie apart */
+                size_t off = (size_t)(skew == 5 && k == GRAD ? 1 : skew == 6 && k == AVG ? 1
+                                                               : skew & 3) * wide[k];
+
+                for (int side = 0; pass && side < 2; side++) {
+                    unsigned char *p = s->at[side][k] + used[k] + off;
+                    struct adamw_run *r = &s->run[side][i];
+
+                    r->n = size[i];
+                    r->moments = m;
+                    r->index = (uint64_t)(i * 100000 + (skew == 4));
+                    r->weight_decay = i % 2 ? 0.1f : 0;
+                    if (k == PARAM)
+                        r->param = (float *)(void *)p;
+                    else if (k == AVG)
+                        r->exp_avg = p;
+                    else if (k == AVG_SQ)
+                        r->exp_avg_sq = p;
+                    else if (k == MAX)
+                        r->absmax = (float *)(void *)p;
+                    else if (k == MAX_SQ)
+                        r->absmax_sq = (float *)(void *)p;
+                    else if (k == GRAD)
+                        r->grad = (float *)(void *)p;
+                    else if (i % 4 != 3)
+                        r->rounded = side ? p : NULL;   /* the CPU's weights are f32 */
+                }
+                used[k] += ((n + SLACK) * wide[k] + 255) / 256 * 256;
+            }
+        }
+        for (int k = 0; pass == 0 && k < N_ARRAYS; k++) {
+            s->bytes[k] = used[k];
+            s->at[0][k] = s->g.cpu->ops->alloc(s->g.cpu, used[k] + 1);
+            s->at[1][k] = s->g.gpu->ops->alloc(s->g.gpu, used[k] + 1);
+        }
+    }
+    rng_normal((float *)(void *)s->at[0][PARAM], 0, (int64_t)s->bytes[PARAM] / 4, 1, 3, 1);
+}
+
+static void set_close(struct set *s)
+{
+    for (int k = 0; k < N_ARRAYS; k++) {
+        s->g.cpu->ops->free(s->g.cpu, s->at[0][k]);
+        s->g.gpu->ops->free(s->g.gpu, s->at[1][k]);
+    }
+    gpu_close(&s->g);
+}
+
+static void upload(struct set *s)
+{
+    for (int k = 0; k < ROUNDED; k++)
+        s->g.gpu->ops->to_device(s->g.gpu, s->at[1][k], s->at[0][k], s->bytes[k]);
+}
+
+/* What the GPU has of an array; the caller frees it. */
+static unsigned char *fetched(struct set *s, int k)
+{
+    unsigned char *p = malloc(s->bytes[k] + 1);
+
+    s->g.gpu->ops->to_host(s->g.gpu, p, s->at[1][k], s->bytes[k]);
+    gpu_fine(&s->g);
+    return p;
+}
+
+/* small: what rounding is relative to at least, where terms of that size cancel. */
+static void check_floats(struct set *s, int k, float small, const char *what)
+{
+    unsigned char *held = fetched(s, k);
+    const float *got = (const float *)(void *)held, *want = (const float *)(void *)s->at[0][k];
+
+    for (size_t i = 0; i < s->bytes[k] / 4; i++)
+        if (!(fabsf(got[i] - want[i]) <= (float)F32_BOUND * (fabsf(want[i]) + small)))
+            fail_msg("%s %zu: GPU %g, CPU %g", what, i, (double)got[i], (double)want[i]);
+    free(held);
+}
+
+/* Moments of run i. */
+static void check_moments(struct set *s, int k, const unsigned char *got, int64_t i)
+{
+    const struct adamw_run *r = &s->run[0][i];
+    const unsigned char *want = k == AVG ? r->exp_avg : r->exp_avg_sq;
+    const unsigned char *have = got + (want - s->at[0][k]);
+    int64_t off = 0;
+
+    for (int64_t j = 0; j < r->n; j++) {
+        int apart = 0;
+
+        if (r->moments == OP_MOMENTS_F32) {
+            float x = ((const float *)(const void *)have)[j];
+            float y = ((const float *)(const void *)want)[j];
+
+            if (!(fabsf(x - y) <= (float)F32_BOUND * (fabsf(y) + (k == AVG ? 1e-2f : 1e-9f))))
+                fail_msg("array %d, run %lld, %lld: GPU %g, CPU %g", k, (long long)i, (long long)j,
+                         (double)x, (double)y);
+        } else if (r->moments == OP_MOMENTS_BF16) {
+            apart = abs(((const uint16_t *)(const void *)have)[j] -
+                        ((const uint16_t *)(const void *)want)[j]);
+        } else {
+            apart = abs(have[j] - want[j]);
+        }
+        if (apart > 1)
+            fail_msg("array %d, run %lld of kind %d, element %lld of %lld: %d codes apart", k,
+                     (long long)i, r->moments, (long long)j, (long long)r->n, apart);
+        off += apart;
+    }
+    if (off > neighbours(r->n))
+        fail_msg("array %d, run %lld of kind %d: %lld of %lld codes are neighbours", k,
+                 (long long)i, r->moments, (long long)off, (long long)r->n);
+}
+
+/* What was written beside the parameters is those, rounded, and nothing around them. */
+static void check_rounded(struct set *s)
+{
+    unsigned char *got = fetched(s, ROUNDED), *param = fetched(s, PARAM);
+    unsigned char *want = calloc(1, s->bytes[ROUNDED] + 1);
+
+    for (int64_t i = 0; i < s->n_run; i++) {
+        const struct adamw_run *r = &s->run[1][i];
+
+        if (r->rounded && r->n)
+            ckpt_convert(want + ((unsigned char *)r->rounded - s->at[1][ROUNDED]), s->g.type,
+                         param + ((unsigned char *)r->param - s->at[1][PARAM]), CKPT_F32,
+                         (size_t)r->n);
+    }
+    assert_memory_equal(got, want, s->bytes[ROUNDED]);
+    free(got);
+    free(param);
+    free(want);
+}
+
+static void check_step(struct set *s, const struct adamw *a)
+{
+    unsigned char *first[ROUNDED];
+
+    for (int again = 0; again < 2; again++) {
+        upload(s);
+        s->g.gpu->ops->adamw(s->g.gpu, s->run[1], s->n_run, a);
+        for (int k = 0; k < ROUNDED; k++) {
+            unsigned char *now = fetched(s, k);
+
+            if (again) {                /* a rerun has the same bits */
+                assert_memory_equal(now, first[k], s->bytes[k]);
+                free(first[k]);
+            }
+            first[k] = now;
+        }
+    }
+    s->g.cpu->ops->adamw(s->g.cpu, s->run[0], s->n_run, a);
+    check_floats(s, PARAM, 1e-2f, "param");
+    check_floats(s, MAX, 1e-9f, "absmax");
+    check_floats(s, MAX_SQ, 1e-9f, "absmax_sq");
+    for (int64_t i = 0; i < s->n_run; i++) {
+        check_moments(s, AVG, first[AVG], i);
+        check_moments(s, AVG_SQ, first[AVG_SQ], i);
+    }
+    check_rounded(s);
+    for (int k = 0; k < ROUNDED; k++)
+        free(first[k]);
+}
+
+static void steps(struct set *s, int n)
+{
+    for (int step = 1; step <= n; step++) {
+        struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+                          .grad_scale = 0.7, .step = step, .seed = 99};
+
+        rng_normal((float *)(void *)s->at[0][GRAD], 0, (int64_t)s->bytes[GRAD] / 4, 0.1f, 5,
+                   (uint64_t)step);
+        check_step(s, &a);
+    }
+}
+
+static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+static void test_kinds_and_places(void **state)
+{
+    static const int64_t size[] = {1, 3, 4, 255, 256, 257, 1000, 4096, 4097, 4099, 0, 33333};
+
+    (void)state;
+    for (int t = 0; t < 3; t++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int skew = 0; skew < 7; skew++) {
+                static struct set s;
+
+                set_open(&s, types[t], size, 12, kind, skew);
+                steps(&s, 2);
+                set_close(&s);
+            }
+}
+
+/* More runs than one launch takes, kinds mixed. */
+static void test_many_runs(void **state)
+{
+    static struct set s;
+    int64_t size[MOST_RUNS];
+
+    (void)state;
+    for (int i = 0; i < MOST_RUNS; i++)
+        size[i] = (int64_t)i * 977 % 9000;
+    set_open(&s, CKPT_BF16, size, MOST_RUNS, -1, 0);
+    steps(&s, 3);
+    set_close(&s);
+    set_open(&s, CKPT_BF16, size, MOST_RUNS, OP_MOMENTS_8BIT, 0);
+    steps(&s, 2);
+    set_close(&s);
+}
+
+/* The verdict is that of the CPU, and what it says is done: clipped, or nothing at all. */
+static void test_verdict(void **state)
+{
+    static const int64_t size[] = {70001, 5000, 9000};
+    static struct set s;
+    struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 5,
+                      .step = 1};
+    struct op_verdict cpu, gpu, *held;
+    float *grad;
+    int64_t n;
+
+    (void)state;
+    set_open(&s, CKPT_BF16, size, 3, -1, 0);
+    held = s.g.gpu->ops->alloc(s.g.gpu, sizeof *held);
+    grad = (float *)(void *)s.at[0][GRAD];
+    n = (int64_t)s.bytes[GRAD] / 4;
+    for (int round = 0; round < 4; round++) {
+        double max = round == 1 ? 0 : 1.0, scale = round == 2 ? 65536 : 1;
+        unsigned char *was;
+
+        rng_normal(grad, 0, n, 2, 5, 1);
+        if (round == 3)
+            grad[n / 2] = INFINITY;
+        upload(&s);
+        s.g.cpu->ops->grad_norm(s.g.cpu, &cpu, grad, n, max, scale);
+        s.g.gpu->ops->grad_norm(s.g.gpu, held, (float *)(void *)s.at[1][GRAD], n, max, scale);
+        s.g.gpu->ops->to_host(s.g.gpu, &gpu, held, sizeof gpu);
+        gpu_fine(&s.g);
+        assert_int_equal(gpu.finite, round != 3);
+        assert_int_equal(cpu.finite, round != 3);
+        if (round == 3)
+            break;
+        assert_true(fabs(gpu.norm - cpu.norm) <= 1e-12 * cpu.norm);
+        assert_true(fabsf(gpu.factor - cpu.factor) <= 1e-7f * cpu.factor);
+        was = fetched(&s, PARAM);
+        a.verdict = held;
+        s.g.gpu->ops->adamw(s.g.gpu, s.run[1], s.n_run, &a);
+        a.verdict = &cpu;
+        s.g.cpu->ops->adamw(s.g.cpu, s.run[0], s.n_run, &a);
+        check_floats(&s, PARAM, 1e-2f, "param");
+        free(was);
+    }
+    a.verdict = held;
+    for (int k = 0; k < ROUNDED; k++) {
+        unsigned char *was = fetched(&s, k), *now;
+
+        s.g.gpu->ops->adamw(s.g.gpu, s.run[1], s.n_run, &a);
+        now = fetched(&s, k);
+        assert_memory_equal(now, was, s.bytes[k]);
+        free(was);
+        free(now);
+    }
+    s.g.gpu->ops->free(s.g.gpu, held);
+    set_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds_and_places),
+        cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_verdict),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
