@@ -155,6 +155,25 @@ static void cpu_lane_wait(struct device *dev, int i)
     (void)i;
 }
 
+/* Operations are done when their calls come back: there is nothing to keep. */
+static bool cpu_record(struct device *dev)
+{
+    (void)dev;
+    return false;
+}
+
+static struct recording *cpu_recorded(struct device *dev)
+{
+    (void)dev;
+    return NULL;
+}
+
+static void cpu_replay(struct device *dev, struct recording *r)
+{
+    (void)dev;
+    (void)r;
+}
+
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
     uint64_t need[] = {cpu_norm_work(dev, l),    cpu_attention_work(dev, l),
@@ -196,7 +215,8 @@ static const struct ops cpu_row = {
     .experts_fwd = cpu_experts_fwd, .experts_bwd = cpu_experts_bwd,
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
-    .head_loss = cpu_head_loss, .head_logits = cpu_head_logits,
+    .head_loss = cpu_head_loss, .head_logits = cpu_head_logits, .head_top = cpu_head_top,
+    .record = cpu_record, .recorded = cpu_recorded, .replay = cpu_replay, .forget = cpu_replay,
 };
 
 int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)

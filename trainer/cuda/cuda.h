@@ -213,6 +213,7 @@ uint64_t cuda_experts_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l);
+uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l);
 
 /* Entries of the row, by room. */
 void *cuda_pin(struct device *dev, size_t bytes);
@@ -248,5 +249,12 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *a);
 void cuda_head_loss(struct device *dev, const struct op_head *a);
 void cuda_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                       int64_t dim, int64_t vocab, float mul);
+void cuda_head_top(struct device *dev, const struct op_top *a);
+
+/* record.cu */
+bool cuda_record(struct device *dev);
+struct recording *cuda_recorded(struct device *dev);
+void cuda_replay(struct device *dev, struct recording *r);
+void cuda_forget(struct device *dev, struct recording *r);
 
 #endif

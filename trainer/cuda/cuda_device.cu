@@ -218,7 +218,7 @@ static uint64_t cuda_workspace(const struct device *dev, const struct op_limits 
                        cuda_embed_work(dev, l),     cuda_rope_work(dev, l),
                        cuda_linear_work(dev, l),    cuda_experts_work(dev, l),
                        cuda_attention_work(dev, l), cuda_cached_work(dev, l),
-                       cuda_head_work(dev, l)};
+                       cuda_head_work(dev, l),      cuda_top_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
@@ -247,7 +247,9 @@ static const struct ops cuda_row = {
     .experts_fwd = cuda_experts_fwd, .experts_bwd = cuda_experts_bwd,
     .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,
     .attention_cached = cuda_attention_cached,
-    .head_loss = cuda_head_loss, .head_logits = cuda_head_logits,
+    .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
+    .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay,
+    .forget = cuda_forget,
 };
 
 /* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */

@@ -542,7 +542,9 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < m->logit_rows ? n - i : m->logit_rows;
         upload(&p, m->rows, rows + i, some);
-        head_rows(&p, &after, &head, m->h_last, some, logits + i * V);
+        head_rows(&p, &after, &head, m->h_last, some, m->logits);
+        m->dev->ops->to_host(m->dev, logits + i * V, m->logits,
+                             (size_t)(some * V) * sizeof *logits);
     }
     unit_release(&p, &head);
     unit_release(&p, &after);
@@ -553,10 +555,9 @@ void head_rows(const struct pass *p, const struct unit *after, const struct unit
                const void *h, int64_t n, float *logits)
 {
     const struct model *m = p->m;
-    int64_t V = m->arch->vocab_size;
     void *x = head_in(p, after, h, n);
 
-    p->dev->ops->head_logits(p->dev, m->logits, x, unit_weight(head, head_role(m)), n,
-                             m->arch->word_embed_proj_dim, V, (float)m->arch->head_mul);
-    p->dev->ops->to_host(p->dev, logits, m->logits, (size_t)(n * V) * sizeof *logits);
+    p->dev->ops->head_logits(p->dev, logits, x, unit_weight(head, head_role(m)), n,
+                             m->arch->word_embed_proj_dim, m->arch->vocab_size,
+                             (float)m->arch->head_mul);
 }

@@ -28,6 +28,7 @@ struct model_weights {
     void        (*release)(void *ctx, int unit);
     void       *(*grad)(void *ctx, int unit);
     void        (*grad_done)(void *ctx, int unit);
+    bool         fixed;         /* acquire gives the same address each time and does no more */
 };
 
 /*
@@ -131,5 +132,22 @@ int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err);
  */
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
                 const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err);
+
+/* The same, and of each sequence's logits the k largest alone; they stay where they are made. */
+struct decode_top {
+    int64_t        k;               /* 1 to OP_TOP_MOST, at most V */
+    double         temperature;     /* of the sums; 0: none are made */
+    /* What comes back, until the next call (ops.h, op_top): */
+    const float   *value;           /* [n_docs][k] falling; of one that was not fed nothing */
+    const int32_t *id;              /* [n_docs][k] */
+    const double  *sum;             /* [n_docs] */
+};
+
+/* For as many sequences at most. */
+int64_t decode_top_docs(const struct decode *d);
+int decode_top(struct decode *d, const struct model_weights *w, const int32_t *ids,
+               const int32_t *n_new, int64_t n_docs, struct decode_top *top, struct ckpt_err *err);
+/* All logits [V] of a sequence that the last decode_top fed. */
+int decode_row(struct decode *d, int64_t seq, float *logits, struct ckpt_err *err);
 
 #endif

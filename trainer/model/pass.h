@@ -210,7 +210,7 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
 void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back);
 /* The unit the head's matrix lies in: the embedding's when tied. */
 int head_unit(const struct model *m);
-/* logits (host) [n, V] of the rows of h that m->rows names. */
+/* logits (on the device) [n, V] of the rows of h that m->rows names. */
 void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
                const void *h, int64_t n, float *logits);
 

@@ -60,7 +60,7 @@ int resident_new(struct resident **out, const struct params *params, bool grads,
         return ckpt_nomem(err, bytes);
     }
     r->door = (struct model_weights){.ctx = r, .acquire = acquire, .release = release,
-                                     .grad = grad, .grad_done = release};
+                                     .grad = grad, .grad_done = release, .fixed = true};
     *out = r;
     return 0;
 }

@@ -33,6 +33,7 @@
 #include "libckpt/err.h"
 
 struct device;
+struct recording;
 
 /*
  * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
@@ -383,6 +384,23 @@ struct op_head {
     float          mul, scale;
 };
 
+/*
+ * head_top: of each row of logits [n, V] the k largest, falling, of equal ones the lowest id
+ * first; and sum[i] = sum over j of exp((z[i, j] - max) / temperature), in f64, the difference in
+ * f32.  In a row with a NaN all values are NaN.  The sum of a row without a finite value means
+ * nothing.
+ */
+enum { OP_TOP_MOST = 256 };
+
+struct op_top {
+    float         *value;           /* [n, k] */
+    int32_t       *id;              /* [n, k] */
+    double        *sum;             /* [n]; NULL: not wanted */
+    const float   *logits;          /* [n, V] */
+    int64_t        n, vocab, k;     /* k in [1, min(V, OP_TOP_MOST)] */
+    double         temperature;
+};
+
 /* The largest sizes that will be asked of a device: what its workspace depends on. */
 struct op_limits {
     int64_t n, n_rows, max_doc;     /* N, rows with a loss, rows of the longest document */
@@ -394,6 +412,7 @@ struct op_limits {
     bool    lora_drop, lora_magnitude;
     bool    drop;                   /* of hidden activations */
     bool    train;
+    int64_t top_rows;               /* of head_top; 0: it is not asked for */
 };
 
 /*
@@ -476,6 +495,20 @@ struct ops {
     /* logits[n, V] f32 = mul * x W^T; x activation [n, D], w weight [V, D]. */
     void (*head_logits)(struct device *dev, float *logits, const void *x, const void *w,
                         int64_t n, int64_t dim, int64_t vocab, float mul);
+    void (*head_top)(struct device *dev, const struct op_top *a);
+
+    /* -- work that is done again ----------------------------------------------------------- */
+    /*
+     * Operations between record and recorded are kept instead of done, and are done by each replay
+     * in one go: arguments are those of then, what stands at the addresses counts when they run.
+     * They must have run before with the same sizes, and neither wait nor move memory to or from
+     * the host.  record gives false where a device cannot (the CPU), recorded NULL when one of them
+     * could not be kept: then all is as if record had not been called.
+     */
+    bool (*record)(struct device *dev);
+    struct recording *(*recorded)(struct device *dev);
+    void (*replay)(struct device *dev, struct recording *r);
+    void (*forget)(struct device *dev, struct recording *r);    /* NULL: nothing */
 };
 
 /* The head of every device; a backend puts its own fields behind it. */

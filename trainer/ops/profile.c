@@ -178,6 +178,18 @@ static void prof_head_logits(struct device *dev, float *logits, const void *x, c
          (double)(vocab * dim) * SIZE(dev) + (double)(n * vocab) * 4);
 }
 
+static void prof_head_top(struct device *dev, const struct op_top *a)
+{
+    INNER(dev)->head_top(dev, a);
+    note(dev, "head_top", a->n, a->k, a->vocab, 0, (double)(a->n * a->vocab) * 4);
+}
+
+static void prof_replay(struct device *dev, struct recording *r)
+{
+    INNER(dev)->replay(dev, r);
+    note(dev, "replay", 0, 0, 0, 0, 0);
+}
+
 static void prof_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                       enum ckpt_dtype from, int64_t n)
 {
@@ -276,6 +288,8 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.attention_cached = prof_attention_cached;
     p->row.head_loss = prof_head_loss;
     p->row.head_logits = prof_head_logits;
+    p->row.head_top = prof_head_top;
+    p->row.replay = prof_replay;
     dev->ops = &p->row;
     dev->profile = p;
     p->inner->stamp(dev, 0);

@@ -213,7 +213,8 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
     z->type = dev->weight;
     z->sharded = stage == 3 && comm->world_size > 1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
-                                     .grad = grad_of, .grad_done = grad_done};
+                                     .grad = grad_of, .grad_done = grad_done,
+                                     .fixed = !z->sharded};
     if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
         goto fail;
     z->lean = is_lean(&z->flat, train, z->type);

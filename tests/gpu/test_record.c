@@ -1,0 +1,83 @@
+/* Work that is kept and done again: it reads what stands there when it runs; what cannot be kept
+ * leaves the device as it was. */
+#include "tests/gpu/gpu.h"
+
+enum { N = 1000, TIMES = 5 };
+
+/* to <- from rounded to bf16 and back, by two operations. */
+static void work(struct device *dev, float *to, void *between, const float *from)
+{
+    dev->ops->cast(dev, between, CKPT_BF16, from, CKPT_F32, N);
+    dev->ops->cast(dev, to, CKPT_F32, between, CKPT_BF16, N);
+}
+
+static void test_replay_reads_what_stands_there(void **state)
+{
+    struct recording *kept;
+    struct device *dev;
+    struct gpu g;
+    float x[N], y[N], *from, *to;
+    void *between;
+
+    (void)state;
+    gpu_open(&g, CKPT_BF16, NULL);
+    dev = g.gpu;
+    from = dev->ops->alloc(dev, sizeof x);
+    to = dev->ops->alloc(dev, sizeof x);
+    between = dev->ops->alloc(dev, sizeof x);
+    work(dev, to, between, from);
+    assert_true(dev->ops->record(dev));
+    work(dev, to, between, from);
+    kept = dev->ops->recorded(dev);
+    assert_non_null(kept);
+    for (int t = 0; t < TIMES; t++) {
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(i % 128 + t);        /* seven bits: bf16 has them exactly */
+        dev->ops->to_device(dev, from, x, sizeof x);
+        dev->ops->replay(dev, kept);
+        dev->ops->to_host(dev, y, to, sizeof y);
+        gpu_fine(&g);
+        assert_memory_equal(x, y, sizeof x);
+    }
+    dev->ops->forget(dev, kept);
+    dev->ops->forget(dev, NULL);
+    gpu_close(&g);
+}
+
+static void test_what_waits_is_not_kept(void **state)
+{
+    struct device *dev;
+    struct gpu g;
+    float x[N] = {1}, y[N], *from, *to;
+    void *between;
+
+    (void)state;
+    gpu_open(&g, CKPT_BF16, NULL);
+    dev = g.gpu;
+    from = dev->ops->alloc(dev, sizeof x);
+    to = dev->ops->alloc(dev, sizeof x);
+    between = dev->ops->alloc(dev, sizeof x);
+    dev->ops->to_device(dev, from, x, sizeof x);
+    assert_true(dev->ops->record(dev));
+    work(dev, to, between, from);
+    dev->ops->to_host(dev, y, to, sizeof y);
+    assert_null(dev->ops->recorded(dev));
+    gpu_fine(&g);
+    dev->ops->to_host(dev, y, to, sizeof y);
+    assert_true(y[0] == 0);                     /* it was not done */
+    work(dev, to, between, from);
+    dev->ops->to_host(dev, y, to, sizeof y);
+    gpu_fine(&g);
+    assert_memory_equal(x, y, sizeof x);
+    gpu_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replay_reads_what_stands_there),
+        cmocka_unit_test(test_what_waits_is_not_kept),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,28 @@
+/* The largest logits of rows on a GPU, beside a sort; twice, to the same bits. */
+#include "tests/gpu/gpu.h"
+
+#include "tests/unit/top_check.h"
+
+static void test_top_is_what_a_sort_gives(void **state)
+{
+    static const struct {
+        int64_t n, vocab, k;
+    } shape[] = {{1, 1, 1}, {3, 7, 5}, {2, 300, 256}, {5, 511, 50}, {1, 151936, 1},
+                 {1, 151936, 64}, {64, 50272, 50}, {3, 250880, 256}, {300, 2000, 8},
+                 {1, 1025, 256}, {2, 65537, 128}};
+    struct gpu g;
+
+    (void)state;
+    gpu_open(&g, CKPT_F32, NULL);
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        for (int kind = 0; kind < TOP_KINDS; kind++)
+            top_check(g.gpu, shape[i].n, shape[i].vocab, shape[i].k, kind);
+    gpu_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_top_is_what_a_sort_gives)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+/*
+ * top - the largest logits of each row, and what a softmax over all of them divides by.
+ *
+ * A heap holds the k largest so far, the least of them at its root: a value that is not above it
+ * costs one comparison.
+ */
+#include "trainer/cpu/cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct one {
+    float   value;
+    int32_t id;
+};
+
+/* Is x behind y: smaller, or as large with a higher id? */
+static bool behind(const struct one *x, const struct one *y)
+{
+    return x->value < y->value || (x->value == y->value && x->id > y->id);
+}
+
+/* Restore a heap whose root is behind all others. */
+static void sink(struct one *heap, int64_t n, int64_t at)
+{
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        struct one held = heap[at];
+
+        if (child + 1 < n && behind(&heap[child + 1], &heap[child]))
+            child++;
+        if (!behind(&heap[child], &held))
+            return;
+        heap[at] = heap[child];
+        heap[child] = held;
+    }
+}
+
+/* To heap the k largest of z, falling.  False: there is a NaN. */
+static bool largest(struct one *heap, const float *z, int64_t vocab, int64_t k)
+{
+    for (int64_t j = 0; j < vocab; j++) {
+        struct one x = {z[j], (int32_t)j};
+
+        if (isnan(z[j]))
+            return false;
+        if (j < k) {
+            heap[j] = x;
+            for (int64_t at = k / 2 - 1; j == k - 1 && at >= 0; at--)
+                sink(heap, k, at);
+        } else if (behind(&heap[0], &x)) {
+            heap[0] = x;
+            sink(heap, k, 0);
+        }
+    }
+    for (int64_t n = k; n > 1;) {       /* the last of those left goes behind them */
+        struct one held = heap[0];
+
+        heap[0] = heap[--n];
+        heap[n] = held;
+        sink(heap, n, 0);
+    }
+    return true;
+}
+
+void cpu_head_top(struct device *dev, const struct op_top *a)
+{
+    if (dev->err.code)
+        return;
+#pragma omp parallel for num_threads(cpu_threads(dev, a->n * a->vocab * (a->sum ? 32 : 2)))
+    for (int64_t i = 0; i < a->n; i++) {
+        const float *z = a->logits + i * a->vocab;
+        struct one heap[OP_TOP_MOST];
+        bool fine = largest(heap, z, a->vocab, a->k);
+        double sum = 0;
+
+        for (int64_t j = 0; j < a->k; j++) {
+            a->value[i * a->k + j] = fine ? heap[j].value : NAN;
+            a->id[i * a->k + j] = fine ? heap[j].id : 0;
+        }
+        if (!a->sum)
+            continue;
+        for (int64_t j = 0; fine && j < a->vocab; j++)
+            sum += exp((double)(z[j] - heap[0].value) / a->temperature);
+        a->sum[i] = fine ? sum : NAN;
+    }
+}
