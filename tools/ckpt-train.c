@@ -192,6 +192,9 @@ static size_t rows(struct opt *row, struct want *w)
          "take at most so much of a GPU's memory", NULL, 0, 0, false},
         {0, "threads", "N", OPT_INT, &s->threads,
          "threads of a rank; 0: all CPUs, or one with several ranks", NULL, 0, 4096, false},
+        {0, "memory-log", "SECONDS", OPT_REAL, &s->memory_log,
+         "sample the device's memory so often into memory.csv of the output, in nvidia-smi's "
+         "columns; 0: never", NULL, 0, 86400, false},
         {0, "profile", NULL, OPT_FLAG, &s->profile,
          "tell where the time of ten steps goes, operation by operation", NULL, 0, 0, false},
         {0, "dry-run", NULL, OPT_FLAG, &s->dry_run,

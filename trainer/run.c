@@ -11,31 +11,24 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/adapter.h"
-#include "trainer/data/loader.h"
-#include "trainer/data/prepare.h"
 #include "trainer/evaluate.h"
+#include "trainer/memory_log.h"
 #include "trainer/metrics.h"
 #include "trainer/resume.h"
+#include "trainer/run_data.h"
 #include "trainer/run_profile.h"
 #include "trainer/step.h"
-
-/* One data set, from files to batches. */
-struct data {
-    struct records     *records;
-    struct data_source *source;
-    struct loader      *loader;
-    bool                prepared;       /* of the folder that cut_data made */
-};
 
 struct run {
     const struct settings *s;
     struct run_io         *io;
     struct session         session;
-    struct data            train, eval;
+    struct run_data        data;
     struct schedule        schedule;
     struct run_state       state;
     struct checkpoint      checkpoint;
     struct metrics        *metrics;
+    struct memory_log     *memory;      /* NULL: not asked for */
     char                   resume[4096];/* checkpoint to go on from; "": none */
     char                   base[4096];  /* the model that is started from; "": fresh or resumed */
     char                   saved[4096]; /* newest checkpoint of this run */
@@ -52,130 +45,12 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void data_close(struct data *d)
-{
-    loader_close(d->loader);
-    data_source_close(d->source);
-    records_close(d->records);
-}
-
-/* The records that are meant. */
-static int open_records(struct data *d, const struct settings *s, const char *const *path,
-                        size_t n, bool train, struct ckpt_err *err)
-{
-    struct records_opts opts = s->data.rows;
-    int64_t most = train ? s->max_train_samples : s->max_eval_samples;
-
-    opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
-                 : train ? s->train_split : s->eval_split;
-    opts.stream_tokens = s->data.max_seq_length;
-    opts.identity = strcmp(s->data_cache, "off") != 0;
-    if (records_open_with(&d->records, path, n, &opts, err))
-        return err->code;
-    if (train && !d->prepared)
-        records_slice(d->records, s->start_idx, s->end_idx > 0 ? s->end_idx : INT64_MAX);
-    if (train && !d->prepared && s->num_shards > 0 &&
-        records_shard(d->records, s->num_shards, s->shard_index, s->shard_strided, err))
-        return err->code;
-    if (most > 0)
-        records_slice(d->records, 0, most);
-    return 0;
-}
-
-/* The last part of a path or URL, as the name of a folder. */
-static void name_of(char name[256], const char *path)
-{
-    size_t n = strlen(path), from;
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    for (from = n; from > 0 && path[from - 1] != '/'; from--)
-        ;
-    snprintf(name, 256, "%.*s", (int)(n - from > 200 ? 200 : n - from), path + from);
-    for (char *c = name; *c; c++)
-        if (strchr("*?[]", *c))
-            *c = '_';
-}
-
-/* The folder that holds the data cut by --train-split-ratio; the first rank makes it. */
-static int cut_data(struct run *r, char *dir, size_t size, struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-    struct data all = {0};
-    char name[256];
-    bool ready = false;
-    struct prepare_opts o = {
-        .dir = s->data_dir, .name = name, .seed = s->seed,
-        .train_ratio = s->train_split_ratio, .val_test_ratio = s->val_test_split_ratio,
-    };
-
-    o.config = s->data.rows.config ? s->data.rows.config : "default";
-    name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
-    if (prepare_path(dir, size, &o, err) == 0 && r->session.comm->rank == 0 &&
-        open_records(&all, s, s->train, s->n_train, true, err) == 0 &&
-        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready)
-        prepare_make(dir, &o, all.records, err);
-    records_close(all.records);
-    return comm_agree(r->session.comm, err);
-}
-
-static bool by_length(const struct settings *s)
-{
-    return strcmp(s->train_sampling_strategy, "group_by_length") == 0;
-}
-
-/* How often each of n records will be asked for, about. */
-static int64_t passes(const struct run *r, int64_t n, bool train)
-{
-    const struct settings *s = r->s;
-    double steps = (double)s->max_steps, whole;
-
-    if (!train)
-        return s->eval_steps > 0 ? 2 : 1;
-    whole = s->max_steps <= 0 ? s->num_train_epochs
-            : steps * (double)(s->per_device_train_batch_size * s->gradient_accumulation_steps *
-                               r->session.comm->world_size) / (double)(n > 0 ? n : 1);
-    return (int64_t)ceil(whole) + (s->packing || by_length(s));
-}
-
-static int data_open(struct data *d, struct run *r, const char *const *path, size_t n, bool train,
-                     struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-    struct data_opts opts = data_settings_opts(&s->data);
-    struct loader_opts lo = {
-        .micro_batch = train ? s->per_device_train_batch_size : s->per_device_eval_batch_size,
-        .packing = train && s->packing,
-        .max_tokens = s->per_device_train_batch_size * s->data.max_seq_length,
-        .grad_accum = train ? s->gradient_accumulation_steps : 1,
-        .seed = s->data_seed >= 0 ? (uint64_t)s->data_seed : s->seed,
-        .shuffle = train && strcmp(s->train_sampling_strategy, "sequential") != 0,
-        .tail = !train ? SHUFFLE_MASK : s->dataloader_drop_last ? SHUFFLE_DROP : SHUFFLE_WRAP,
-        .distributed = train && strcmp(s->train_sampling_strategy, "distributed") == 0,
-        .by_length = train && by_length(s),
-        .rank = r->session.comm->rank, .world_size = r->session.comm->world_size,
-    };
-
-    opts.stop = r->io->stop;
-    opts.pair = session_pair(&r->session);
-    opts.kept = strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
-                : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
-    opts.chat_dir = r->session.tokenizer_dir;
-    if (open_records(d, s, path, n, train, err))
-        return err->code;
-    opts.passes = passes(r, records_count(d->records), train);
-    if (data_source_open(&d->source, d->records, r->session.tokenizer, &opts, err) ||
-        data_settings_check_bad(&s->data, d->source, err))
-        return err->code;
-    return loader_open(&d->loader, d->source, &lo, err);
-}
-
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Batches decide how much the model must hold. */
 static int plan(struct run *r, struct ckpt_err *err)
 {
-    struct loader *t = r->train.loader, *e = r->eval.loader;
+    struct loader *t = r->data.train.loader, *e = r->data.eval.loader;
     struct model_opts opts = {
         .max_tokens = larger(loader_max_tokens(t), e ? loader_max_tokens(e) : 0),
         .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
@@ -193,12 +68,12 @@ static int plan(struct run *r, struct ckpt_err *err)
 static int set_schedule(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
-    int64_t per_epoch = loader_steps_per_epoch(r->train.loader), total = s->max_steps;
+    int64_t per_epoch = loader_steps_per_epoch(r->data.train.loader), total = s->max_steps;
 
     if (total <= 0) {
         double whole = floor(s->num_train_epochs);
 
-        if (loader_steps_of(r->train.loader, (int64_t)whole, &total, err))
+        if (loader_steps_of(r->data.train.loader, (int64_t)whole, &total, err))
             return err->code;
         total += (int64_t)ceil((s->num_train_epochs - whole) * (double)per_epoch);
     }
@@ -233,7 +108,7 @@ static int start_weights(struct run *r, struct ckpt_err *err)
         r->saved_step = r->state.global_step;
         ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", r->resume,
                  (long long)r->state.global_step);
-        return loader_seek(r->train.loader, r->state.global_step, err);
+        return loader_seek(r->data.train.loader, r->state.global_step, err);
     }
     if (r->session.lora)
         return s->adapter ? adapter_load(&r->session, s->adapter, err)
@@ -251,7 +126,7 @@ static int evaluate(struct run *r, struct ckpt_err *err)
     int rc;
 
     if (evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
-                     r->eval.loader, err))
+                     r->data.eval.loader, err))
         return err->code;
     row = json_pack("{s:f,s:f,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss", e.loss,
                     "eval_runtime", e.seconds, "eval_samples_per_second",
@@ -347,7 +222,7 @@ static int loop(struct run *r, struct ckpt_err *err)
                                       r->state.max_steps - first, err))
             return err->code;
         if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
-                     r->train.loader, &opts, lr, r->state.global_step + 1, err))
+                     r->data.train.loader, &opts, lr, r->state.global_step + 1, err))
             return err->code;
         r->state.global_step++;
         r->state.epoch = res.epoch;
@@ -376,6 +251,21 @@ static int loop(struct run *r, struct ckpt_err *err)
                  : 0;
 }
 
+/* What memory_log.h sampled, to the closing row and line; a row without it is as good. */
+static void tell_memory(struct run *r, json_t *row, char *line, size_t size)
+{
+    struct memory_figures f = memory_log_figures(r->memory);
+    size_t n = strlen(line);
+
+    if (f.n == 0)
+        return;
+    json_object_set_new(row, "device_memory_peak", json_real(f.peak));
+    json_object_set_new(row, "device_memory_mean", json_real(f.mean));
+    json_object_set_new(row, "device_memory_least", json_real(f.least));
+    snprintf(line + n, size - n, "; memory: peak %.0f, mean %.0f, least %.0f MiB", f.peak, f.mean,
+             f.least);
+}
+
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
 static int finish(struct run *r, struct ckpt_err *err)
 {
@@ -384,13 +274,15 @@ static int finish(struct run *r, struct ckpt_err *err)
     json_t *row;
     int rc = 0;
 
-    if (r->eval.loader && !due(r->s->eval_steps, r->state.global_step))
+    if (r->data.eval.loader && !due(r->s->eval_steps, r->state.global_step))
         rc = evaluate(r, err);
     row = json_pack("{s:f,s:I,s:f,s:f}", "epoch", r->state.epoch, "step",
                     (json_int_t)r->state.global_step, "train_runtime", seconds,
                     "train_steps_per_second", (double)r->state.max_steps / fmax(seconds, 1e-9));
     snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)r->state.global_step,
              seconds);
+    if (row)
+        tell_memory(r, row, line, sizeof line);
     if (rc == 0)
         rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
     if (rc == 0)
@@ -406,35 +298,6 @@ static int make_output_dir(const char *path, struct ckpt_err *err)
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return 0;
     return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-}
-
-static int open_given(struct run *r, struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-    bool same = s->n_eval == 0 && s->eval_split;
-
-    if (data_open(&r->train, r, s->train, s->n_train, true, err))
-        return err->code;
-    if (!same && s->n_eval == 0)
-        return 0;
-    return data_open(&r->eval, r, same ? s->train : s->eval, same ? s->n_train : s->n_eval, false,
-                     err);
-}
-
-static int open_cut(struct run *r, struct ckpt_err *err)
-{
-    char dir[4096], train[4160], eval[4160];
-    const char *path = train;
-
-    if (cut_data(r, dir, sizeof dir, err))
-        return err->code;
-    snprintf(train, sizeof train, "%s/training.jsonl", dir);
-    snprintf(eval, sizeof eval, "%s/validation.jsonl", dir);
-    r->train.prepared = r->eval.prepared = true;
-    if (data_open(&r->train, r, &path, 1, true, err) || r->s->val_test_split_ratio <= 0)
-        return err->code;
-    path = eval;
-    return data_open(&r->eval, r, &path, 1, false, err);
 }
 
 /* Which checkpoint is gone on from, which model is started from, and with which adapter. */
@@ -492,10 +355,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
 
     if (open_model(r, err))
         return err->code;
-    if (s->train_split_ratio > 0)
-        open_cut(r, err);
-    else
-        open_given(r, err);
+    run_data_open(&r->data, s, &r->session, r->io->stop, err);
     if (comm_agree(r->session.comm, err) || plan(r, err) || set_schedule(r, err))
         return err->code;
     r->state.logging_steps = s->logging_steps;
@@ -504,7 +364,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
     r->state.train_batch_size = s->per_device_train_batch_size;
     r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
                                         .state = &r->state};
-    if (data_source_fingerprint(r->train.source, r->checkpoint.data, err))
+    if (data_source_fingerprint(r->data.train.source, r->checkpoint.data, err))
         return err->code;
     return s->dry_run ? 0 : start_weights(r, err);
 }
@@ -527,6 +387,18 @@ static int init_only(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
+/* Every rank has a device of its own. */
+static int watch_memory(struct run *r, struct ckpt_err *err)
+{
+    int rank = r->session.comm->rank;
+    char path[4200], name[40] = "memory.csv";
+
+    if (rank > 0)
+        snprintf(name, sizeof name, "memory-%d.csv", rank);
+    snprintf(path, sizeof path, "%s/%s", r->s->output_dir, name);
+    return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
+}
+
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
     struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1};
@@ -545,13 +417,15 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
     if (comm_agree(r.session.comm, err))
         goto out;
     metrics_open(&r.metrics, s->output_dir, speak, err);
+    if (err->code == 0 && s->memory_log > 0)
+        watch_memory(&r, err);
     if (comm_agree(r.session.comm, err) == 0 && loop(&r, err) == 0)
         finish(&r, err);
 out:
     run_profile_end(&r.profile);
+    memory_log_close(r.memory);
     metrics_close(r.metrics);
-    data_close(&r.train);
-    data_close(&r.eval);
+    run_data_close(&r.data);
     run_state_release(&r.state);
     io->told_elsewhere = err->code && r.session.comm && r.session.comm->agreed &&
                          r.session.comm->rank != 0;

@@ -88,6 +88,7 @@ struct settings {
     const char  *device;                /* as in struct device_opts */
     uint64_t     device_memory_limit;   /* bytes; 0: none */
     int64_t      threads;               /* per rank; 0: by CPUs */
+    double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;
     bool         profile;               /* tell where the time of some steps goes */
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */

@@ -1,6 +1,7 @@
 /* log_open - chooses the reader for a file of a run's log, see run_log.h. */
 #include <string.h>
 
+#include "formats/logs/nvidia_smi.h"
 #include "formats/logs/run_log.h"
 #include "formats/logs/tfevents.h"
 #include "formats/logs/wandb.h"
@@ -9,7 +10,7 @@
 
 bool run_log_is(const unsigned char *head, size_t len)
 {
-    return tfevents_is(head, len) || wandb_is(head, len);
+    return tfevents_is(head, len) || wandb_is(head, len) || nvidia_smi_is(head, len);
 }
 
 int run_log_read(struct run_log **out, struct ckpt_file *file, struct ckpt_err *err)
@@ -44,7 +45,9 @@ int run_log_add(struct run_log *log, struct ckpt_file *file, struct ckpt_err *er
         return tfevents_read(log, file, err);
     if (log->format)
         return ckpt_fail(err, CKPT_EMISMATCH, "is not of one log with the files before it");
-    return wandb_is(head, n) ? wandb_read(log, file, err)
-                             : ckpt_fail(err, CKPT_EUNSUPPORTED,
-                                         "neither a TensorBoard nor a W&B file");
+    if (wandb_is(head, n))
+        return wandb_read(log, file, err);
+    return nvidia_smi_is(head, n) ? nvidia_smi_read(log, file, err)
+                                  : ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a TensorBoard nor "
+                                              "a W&B file, nor nvidia-smi's CSV");
 }

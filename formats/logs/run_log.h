@@ -1,10 +1,10 @@
 /*
  * run_log - what a training run logged: series of numbers by tag, and facts about the run.
  *
- * TensorBoard event files and W&B offline runs are read into the same shape.  Both are appended
- * to while a run goes on, so a torn last record is no damage: it is left out and its bytes are
- * counted.  Everything before it must hold its checksums.  Memory is a few times the numbers'
- * own size, which the file bounds.
+ * TensorBoard event files, W&B offline runs and nvidia-smi's CSV are read into the same shape.
+ * All are appended to while a run goes on, so a torn last record is no damage: it is left out
+ * and its bytes are counted.  Everything before it must hold its checksums.  Memory is a few
+ * times the numbers' own size, which the file bounds.
  */
 #ifndef CKPT_RUN_LOG_H
 #define CKPT_RUN_LOG_H
@@ -37,7 +37,7 @@ struct log_series {
 };
 
 struct run_log {
-    const char        *format;  /* "tensorboard", "wandb" */
+    const char        *format;  /* "tensorboard", "wandb", "nvidia-smi" */
     struct ckpt_arena  arena;   /* tags */
     struct log_series *series;  /* by first appearance */
     size_t             n, cap;

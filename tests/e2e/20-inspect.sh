@@ -40,6 +40,9 @@ t "with its configuration" row '"learning_rate": 5e-05'
 t "and the tags asked for" bash -c "grep -qE '^train/loss +scalar +40 +0 +39 +3 ' $T/.out && ! grep -q '^eval' $T/.out"
 expect 0 "a plot of both" ckpt-inspect --plot --glob '*loss' "$G/logs/run-gold0001.wandb" "$G/logs/events.out.tfevents.torch"
 t "draws each tag" bash -c "[ \$(grep -cE '^(train|eval).loss, [0-9]+ values, steps' $T/.out) = 4 ]"
+expect 0 "nvidia-smi's CSV" ckpt-inspect --json "$G/logs/nvidia-smi.csv"
+t "its memory, with least, most and mean" row '"tag": "0/memory.used .MiB.", "kind": "scalar", "count": 3.*"min": 4.*"max": 31244.*"mean": 20782'
+expect 0 "as a plot" ckpt-inspect --plot --glob '0/memory.used*' "$G/logs/nvidia-smi.csv"
 expect 64 "tensors of a log" ckpt-inspect --stats "$G/logs/run-gold0001.wandb"
 expect 66 "a plot of nothing" ckpt-inspect --plot --glob none "$G/logs/run-gold0001.wandb"
 { cat "$G/logs/events.out.tfevents.tensors"; head -c 20 "$G/logs/events.out.tfevents.tensors"; } > "$T/torn"

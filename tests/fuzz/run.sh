@@ -26,6 +26,7 @@ seeds() {
     arrow)       find tests/golden/parquet -name "*.arrow" -size -20k ;;
     parquet)     find tests/golden/parquet -name "*.parquet" -size -20k ;;
     tfevents)    find tests/golden/logs -name "*tfevents*" ! -name "*.json" ;;
+    nvidia_smi)  find tests/golden/logs -name "*.csv" ;;
     wandb)       find tests/golden/logs -name "*.wandb" -size -20k ;;
     card)        find tests/golden/hf-imdb -name README.md; find tests/fuzz/seeds/card -type f ;;
     csv)         find tests/golden/data/flat -name "*.?sv" ;;

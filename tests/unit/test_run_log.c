@@ -13,7 +13,7 @@
 
 static const char *const goldens[] = {
     G "events.out.tfevents.torch", G "events.out.tfevents.tensors", G "run-gold0001.wandb",
-    G "run-gold0002.wandb",
+    G "run-gold0002.wandb", G "nvidia-smi.csv",
 };
 
 static unsigned char *slurp(const char *path, size_t *n)
@@ -479,6 +479,52 @@ static void test_records_that_are_none_are_refused(void **state)
     }
 }
 
+static void test_columns_of_nvidia_smi_are_series_of_each_gpu(void **state)
+{
+    static const char used[] = "0/memory.used [MiB]", power[] = "1/power.draw [W]";
+    struct run_log *log = must_read(G "nvidia-smi.csv");
+    const struct log_series *s = run_log_find(log, used, sizeof used - 1, "scalar");
+
+    (void)state;
+    assert_string_equal(log->format, "nvidia-smi");
+    assert_string_equal(json_string_value(json_object_get(log->info, "gpu 1")), "NVIDIA H200");
+    assert_int_equal(log->records, 5);
+    assert_non_null(s);
+    assert_int_equal(s->count, 3);
+    assert_true(s->point[1].value == 31244 && s->point[1].step == 1);
+    assert_true(fabs(s->point[2].time - 1795282202.125) < 1e-3);
+    assert_null(run_log_find(log, power, sizeof power - 1, "scalar"));      /* [N/A] */
+    run_log_free(log);
+}
+
+static void test_lines_of_nvidia_smi_that_are_none_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *why;
+        int         torn;
+    } of[] = {
+        {"index, memory.used [MiB]\n0, 1 MiB\n0, 1 MiB, 2\n", "line 3 has 3 fields", 0},
+        {"index, memory.used [MiB]\n-1, 1 MiB\n", "line 2: index -1", 0},
+        {"index, memory.used [MiB]\n0.5, 1 MiB\n", "line 2: index 0.5", 0},
+        {"memory.used [MiB], x\r\n1 MiB, 2\r\n3 MiB, 4", NULL, 8},
+        {"index, memory.total [MiB]\n0, 1 MiB\n", "neither", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        struct ckpt_err err = {0};
+        struct run_log *log = NULL;
+        int rc = read_bytes(&log, of[i].text, strlen(of[i].text), &err);
+
+        assert_int_equal(rc == 0, of[i].why == NULL);
+        if (of[i].why && !strstr(err.text, of[i].why))
+            fail_msg("%zu: %s", i, err.text);
+        if (rc == 0)
+            assert_int_equal(log->torn_bytes, of[i].torn);
+        run_log_free(log);
+    }
+}
+
 static void test_no_memory_at_any_point_is_told(void **state)
 {
 #ifdef CKPT_FAULTS
@@ -527,6 +573,8 @@ int main(void)
         cmocka_unit_test(test_typed_values_of_a_history_are_read),
         cmocka_unit_test(test_measurements_of_the_machine_are_counted),
         cmocka_unit_test(test_records_that_are_none_are_refused),
+        cmocka_unit_test(test_columns_of_nvidia_smi_are_series_of_each_gpu),
+        cmocka_unit_test(test_lines_of_nvidia_smi_that_are_none_are_refused),
         cmocka_unit_test(test_no_memory_at_any_point_is_told),
     };
 

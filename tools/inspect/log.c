@@ -8,17 +8,19 @@
 
 /* Of the numbers of a series; the finite ones. */
 struct range {
-    double min, max;
+    double min, max, mean;
 };
 
 static struct range range_of(const struct log_series *s)
 {
-    struct range r = {INFINITY, -INFINITY};
+    struct range r = {INFINITY, -INFINITY, 0};
+    uint64_t n = 0;
 
     for (uint64_t i = 0; s->point && i < s->count; i++)
         if (isfinite(s->point[i].value)) {
             r.min = fmin(r.min, s->point[i].value);
             r.max = fmax(r.max, s->point[i].value);
+            r.mean += (s->point[i].value - r.mean) / (double)++n;
         }
     return r;
 }
@@ -45,6 +47,7 @@ static void put_series(struct out *o, const struct log_series *s)
     put_real(o, any, any ? s->point[s->count - 1].value : 0);
     put_real(o, r.min <= r.max, r.min);
     put_real(o, r.min <= r.max, r.max);
+    put_real(o, r.min <= r.max, r.mean);
 }
 
 static void put_tags(struct out *o, const struct inspect_want *w, const struct run_log *log)
@@ -54,7 +57,7 @@ static void put_tags(struct out *o, const struct inspect_want *w, const struct r
         {"count", "count", OUT_RIGHT},      {"first_step", "first step", OUT_RIGHT},
         {"last_step", "last step", OUT_RIGHT}, {"first", "first", OUT_RIGHT},
         {"last", "last", OUT_RIGHT},        {"min", "min", OUT_RIGHT},
-        {"max", "max", OUT_RIGHT},
+        {"max", "max", OUT_RIGHT},          {"mean", "mean", OUT_RIGHT},
     };
 
     out_table(o, "tags", columns, sizeof columns / sizeof columns[0]);

@@ -24,6 +24,9 @@ static const struct {
     {"train_steps_per_second", "steps/s"},
     {"tokens_per_second", "tokens/s"},
     {"eval_samples_per_second", "eval samples/s"},
+    {"device_memory_peak", "peak MiB"},
+    {"device_memory_mean", "mean MiB"},
+    {"device_memory_least", "least MiB"},
 };
 #define N_FACTS (sizeof facts / sizeof facts[0])
 

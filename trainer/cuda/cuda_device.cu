@@ -313,6 +313,8 @@ static int open_device(struct device **out, int index, const struct device_opts 
     dev->apart = true;
     dev->fp8 = opts->fp8;
     snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
+    if (cudaDeviceGetPCIBusId(dev->bus, sizeof dev->bus, index) != cudaSuccess)
+        dev->bus[0] = '\0';
     o->cuda.index = index;
     o->cuda.limit = opts->memory_limit;
     o->cuda.tf32 = opts->tf32;

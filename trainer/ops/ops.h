@@ -526,6 +526,7 @@ struct device {
     void             *copies;
     uint64_t          copies_bytes, stepped, loaded;
     char              label[64];    /* apart: what it is, for a person */
+    char             bus[32];       /* apart: where it is, as NVML knows it */
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
     uint64_t          held;         /* apart: bytes that alloc has given and free not taken */

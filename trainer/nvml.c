@@ -1,0 +1,142 @@
+/* nvml - see nvml.h. */
+#include "trainer/nvml.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "libckpt/mem.h"
+
+enum { CLOCK_SM = 1 };
+
+/* nvmlMemory_t, nvmlUtilization_t */
+struct memory {
+    unsigned long long total, unused, used;
+};
+struct utilization {
+    unsigned gpu, memory;
+};
+
+/* The library's functions that are used; each gives 0 when all is well. */
+struct calls {
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*by_index)(unsigned, void **);
+    int (*by_bus)(const char *, void **);
+    int (*index)(void *, unsigned *);
+    int (*name)(void *, char *, unsigned);
+    int (*memory)(void *, struct memory *);
+    int (*load)(void *, struct utilization *);
+    int (*clock)(void *, int, unsigned *);
+    int (*power)(void *, unsigned *);
+    int (*held)(void *, unsigned long long *);
+};
+
+static const struct {
+    const char *name;
+    size_t      at;
+} names[] = {
+    {"nvmlInit_v2", offsetof(struct calls, init)},
+    {"nvmlShutdown", offsetof(struct calls, shutdown)},
+    {"nvmlDeviceGetHandleByIndex_v2", offsetof(struct calls, by_index)},
+    {"nvmlDeviceGetHandleByPciBusId_v2", offsetof(struct calls, by_bus)},
+    {"nvmlDeviceGetIndex", offsetof(struct calls, index)},
+    {"nvmlDeviceGetName", offsetof(struct calls, name)},
+    {"nvmlDeviceGetMemoryInfo", offsetof(struct calls, memory)},
+    {"nvmlDeviceGetUtilizationRates", offsetof(struct calls, load)},
+    {"nvmlDeviceGetClockInfo", offsetof(struct calls, clock)},
+    {"nvmlDeviceGetPowerUsage", offsetof(struct calls, power)},
+    {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct calls, held)},
+};
+
+struct nvml {
+    void        *library, *chip;
+    struct calls call;
+    bool         ready;                 /* init has been called */
+    unsigned     index;
+    char         name[96];
+};
+
+static int bad(struct ckpt_err *err, const char *what, int code)
+{
+    return ckpt_fail(err, CKPT_EDEVICE, "NVML, %s: error %d", what, code);
+}
+
+static int load(struct nvml *n, struct ckpt_err *err)
+{
+    n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (!n->library)
+        n->library = dlopen("/usr/local/nvidia/lib64/libnvidia-ml.so.1", RTLD_NOW);
+    if (!n->library)
+        return ckpt_fail(err, CKPT_EDEVICE, "libnvidia-ml.so.1 of the driver is not found");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *f = dlsym(n->library, names[i].name);
+
+        if (!f)
+            return ckpt_fail(err, CKPT_EDEVICE, "libnvidia-ml.so.1 has no %s", names[i].name);
+        *(void **)((unsigned char *)&n->call + names[i].at) = f;
+    }
+    return 0;
+}
+
+int nvml_open(struct nvml **out, const char *bus, struct ckpt_err *err)
+{
+    struct nvml *n = ckpt_alloc(1, sizeof *n);
+    int rc;
+
+    *out = NULL;
+    if (!n)
+        return ckpt_nomem(err, sizeof *n);
+    if (load(n, err))
+        goto fail;
+    rc = n->call.init();
+    if (rc) {
+        bad(err, "init", rc);
+        goto fail;
+    }
+    n->ready = true;
+    rc = bus && *bus ? n->call.by_bus(bus, &n->chip) : n->call.by_index(0, &n->chip);
+    if (rc || (rc = n->call.index(n->chip, &n->index)) != 0 ||
+        (rc = n->call.name(n->chip, n->name, sizeof n->name)) != 0) {
+        bad(err, bus && *bus ? bus : "GPU 0", rc);
+        goto fail;
+    }
+    *out = n;
+    return 0;
+fail:
+    nvml_close(n);
+    return err->code;
+}
+
+void nvml_close(struct nvml *n)
+{
+    if (!n)
+        return;
+    if (n->ready)
+        n->call.shutdown();
+    if (n->library)
+        dlclose(n->library);
+    ckpt_free(n);
+}
+
+unsigned nvml_index(const struct nvml *n) { return n->index; }
+const char *nvml_name(const struct nvml *n) { return n->name; }
+
+int nvml_sample(struct nvml *n, struct nvml_now *out, struct ckpt_err *err)
+{
+    struct utilization u = {0, 0};
+    unsigned long long held = 0;
+    unsigned mhz = 0, milliwatt = 0;
+    struct memory m = {0, 0, 0};
+    int rc = n->call.memory(n->chip, &m);
+
+    if (rc)
+        return bad(err, "memory", rc);
+    n->call.load(n->chip, &u);          /* these four some chips do not tell */
+    n->call.clock(n->chip, CLOCK_SM, &mhz);
+    n->call.power(n->chip, &milliwatt);
+    n->call.held(n->chip, &held);
+    *out = (struct nvml_now){.used = m.used, .total = m.total, .load = u.gpu, .mhz = mhz,
+                             .watt = 1e-3 * milliwatt, .held = held};
+    return 0;
+}
