@@ -1,7 +1,8 @@
 /*
  * bench_products [NAME [TYPE]] - how fast projections, the head and routed feed-forwards are on a
  * GPU at the shapes of real models: multiply-adds counted twice, over the time between two syncs
- * around many calls.  NAME: only rows whose name contains it; TYPE: bf16 (default), f16 or f32.
+ * around many calls.  NAME: only rows whose name contains it; TYPE: bf16 (default), f16, f32, tf32
+ * or fp8, whose weights are kept.
  *
  * Data are normal numbers: a chip that multiplies zeros draws less power and runs faster.
  */
@@ -116,6 +117,7 @@ static void linear(struct bench *b, const char *name, int64_t n, int64_t in, int
 
     if (b->only && !strstr(name, b->only))
         return;
+    b->dev->loaded++;
     op.x = values(b, n * in);
     op.w = values(b, in * out);
     op.b = bias ? values(b, out) : NULL;
@@ -263,10 +265,13 @@ static void all(struct bench *b)
 
 int main(int argc, char **argv)
 {
-    enum ckpt_dtype type = argc > 2 && !strcmp(argv[2], "f32")   ? CKPT_F32
+    enum ckpt_dtype type = argc > 2 && strstr(argv[2], "f32")    ? CKPT_F32
                            : argc > 2 && !strcmp(argv[2], "f16") ? CKPT_F16
                                                                  : CKPT_BF16;
-    struct device_opts opts = {.name = "cuda", .weights = type};
+    struct device_opts opts = {.name = "cuda", .weights = type,
+                               .tf32 = argc > 2 && !strcmp(argv[2], "tf32"),
+                               .fp8 = argc > 2 && !strcmp(argv[2], "fp8") ? DEVICE_FP8_HYBRID
+                                                                          : DEVICE_FP8_OFF};
     struct op_limits l = {.n = 16384, .n_rows = 16384, .dim = 4096, .n_head = 32, .n_kv = 8,
                           .head_dim = 128, .ff = 12288, .vocab = 250880, .n_expert = 128,
                           .top_k = 8, .expert_ff = 3584, .lora_rank = 32, .train = true};
@@ -279,6 +284,10 @@ int main(int argc, char **argv)
     }
     b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
     b.dev->work = b.dev->ops->alloc(b.dev, b.dev->work_bytes);
+    if (opts.fp8) {
+        b.dev->copies_bytes = (uint64_t)4 << 30;
+        b.dev->copies = b.dev->ops->alloc(b.dev, b.dev->copies_bytes);
+    }
     samples(&b);
     all(&b);
     device_close(b.dev);

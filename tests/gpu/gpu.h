@@ -52,16 +52,16 @@ static inline void gpu_fine(struct gpu *g)
         fail_msg("CPU: %s", err.text);
 }
 
-/* Opens both, with workspaces for these limits on each side. */
-static inline void gpu_open(struct gpu *g, enum ckpt_dtype type, const struct op_limits *l)
+/* Opens both, the GPU as opts say, with workspaces for these limits on each side. */
+static inline void gpu_open_as(struct gpu *g, const struct device_opts *opts,
+                               const struct op_limits *l)
 {
-    struct device_opts opts = {.name = "cuda", .weights = type};
     struct ckpt_err err = {0};
     struct device *dev[2];
 
     memset(g, 0, sizeof *g);
-    g->type = type;
-    if (device_open_cpu(&g->cpu, 4, &err) || device_open(&g->gpu, &opts, &err))
+    g->type = opts->weights;
+    if (device_open_cpu(&g->cpu, 4, &err) || device_open(&g->gpu, opts, &err))
         fail_msg("%s", err.text);
     dev[0] = g->cpu;
     dev[1] = g->gpu;
@@ -70,6 +70,13 @@ static inline void gpu_open(struct gpu *g, enum ckpt_dtype type, const struct op
         dev[i]->work = dev[i]->ops->alloc(dev[i], dev[i]->work_bytes);
     }
     gpu_fine(g);
+}
+
+static inline void gpu_open(struct gpu *g, enum ckpt_dtype type, const struct op_limits *l)
+{
+    struct device_opts opts = {.name = "cuda", .weights = type};
+
+    gpu_open_as(g, &opts, l);
 }
 
 static inline void gpu_close(struct gpu *g)

@@ -26,6 +26,7 @@ extern "C" {
 #include <cuda_runtime.h>
 
 struct matmul;                          /* matmul.cu */
+struct fp8;                             /* fp8.cu */
 struct lanes;                           /* lanes.cu */
 struct bnb_codec;                       /* formats/weights/bnb_codes.h */
 struct cuda_device {
@@ -41,6 +42,8 @@ struct cuda_device {
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
                                            may have no workspace */
     struct matmul *matmul;
+    struct fp8    *fp8;                 /* NULL without dev.fp8 */
+    uint64_t       tail;                /* bytes at the end of the workspace that it has in use */
     struct lanes  *lanes;               /* NULL until something is pinned */
     struct bnb_codec *codec;            /* on the GPU [2]: of exp_avg and of exp_avg_sq */
 };

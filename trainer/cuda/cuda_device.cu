@@ -5,7 +5,7 @@
  * cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return when the
  * host's bytes may be reused, copies to the host when they are there.
  */
-#include "trainer/cuda/cuda.h"
+#include "trainer/cuda/fp8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -199,6 +199,7 @@ static void cuda_close(struct device *dev)
         cudaStreamSynchronize(d->stream);
     lanes_close(d);
     matmul_close(d);
+    fp8_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
     for (int64_t i = 0; i < d->n_stamps; i++)
@@ -265,8 +266,6 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
                     index, prop->name, prop->major, prop->minor);
     if (opts->fp8 && opts->weights != CKPT_BF16)
         return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
-    if (opts->fp8)
-        return fail(err, CKPT_EUNSUPPORTED, "--fp8: products of 8 bits are not there yet");
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
         return fail(err, CKPT_EDEVICE,
                     "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
@@ -327,8 +326,8 @@ static int open_device(struct device **out, int index, const struct device_opts 
                                                CUDA_SMALL * sizeof(double))) &&
         cuda_ok(dev, "opening", cudaMalloc((void **)&o->cuda.small,
                                            CUDA_SMALL * sizeof(double))) &&
-        open_codec(&o->cuda))
-        matmul_open(&o->cuda);
+        open_codec(&o->cuda) && matmul_open(&o->cuda) == 0)
+        fp8_open(&o->cuda);
     if (dev->err.code) {
         *err = dev->err;
         cuda_close(dev);

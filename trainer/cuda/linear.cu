@@ -8,6 +8,7 @@
  */
 #include "trainer/cuda/linear.h"
 
+#include "trainer/cuda/fp8.h"
 #include "trainer/cuda/gemv.h"
 
 enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
@@ -34,12 +35,13 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
 }
 
 /* The product with what an epilogue can do at once: true when nothing is left to be done. */
-static bool fused(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
-                  uint64_t busy)
+static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
+                  const void *add, int64_t add_ld, uint64_t busy)
 {
-    struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
+    struct matmul_args p = *product;
     bool narrow = dev->act != CKPT_F32;
 
+    p.d = a->out;
     if (a->drop.p > 0 || (a->pre && (add || a->act != OP_ACT_GELU_TANH)))
         return false;
     switch (a->act) {
@@ -73,14 +75,15 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
                                           linear_out_ld(a));
     struct linear_finish f = {};
 
-    if (fused(dev, a, add, add_ld, busy))
+    p.busy = busy;
+    fp8_forward(dev, a, &p);
+    if (fused(dev, a, &p, add, add_ld, busy))
         return;
     p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
     p.bias = a->b;
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
-    p.busy = busy;
     if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
         p.epilogue = MATMUL_PLAIN;
         p.bias = NULL;
@@ -156,6 +159,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     p.alpha = 1.0f;
     p.beta = add ? 1.0f : 0.0f;
     p.busy = busy;
+    fp8_dx(dev, a, dy, ld, &p);
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
         a->n_in % 8 == 0) {
         p.epilogue = MATMUL_DGELU;
@@ -191,7 +195,8 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
     p.out = CKPT_F32;
     p.alpha = p.beta = 1.0f;
     p.busy = busy;
-    if (a->dw && a->db && dev->act != CKPT_F32) {
+    fp8_dw(dev, a, dy, ld, &p);
+    if (a->dw && a->db && !p.scale_a && dev->act != CKPT_F32) {
         p.epilogue = a->in_out ? MATMUL_SUM_B : MATMUL_SUM_A;
         p.sums = part;
         if (matmul(dev, &p)) {
@@ -254,10 +259,10 @@ uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
     int64_t q = l->n_head * l->head_dim, D = larger(l->dim, l->embed);
     int64_t in = larger(larger(D, q), l->ff);
     int64_t out = larger(larger(D, 2 * l->ff), (l->n_head + 2 * l->n_kv) * l->head_dim);
-    uint64_t bytes = 0;
+    uint64_t bytes = fp8_work(dev, l, in, out);
 
     if (l->train) {
-        bytes = linear_sums_bytes(out) + TRIAL_BYTES;
+        bytes += linear_sums_bytes(out) + TRIAL_BYTES;
         bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
     }
     return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);

@@ -108,10 +108,24 @@ void matmul_close(struct cuda_device *d)
 
 static cudaDataType_t type_of(enum ckpt_dtype t)
 {
-    return t == CKPT_BF16 ? CUDA_R_16BF : t == CKPT_F16 ? CUDA_R_16F : CUDA_R_32F;
+    switch (t) {
+    case CKPT_BF16: return CUDA_R_16BF;
+    case CKPT_F16: return CUDA_R_16F;
+    case CKPT_F8_E4M3: return CUDA_R_8F_E4M3;
+    case CKPT_F8_E5M2: return CUDA_R_8F_E5M2;
+    default: return CUDA_R_32F;
+    }
 }
 
-static size_t size_of(enum ckpt_dtype t) { return t == CKPT_F32 ? 4 : 2; }
+static size_t size_of(enum ckpt_dtype t)
+{
+    return t == CKPT_F32 ? 4 : t == CKPT_BF16 || t == CKPT_F16 ? 2 : 1;
+}
+
+static enum ckpt_dtype type_of_b(const struct matmul_args *a)
+{
+    return a->scale_b ? a->in_b : a->in;
+}
 
 static cublasComputeType_t compute_of(const struct device *dev, const struct matmul_args *a)
 {
@@ -168,6 +182,13 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     SET(TRANSA, ta);
     SET(TRANSB, tb);
     SET(EPILOGUE, epilogue);
+    if (a->scale_a) {                   /* its factors are exchanged */
+        int8_t fast = a->fast;
+
+        SET(A_SCALE_POINTER, a->scale_b);
+        SET(B_SCALE_POINTER, a->scale_a);
+        SET(FAST_ACCUM, fast);
+    }
     if (bias) {
         SET(BIAS_POINTER, bias);
         SET(BIAS_DATA_TYPE, type);
@@ -177,7 +198,7 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
         SET(EPILOGUE_AUX_LD, aux_ld);
         SET(EPILOGUE_AUX_DATA_TYPE, type);
     }
-    layout(&to->a, a->in, a->b_t ? a->n : a->k, a->b_t ? a->k : a->n, a->ldb, a->batch,
+    layout(&to->a, type_of_b(a), a->b_t ? a->n : a->k, a->b_t ? a->k : a->n, a->ldb, a->batch,
            a->stride_b);
     layout(&to->b, a->in, a->a_t ? a->k : a->m, a->a_t ? a->m : a->k, a->lda, a->batch,
            a->stride_a);
@@ -337,7 +358,8 @@ static bool trial(struct device *dev, struct call *to, const struct matmul_args 
 {
     struct matmul_args t = *a;
     uint64_t begin = MATMUL_WORK + cuda_part(a->busy), row = (uint64_t)a->ldd * size_of(a->out);
-    uint64_t unused = dev->work && dev->work_bytes > begin ? dev->work_bytes - begin : 0;
+    uint64_t tail = cuda_of(dev)->tail, end = dev->work_bytes > tail ? dev->work_bytes - tail : 0;
+    uint64_t unused = dev->work && end > begin ? end - begin : 0;
 
     if (a->beta != 0 && (!a->c || a->c == a->d)) {
         int64_t rows = (int64_t)(unused / row);
@@ -372,7 +394,7 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
         const void *p;
         int64_t ld;
         enum ckpt_dtype type;
-    } all[] = {{a->a, a->lda, a->in}, {a->b, a->ldb, a->in}, {x->pc, a->ldc, a->out},
+    } all[] = {{a->a, a->lda, a->in}, {a->b, a->ldb, type_of_b(a)}, {x->pc, a->ldc, a->out},
                {a->d, a->ldd, a->out}, {sums(a) ? a->sums : a->bias, 0, a->out},
                {a->aux, a->n, a->out}};
 
@@ -380,9 +402,9 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     k.at[KEY_N] = rounded(a->n);
     k.at[KEY_K] = rounded(a->k);
     k.at[KEY_BATCH] = a->batch;
-    k.at[KEY_IN] = a->in;
+    k.at[KEY_IN] = a->in | type_of_b(a) << 8;
     k.at[KEY_OUT] = a->out;
-    k.at[KEY_COMPUTE] = compute_of(dev, a);
+    k.at[KEY_COMPUTE] = compute_of(dev, a) | a->fast << 16;
     k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3;
     k.at[KEY_EPILOGUE] = epilogue_of(a);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

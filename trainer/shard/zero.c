@@ -291,12 +291,17 @@ void *zero_rounded(const struct zero *z, size_t i)
                       : NULL;
 }
 
-void zero_stepped(struct zero *z) { zero_forget(z); }
+void zero_stepped(struct zero *z)
+{
+    z->dev->stepped++;
+    zero_forget(z);
+}
 
 void zero_changed(struct zero *z)
 {
     const struct flat *f = &z->flat;
 
+    z->dev->loaded++;
     zero_forget(z);
     if (!z->rounded || !z->state.master)
         return;

@@ -1,0 +1,306 @@
+/*
+ * fp8 - see fp8.h.
+ *
+ * At the end of the workspace lie, from the end down: what the product reads of x, turned for dw;
+ * the weights where they are not kept; dy, and dy turned.  They stay where they are from dx to dw.
+ */
+#include "trainer/cuda/fp8.h"
+
+#include <stdlib.h>
+
+/*
+ * Where 8 bits win.  A product of n x in x out saves 2 n in out / (680 - 1250 TFLOP/s); rounding a
+ * factor costs five bytes an element, and six where it is turned too.
+ */
+enum { LEAST_ROWS = 1024, LEAST_SIDE = 1024 };
+#define LEAST_WEIGHTS ((int64_t)2048 * 2048)
+
+enum { KEPT_MOST = 4096, KEPT_PLACES = 2 * KEPT_MOST };
+enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_KEPT };
+
+/* A weight that stays in 8 bits. */
+struct kept {
+    const void    *w;                   /* NULL: a free place */
+    int64_t        rows, cols;
+    unsigned char *plain, *turned;
+    uint64_t       stepped;             /* the device's count when it was rounded */
+    bool           rounded, frozen;     /* it was; an optimizer does not change it */
+    struct fp8_scale *scale;
+};
+
+struct fp8 {
+    uint32_t         *parts;            /* as fp8_cast asks */
+    struct fp8_scale *scale;            /* [SCALE_KEPT + KEPT_MOST] on the device */
+    struct kept      *kept;             /* [KEPT_PLACES], hashed */
+    int64_t           n_kept;
+    const void       *copies;           /* dev->copies, which they lie in */
+    uint64_t          loaded, taken;    /* the device's count then; bytes of it */
+    const void       *turned;           /* the dy that lies there turned; NULL: none */
+};
+
+/* One operation's part of the workspace. */
+struct space { unsigned char *x, *w, *dy, *dy_t; };
+
+int fp8_open(struct cuda_device *d)
+{
+    struct fp8 *f;
+
+    if (!d->dev.fp8)
+        return 0;
+    f = d->fp8 = (struct fp8 *)calloc(1, sizeof *f);
+    if (f)
+        f->kept = (struct kept *)calloc(KEPT_PLACES, sizeof *f->kept);
+    if (!f || !f->kept) {
+        cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
+        return d->dev.err.code;
+    }
+    if (cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->parts,
+                                               (FP8_PARTS + 1) * sizeof *f->parts)) &&
+        cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->scale, (SCALE_KEPT + KEPT_MOST) *
+                                                                       sizeof *f->scale)))
+        cuda_ok(&d->dev, "opening", cudaMemsetAsync(f->parts, 0, (FP8_PARTS + 1) *
+                                                                     sizeof *f->parts, d->stream));
+    return d->dev.err.code;
+}
+
+void fp8_close(struct cuda_device *d)
+{
+    struct fp8 *f = d->fp8;
+
+    if (!f)
+        return;
+    cudaFree(f->parts);
+    cudaFree(f->scale);
+    free(f->kept);
+    free(f);
+    d->fp8 = NULL;
+}
+
+static int64_t filled(int64_t n) { return (n + 15) / 16 * 16; }
+
+static uint64_t size_of_all(int64_t n, int64_t in, int64_t out, uint64_t weights)
+{
+    return cuda_part((uint64_t)(filled(n) * in)) + cuda_part(weights) +
+           2 * cuda_part((uint64_t)(filled(n) * out));
+}
+
+uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t in, int64_t out)
+{
+    int64_t wide = in > out ? in : out, dim = l->dim > l->n_head * l->head_dim
+                                                  ? l->dim
+                                                  : l->n_head * l->head_dim;
+
+    return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
+}
+
+static bool wanted(const struct device *dev, const struct op_linear *a)
+{
+    int64_t least = a->n_in < a->n_out ? a->n_in : a->n_out;
+
+    return dev->fp8 && a->n >= LEAST_ROWS && least >= LEAST_SIDE &&
+           a->n_in * a->n_out >= LEAST_WEIGHTS && a->n_in % 16 == 0 && a->n_out % 16 == 0;
+}
+
+/* False, and the device marked, when the workspace is too small: our bug. */
+static bool open_space(struct space *s, struct device *dev, const struct op_linear *a,
+                       const struct matmul_args *p)
+{
+    uint64_t weights = (uint64_t)(a->n_in * a->n_out);
+    uint64_t need = size_of_all(a->n, a->n_in, a->n_out, weights);
+    uint64_t end = dev->work_bytes / 256 * 256;
+
+    if (!cuda_work(dev, p->op, MATMUL_WORK + cuda_part(p->busy) + need))
+        return false;
+    s->x = (unsigned char *)dev->work + end - cuda_part((uint64_t)(filled(a->n) * a->n_in));
+    s->w = s->x - cuda_part(weights);
+    s->dy = s->w - cuda_part((uint64_t)(filled(a->n) * a->n_out));
+    s->dy_t = s->dy - cuda_part((uint64_t)(filled(a->n) * a->n_out));
+    cuda_of(dev)->tail = need;
+    return true;
+}
+
+/* -- weights ---------------------------------------------------------------------------------- */
+
+/* The place of a weight; NULL: it is not kept. */
+static struct kept *place_of(struct device *dev, const struct op_linear *a, int64_t rows,
+                             int64_t cols)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    uint64_t each = cuda_part((uint64_t)(rows * cols));
+    size_t i = (size_t)((uintptr_t)a->w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
+
+    if (f->copies != dev->copies || f->loaded != dev->loaded) {
+        for (size_t k = 0; k < KEPT_PLACES; k++)
+            f->kept[k].w = NULL;
+        f->copies = dev->copies;
+        f->loaded = dev->loaded;
+        f->taken = 0;
+        f->n_kept = 0;
+    }
+    if (!dev->copies)
+        return NULL;
+    while (f->kept[i].w && f->kept[i].w != a->w)
+        i = (i + 1) % KEPT_PLACES;
+    if (f->kept[i].w)
+        return f->kept[i].rows == rows && f->kept[i].cols == cols ? &f->kept[i] : NULL;
+    if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->copies_bytes)
+        return NULL;
+    f->kept[i] = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
+                  (unsigned char *)dev->copies + f->taken + each, 0, false, false,
+                  &f->scale[SCALE_KEPT + f->n_kept++]};
+    f->taken += 2 * each;
+    return &f->kept[i];
+}
+
+/* What is recorded now is run again after optimizer steps that we do not see. */
+static bool recording(struct device *dev)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
+static bool fresh(struct device *dev, const struct kept *k)
+{
+    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !recording(dev)));
+}
+
+/* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */
+static const unsigned char *weights(struct device *dev, const struct op_linear *a, const char *op,
+                                    unsigned char *to, bool turned, bool back,
+                                    struct fp8_scale **scale)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_cast c = {};
+    struct kept *k;
+
+    c.rows = a->in_out ? a->n_in : a->n_out;
+    c.cols = c.ld = a->in_out ? a->n_out : a->n_in;
+    c.x = a->w;
+    k = place_of(dev, a, c.rows, c.cols);
+    *scale = c.scale = k ? k->scale : &f->scale[SCALE_W];
+    if (!k) {
+        *(turned ? &c.turned : &c.plain) = to;
+        fp8_cast(dev, op, &c, f->parts);
+        return to;
+    }
+    if (!fresh(dev, k)) {
+        c.plain = k->plain;
+        c.turned = k->turned;
+        fp8_cast(dev, op, &c, f->parts);
+        k->stepped = dev->stepped;
+        k->rounded = true;
+        k->frozen = false;
+    }
+    if (back && !a->dw)
+        k->frozen = true;
+    return turned ? k->turned : k->plain;
+}
+
+/* -- products --------------------------------------------------------------------------------- */
+
+/* p's factors: A [m, k] and B [n, k], both with k innermost. */
+static void factors(struct matmul_args *p, const unsigned char *a, const struct fp8_scale *a_scale,
+                    const unsigned char *b, const struct fp8_scale *b_scale, int64_t k)
+{
+    p->a = a;
+    p->b = b;
+    p->k = p->lda = p->ldb = k;
+    p->a_t = false;
+    p->b_t = true;
+    p->in = p->in_b = CKPT_F8_E4M3;
+    p->scale_a = &a_scale->back;
+    p->scale_b = &b_scale->back;
+}
+
+static bool wide_gradients(const struct device *dev) { return dev->fp8 == DEVICE_FP8_HYBRID; }
+
+void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_scale *w_scale;
+    struct fp8_cast x = {};
+    const unsigned char *w;
+    struct space s;
+
+    if (dev->err.code || !wanted(dev, a) || !open_space(&s, dev, a, p))
+        return;
+    x.x = p->a;
+    x.rows = a->n;
+    x.cols = a->n_in;
+    x.ld = p->lda;
+    x.plain = s.x;
+    x.scale = &f->scale[SCALE_X];
+    fp8_cast(dev, p->op, &x, f->parts);
+    w = weights(dev, a, p->op, s.w, a->in_out, false, &w_scale);
+    factors(p, s.x, x.scale, w, w_scale, a->n_in);
+    p->fast = true;
+}
+
+/* dy, turned too where dw is wanted. */
+static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, const void *dy,
+                               int64_t ld, const struct space *s)
+{
+    struct fp8_cast c = {};
+
+    c.x = dy;
+    c.rows = a->n;
+    c.cols = a->n_out;
+    c.ld = ld;
+    c.scale = &cuda_of(dev)->fp8->scale[SCALE_DY];
+    c.e5m2 = wide_gradients(dev);
+    c.plain = s->dy;
+    c.turned = a->dw ? s->dy_t : NULL;
+    return c;
+}
+
+void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+            struct matmul_args *p)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_scale *w_scale;
+    const unsigned char *w;
+    struct fp8_cast c;
+    struct space s;
+
+    if (dev->err.code || !wanted(dev, a) || !open_space(&s, dev, a, p))
+        return;
+    c = cast_dy(dev, a, dy, ld, &s);
+    fp8_cast(dev, p->op, &c, f->parts);
+    f->turned = c.turned ? dy : NULL;
+    w = weights(dev, a, p->op, s.w, !a->in_out, true, &w_scale);
+    factors(p, s.dy, c.scale, w, w_scale, a->n_out);
+    if (c.e5m2)
+        p->in = CKPT_F8_E5M2;
+}
+
+void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+            struct matmul_args *p)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_cast x = {}, c;
+    bool there;
+    struct space s;
+
+    if (dev->err.code || !a->dw || !wanted(dev, a) || !open_space(&s, dev, a, p))
+        return;
+    there = f->turned == dy;
+    f->turned = NULL;
+    c = cast_dy(dev, a, dy, ld, &s);
+    c.plain = NULL;
+    if (!there)
+        fp8_cast(dev, p->op, &c, f->parts);
+    x.x = a->x;
+    x.rows = a->n;
+    x.cols = x.ld = a->n_in;
+    x.turned = s.x;
+    x.scale = &f->scale[SCALE_X];
+    fp8_cast(dev, p->op, &x, f->parts);
+    if (a->in_out)
+        factors(p, s.x, x.scale, s.dy_t, c.scale, filled(a->n));
+    else
+        factors(p, s.dy_t, c.scale, s.x, x.scale, filled(a->n));
+    if (c.e5m2)
+        *(a->in_out ? &p->in_b : &p->in) = CKPT_F8_E5M2;
+}
