@@ -58,10 +58,11 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
         .train = true, .recompute = settings_recompute(r->s),
     };
+    struct zero_opts zero = {.stage = (int)r->s->zero_stage};
 
     if (*r->base && session_untie(&r->session, r->base, NULL, err))
         return err->code;
-    return session_plan(&r->session, &opts, (int)r->s->zero_stage, err);
+    return session_plan(&r->session, &opts, &zero, err);
 }
 
 /* How many steps the run has, and the learning rate along them. */
@@ -372,13 +373,14 @@ static int prepare(struct run *r, struct ckpt_err *err)
 /* A fresh model as a directory, to start from or to compare with. */
 static int init_only(struct run *r, struct ckpt_err *err)
 {
+    const struct zero_opts zero = {.stage = (int)r->s->zero_stage};
     const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
                                      .max_enc = 1};
     const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
                                     .weights = CKPT_F32};
 
     if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, err) ||
-        session_plan(&r->session, &small, (int)r->s->zero_stage, err) ||
+        session_plan(&r->session, &small, &zero, err) ||
         session_init_weights(&r->session, r->s->seed, err) ||
         checkpoint_save_bare(r->s->output_dir, &r->session, err))
         return err->code;

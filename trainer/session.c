@@ -160,7 +160,7 @@ static int lend_copies(struct session *s, struct ckpt_err *err)
     return 0;
 }
 
-int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
+int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
                  struct ckpt_err *err)
 {
     struct model_opts with = *opts;
@@ -169,9 +169,10 @@ int session_plan(struct session *s, const struct model_opts *opts, int zero_stag
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "--fp16 on a GPU trains with scaled losses only, "
                          "which are not there: take --bf16");
     with.lora = s->lora;
+    s->zero_opts = *zero;
+    s->zero_opts.train = opts->train;
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 &&
-        zero_new(&s->zero, model_params(s->model), zero_stage, opts->train, s->dev, s->comm,
-                 err) == 0 &&
+        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
         s->dev->fp8 && s->comm->world_size == 1)
         lend_copies(s, err);
     return comm_agree(s->comm, err);
@@ -220,7 +221,7 @@ void session_describe(const struct session *s, int64_t max_steps)
     enum ckpt_dtype type = s->dev->weight;
     double mib = 1.0 / (1 << 20), trained = (double)f->grad_numel * sizeof(float) * mib;
     /* The true weights and, where passes see narrower ones, those beside them. */
-    double held = (double)zero_bytes(p, f->stage, true, f->world_size, type) * mib;
+    double held = (double)zero_bytes(p, &s->zero_opts, f->world_size, type) * mib;
     double shard = (double)(zero_lean(s->zero) ? f->grad_numel : f->numel) * sizeof(float) * mib;
     double act = (double)model_planned_bytes(s->model) * mib;
 

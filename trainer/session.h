@@ -26,6 +26,7 @@ struct session {
     struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
     struct model     *model;            /* once session_plan has been called */
     struct zero      *zero;             /* likewise */
+    struct zero_opts  zero_opts;        /* what it was made with */
 };
 
 /*
@@ -44,8 +45,8 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
  * Before session_plan.  Not collective, the same on every rank.
  */
 int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
-/* Plan activations and allocate weights (stage 0 or 3; with gradients and moments to train). */
-int session_plan(struct session *s, const struct model_opts *opts, int zero_stage,
+/* Plan activations and allocate weights; with gradients and moments where opts->train says so. */
+int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
                  struct ckpt_err *err);
 /* Weights from a checkpoint (any format, dtype); every parameter must be there, nothing else. */
 int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err);

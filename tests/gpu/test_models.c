@@ -95,7 +95,8 @@ static void start(struct on_gpu *o, const char *name, enum ckpt_dtype type, enum
     OK(device_open(&o->g.dev, &device, &err), err);
     OK(comm_open(&o->comm, &err), err);
     OK(model_new(&o->g.model, o->g.arch, &opts, o->g.dev, &err), err);
-    OK(zero_new(&o->zero, model_params(o->g.model), 0, true, o->g.dev, o->comm, &err), err);
+    OK(zero_new(&o->zero, model_params(o->g.model), &(struct zero_opts){.train = true}, o->g.dev,
+                o->comm, &err), err);
     OK(ckpt_open_as(&o->weights, "hf", path, NULL, &err), err);
     OK(zero_fill(o->zero, ZERO_MASTER, fill, o, &err), err);
     snprintf(file, sizeof file, "%s/golden.json", path);

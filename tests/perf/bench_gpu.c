@@ -420,7 +420,8 @@ int main(int argc, char **argv)
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
-    need(zero_new(&b.zero, model_params(b.model), 0, !o->decode, b.dev, b.comm, &err), &err);
+    need(zero_new(&b.zero, model_params(b.model), &(struct zero_opts){.train = !o->decode}, b.dev,
+                  b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->decode)
         decode(&b);

@@ -164,7 +164,8 @@ static int open_bench(struct bench *b, const char *model, bool bf16, const long 
         return err->code;
     b->dev->weight = bf16 ? CKPT_BF16 : CKPT_F32;
     if (comm_open(&b->comm, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
-        zero_new(&b->zero, model_params(b->model), 0, opts->train, b->dev, b->comm, err))
+        zero_new(&b->zero, model_params(b->model), &(struct zero_opts){.train = opts->train}, b->dev,
+                 b->comm, err))
         return err->code;
     return zero_fill(b->zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b->model), err);
 }

@@ -125,7 +125,8 @@ static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
     ((struct cpu_device *)s->dev)->kernel = TILES_NONE;     /* activations stay f32 */
     s->dev->grain = 0;
     OK(model_new(&s->model, g->arch, opts, s->dev, &err), err);
-    OK(zero_new(&s->zero, model_params(s->model), 0, opts->train, s->dev, comm, &err), err);
+    OK(zero_new(&s->zero, model_params(s->model), &(struct zero_opts){.train = opts->train}, s->dev,
+                comm, &err), err);
     OK(zero_fill(s->zero, ZERO_MASTER, fill, &r, &err), err);
     golden_batch(g, "right", &b, &place);
     if (opts->train) {

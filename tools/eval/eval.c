@@ -113,7 +113,8 @@ static int open_eval(struct eval *e, const char *model, const char *adapter, str
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
         opts.max_enc = larger(opts.max_enc, loader_max_enc(e->loader));
     }
-    if (session_untie(&e->s, path, e->w->tag, err) || session_plan(&e->s, &opts, 0, err) ||
+    if (session_untie(&e->s, path, e->w->tag, err) ||
+        session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err) ||
         session_load(&e->s, path, e->w->tag, err))
         return err->code;
     return adapter ? adapter_load(&e->s, adapter, err) : 0;

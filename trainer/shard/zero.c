@@ -200,7 +200,7 @@ static bool allocate(struct zero *z, bool train)
     return ok;
 }
 
-int zero_new(struct zero **out, const struct params *params, int stage, bool train,
+int zero_new(struct zero **out, const struct params *params, const struct zero_opts *opts,
              struct device *dev, struct comm *comm, struct ckpt_err *err)
 {
     struct zero *z = ckpt_alloc(1, sizeof *z);
@@ -211,17 +211,17 @@ int zero_new(struct zero **out, const struct params *params, int stage, bool tra
     z->dev = dev;
     z->comm = comm;
     z->type = dev->weight;
-    z->sharded = stage == 3 && comm->world_size > 1;
+    z->sharded = opts->stage == 3 && comm->world_size > 1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done,
                                      .fixed = !z->sharded};
-    if (flat_init(&z->flat, params, stage, comm->rank, comm->world_size, err))
+    if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
         goto fail;
-    z->lean = is_lean(&z->flat, train, z->type);
-    if (!allocate(z, train)) {
+    z->lean = is_lean(&z->flat, opts->train, z->type);
+    if (!allocate(z, opts->train)) {
         *err = dev->err;                /* says more, where the device refused */
         if (!err->code)
-            ckpt_nomem(err, (size_t)zero_bytes(params, stage, train, comm->world_size, z->type));
+            ckpt_nomem(err, (size_t)zero_bytes(params, opts, comm->world_size, z->type));
         goto fail;
     }
     *out = z;
@@ -256,21 +256,22 @@ const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
 const struct zero_state *zero_state(const struct zero *z) { return &z->state; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
-uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size,
+uint64_t zero_bytes(const struct params *params, const struct zero_opts *opts, int world_size,
                     enum ckpt_dtype weight)
 {
+    bool train = opts->train;
     struct ckpt_err err = {0};
     uint64_t rounded = 0;
     struct flat f;
     int64_t n;
 
-    if (flat_init(&f, params, stage, 0, world_size, &err))
+    if (flat_init(&f, params, opts->stage, 0, world_size, &err))
         return 0;
     n = is_lean(&f, train, weight) ? f.grad_numel : train || weight == CKPT_F32 ? f.numel : 0;
     n += train ? 3 * f.grad_numel : 0;
     if (weight != CKPT_F32)
         rounded = (uint64_t)f.numel * ckpt_dtype_size(weight);
-    if (stage == 3 && world_size > 1)
+    if (opts->stage == 3 && world_size > 1)
         n += gathered_numel(&f, train);
     flat_release(&f);
     return (uint64_t)n * sizeof(float) + rounded;

@@ -41,8 +41,15 @@ bool zero_lean(const struct zero *z);
 /* Of trained parameter i the rounded copy of its part; NULL: passes see the master itself. */
 void *zero_rounded(const struct zero *z, size_t i);
 
-/* dev, comm and params outlive it.  train false: weights only, no gradients or moments. */
-int zero_new(struct zero **out, const struct params *params, int stage, bool train,
+struct zero_opts {
+    int  stage;             /* 0 or 3 */
+    bool train;             /* else weights only, no gradients or moments */
+    enum op_moments moments;/* of what may have them so, see moments.h */
+    bool paged;             /* moments may lie on the host */
+};
+
+/* dev, comm and params outlive it. */
+int zero_new(struct zero **out, const struct params *params, const struct zero_opts *opts,
              struct device *dev, struct comm *comm, struct ckpt_err *err);
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
@@ -56,7 +63,7 @@ const struct model_weights *zero_weights(struct zero *z);
  */
 const float *zero_master(struct zero *z, int unit, struct ckpt_err *err);
 /* Bytes a rank holds for states and for gathered units. */
-uint64_t zero_bytes(const struct params *params, int stage, bool train, int world_size,
+uint64_t zero_bytes(const struct params *params, const struct zero_opts *opts, int world_size,
                     enum ckpt_dtype weight);
 
 /* Gradients to zero: begin a step. */

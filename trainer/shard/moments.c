@@ -1,0 +1,25 @@
+/* moments - see moments.h. */
+#include "trainer/shard/moments.h"
+
+#include "formats/weights/bnb_optim.h"
+#include "trainer/model/names.h"
+
+/* The weight of an nn.Embedding, whole. */
+static bool is_embedding(const struct param *p)
+{
+    return p->kind == PARAM_BASE && (p->role == ROLE_TOKENS || p->role == ROLE_POS ||
+                                     p->role == ROLE_KINDS || p->role == ROLE_DISTANCE);
+}
+
+enum op_moments moments_of(const struct params *params, size_t i, enum op_moments wanted)
+{
+    const struct param *p = &params->item[i];
+
+    return wanted == OP_MOMENTS_8BIT && (p->numel < BNB_MIN_8BIT || is_embedding(p))
+               ? OP_MOMENTS_F32 : wanted;
+}
+
+size_t moments_size(enum op_moments moments)
+{
+    return moments == OP_MOMENTS_F32 ? sizeof(float) : moments == OP_MOMENTS_BF16 ? 2 : 1;
+}
