@@ -11,6 +11,8 @@ struct linear_case {
     enum op_act act, x_act;
     bool bias, pre, residual, in_place, in_out, dx_add, frozen, no_dx, odd;
     bool kept;                      /* RELU: x is x_pre */
+    bool made;                      /* x is there already */
+    bool fresh;                     /* gradients are written: they are NaN before */
     float drop, x_drop;
     int64_t rank;
     bool magnitude;
@@ -51,6 +53,55 @@ static inline struct both relu_values(struct gpu *g, int64_t n)
     return b;
 }
 
+/* An activation of x, and its slope there. */
+static inline double linear_act(enum op_act act, double x, double *slope)
+{
+    double s, t;
+
+    switch (act) {
+    case OP_ACT_GELU_TANH:
+        t = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+        s = 1 / (1 + exp(-2 * t));
+        *slope = s + x * s * (1 - s) * 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+        return x * s;
+    case OP_ACT_GELU_ERF:
+        s = 0.5 * (1 + erf(x / sqrt(2)));
+        *slope = s + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+        return x * s;
+    case OP_ACT_RELU:
+        *slope = x > 0;
+        return x > 0 ? x : 0;
+    case OP_ACT_SILU:
+        s = 1 / (1 + exp(-x));
+        *slope = s + x * s * (1 - s);
+        return x * s;
+    default:
+        *slope = 1;
+        return x;
+    }
+}
+
+/* act of the values. */
+static inline struct both acted(struct gpu *g, enum op_act act, const struct both *of)
+{
+    float *host = malloc((size_t)of->n * sizeof *host + 1);
+    const float *x = of->cpu;
+    struct both b;
+    double slope;
+
+    for (int64_t i = 0; i < of->n; i++)
+        host[i] = (float)linear_act(act, (double)x[i], &slope);
+    b = gpu_values(g, g->type, host, of->n);
+    free(host);
+    return b;
+}
+
+/* A parameter's gradient before the operation. */
+static inline struct both grads_at(struct gpu *g, int64_t n, bool fresh)
+{
+    return fresh ? gpu_blank(g, CKPT_F32, n) : gpu_random(g, CKPT_F32, n, 1.0f);
+}
+
 static inline struct linear_pair linear_arrays(struct gpu *g, const struct linear_case *c)
 {
     int64_t ld = c->out_ld ? c->out_ld : c->out, r = c->rank ? c->rank : 1;
@@ -70,8 +121,10 @@ static inline struct linear_pair linear_arrays(struct gpu *g, const struct linea
         p.back_x = p.x_pre = relu_values(g, c->n * c->in);
     p.dx = c->dx_add ? gpu_random(g, g->type, c->n * c->in, 1.0f)
                      : gpu_blank(g, g->type, c->n * c->in);
-    p.dw = gpu_random(g, CKPT_F32, c->out * c->in, 1.0f);
-    p.db = gpu_random(g, CKPT_F32, c->out, 1.0f);
+    if (c->made)
+        p.back_x = acted(g, c->x_act, &p.x_pre);
+    p.dw = grads_at(g, c->out * c->in, c->fresh && !c->frozen);
+    p.db = grads_at(g, c->out, c->fresh && c->bias && !c->frozen);
     p.la = weights_at(g, r * c->in, 1.0f / sqrtf((float)c->in), c->odd);
     p.lb = weights_at(g, c->out * r, 0.3f, c->odd);
     p.lm = gpu_random(g, g->type, c->out, 1.0f);
@@ -96,7 +149,7 @@ static inline struct op_linear linear_op(const struct linear_case *c, const stru
         .residual = c->in_place ? SIDE(p->out) : c->residual ? SIDE(p->residual) : NULL,
         .dout = SIDE(p->dout), .x_pre = SIDE(p->x_pre), .act = c->act, .x_act = c->x_act,
         .n = c->n, .n_in = c->in, .n_out = c->out, .out_ld = c->out_ld, .in_out = c->in_out,
-        .dx_add = c->dx_add, .drop = {c->drop, 11, 5}, .x_drop = {c->x_drop, 12, 6},
+        .dx_add = c->dx_add, .x_made = c->made, .fresh = c->fresh, .drop = {c->drop, 11, 5}, .x_drop = {c->x_drop, 12, 6},
         .lora = {.a = SIDE(p->la), .b = SIDE(p->lb), .rank = c->rank, .scale = 1.5f,
                  .da = trains ? SIDE(p->dla) : NULL, .db = trains ? SIDE(p->dlb) : NULL,
                  .magnitude = c->magnitude ? SIDE(p->lm) : NULL,

@@ -7,7 +7,7 @@
 struct head_case {
     int64_t n, dim, vocab;
     float mul, scale;
-    bool frozen, no_grad;
+    bool frozen, no_grad, fresh;
 };
 
 struct head_pair { struct both x, w, nll, dx, dw, targets; };
@@ -25,7 +25,8 @@ static struct head_pair arrays(struct gpu *g, const struct head_case *c)
     p.w = gpu_random(g, g->type, c->vocab * c->dim, 2.0f / sqrtf((float)c->dim));
     p.nll = gpu_blank(g, CKPT_F32, c->n);
     p.dx = gpu_blank(g, g->type, c->n * c->dim);
-    p.dw = gpu_random(g, CKPT_F32, c->vocab * c->dim, 1e-3f);
+    p.dw = c->fresh ? gpu_blank(g, CKPT_F32, c->vocab * c->dim)
+                    : gpu_random(g, CKPT_F32, c->vocab * c->dim, 1e-3f);
     p.targets = gpu_ints(g, targets, c->n);
     free(targets);
     return p;
@@ -41,7 +42,7 @@ static void run(struct gpu *g, const struct head_case *c, const struct head_pair
         .nll = SIDE(p->nll), .dx = c->no_grad ? NULL : SIDE(p->dx),
         .dw = c->frozen ? NULL : SIDE(p->dw), .x = SIDE(p->x), .w = SIDE(p->w),
         .targets = SIDE(p->targets), .n = c->n, .dim = c->dim, .vocab = c->vocab, .mul = c->mul,
-        .scale = c->scale});
+        .scale = c->scale, .fresh = c->fresh});
 }
 
 /*
@@ -88,6 +89,9 @@ static void test_loss(void **state)
         {.n = 9, .dim = 32, .vocab = 501, .mul = 1, .scale = 1, .frozen = true},
         {.n = 9, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .no_grad = true, .frozen = true},
         {.n = 0, .dim = 32, .vocab = 501, .mul = 2, .scale = 1},
+        {.n = 130, .dim = 64, .vocab = 1000, .mul = 0.5f, .scale = 1.0f / 130, .fresh = true},
+        {.n = 9, .dim = 33, .vocab = 32771, .mul = 1, .scale = 0.1f, .fresh = true},
+        {.n = 0, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .fresh = true},
     };
     struct op_limits l = {.n = 130, .n_rows = 130, .dim = 64, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};
@@ -113,6 +117,8 @@ static void test_chunks(void **state)
 
     (void)state;
     gpu_open(&g, CKPT_BF16, &l);
+    check(&g, &c);
+    c.fresh = true;                     /* the second chunk adds */
     check(&g, &c);
     gpu_close(&g);
 }

@@ -461,7 +461,7 @@ static void brackets(const char *name, int most)
     struct ckpt_err err = {0};
     struct golden g;
     struct watch w = {0};
-    struct model_weights door = {&w, watch_acquire, watch_release, watch_grad, watch_done,
+    struct model_weights door = {&w, watch_acquire, watch_release, watch_grad, watch_done, NULL,
                                  false};
     struct batch b;
     int32_t *place;

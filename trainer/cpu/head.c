@@ -213,6 +213,8 @@ void cpu_head_loss(struct device *dev, const struct op_head *a)
 {
     int64_t chunk = chunk_rows(a->n, a->vocab, dev->threads), V = a->vocab;
 
+    if (a->fresh && a->dw)
+        dev->ops->zero(dev, a->dw, (size_t)(V * a->dim) * sizeof(float));
     if (!dev->err.code && a->n > 0 && cpu_kernel(dev) != TILES_NONE) {
         tiles_loss(dev, a);
         return;

@@ -182,6 +182,10 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
     int threads = cpu_threads(dev, a->n * a->n_in * a->n_out);
     struct task_cut dx = task_grid(a->n, a->n_in, threads), dw = task_grid(rows, cols, threads);
 
+    if (a->fresh && a->dw)
+        dev->ops->zero(dev, a->dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
+    if (a->fresh && a->db)
+        dev->ops->zero(dev, a->db, (size_t)a->n_out * sizeof(float));
     if (a->lora.rank || a->drop.p > 0 || a->x_drop.p > 0) {
         lora_linear_bwd(dev, a);
         return;

@@ -324,7 +324,7 @@ static void logits_of(struct device *dev, const struct op_head *a, void *z, enum
 
 /* dx and dW from what stands in z. */
 static void back(struct device *dev, const struct op_head *a, const void *z, const void *x,
-                 void *dx, int64_t n, float by, uint64_t busy)
+                 void *dx, int64_t n, float by, bool add, uint64_t busy)
 {
     struct matmul_args p = product(dev, busy);
 
@@ -339,7 +339,7 @@ static void back(struct device *dev, const struct op_head *a, const void *z, con
         p.b = x;
         p.d = a->dw;
         p.out = CKPT_F32;
-        p.beta = 1.0f;
+        p.beta = add ? 1.0f : 0.0f;
         matmul(dev, &p);
     }
     p.m = n;
@@ -360,6 +360,8 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
     int64_t rows;
     void *z;
 
+    if (a->n == 0 && a->fresh && a->dw)
+        dev->ops->zero(dev, a->dw, (size_t)(a->vocab * a->dim) * sizeof(float));
     if (dev->err.code || a->n == 0)
         return;
     rows = chunk_rows(a->n, a->vocab, size, a->dx != NULL);
@@ -380,7 +382,8 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
         else
             CUDA_ACT(dev, soften(dev, (T *)z, n, l));
         if (a->dx)
-            back(dev, a, z, x, (unsigned char *)a->dx + at, n, a->scale * a->mul / factor, bytes);
+            back(dev, a, z, x, (unsigned char *)a->dx + at, n, a->scale * a->mul / factor,
+                 first > 0 || !a->fresh, bytes);
     }
 }
 

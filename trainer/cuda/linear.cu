@@ -141,7 +141,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
 {
     struct matmul_args p = {};
     struct op_drop none = {};
-    void *x = a->x == a->x_pre ? NULL : a->x;
+    void *x = a->x == a->x_pre || a->x_made ? NULL : a->x;
     bool act = a->x_act != OP_ACT_NONE, sloped = false;
 
     p.op = "linear_bwd";
@@ -164,13 +164,14 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
         a->n_in % 8 == 0) {
         p.epilogue = MATMUL_DGELU;
         p.aux = (void *)(uintptr_t)a->x_pre;
+        p.alone = !x;
         sloped = matmul(dev, &p);
         p.epilogue = MATMUL_PLAIN;
         p.aux = NULL;
     }
     if (!sloped)
         matmul(dev, &p);
-    if (act)
+    if (act && !(sloped && !x))
         linear_act_back(dev, a->x_act, x, sloped ? NULL : a->dx, a->x_pre, a->n, a->n_in,
                         sloped ? &none : &a->x_drop);
 }
@@ -193,14 +194,15 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
     p.ldd = p.n;
     p.in = dev->act;
     p.out = CKPT_F32;
-    p.alpha = p.beta = 1.0f;
+    p.alpha = 1.0f;
+    p.beta = a->fresh ? 0.0f : 1.0f;
     p.busy = busy;
     fp8_dw(dev, a, dy, ld, &p);
     if (a->dw && a->db && !p.scale_a && dev->act != CKPT_F32) {
         p.epilogue = a->in_out ? MATMUL_SUM_B : MATMUL_SUM_A;
         p.sums = part;
         if (matmul(dev, &p)) {
-            linear_add_sums(dev, (float *)a->db, part, a->n_out);
+            linear_add_sums(dev, (float *)a->db, part, a->n_out, !a->fresh);
             return;
         }
         p.epilogue = MATMUL_PLAIN;
@@ -209,7 +211,7 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
     if (a->dw)
         matmul(dev, &p);
     if (a->db)
-        linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part);
+        linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part, !a->fresh);
 }
 
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to)
@@ -234,8 +236,15 @@ void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
     const void *dy = a->dout;
     unsigned char *work;
 
-    if (dev->err.code || a->n == 0)
+    if (dev->err.code)
         return;
+    if (a->n == 0) {
+        if (a->fresh && a->dw)
+            dev->ops->zero(dev, a->dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
+        if (a->fresh && a->db)
+            dev->ops->zero(dev, a->db, (size_t)a->n_out * sizeof(float));
+        return;
+    }
     if (a->lora.rank) {
         lora_linear_bwd(dev, a);
         return;

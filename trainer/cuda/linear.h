@@ -51,11 +51,12 @@ struct linear_mix {
 
 void linear_mix(struct device *dev, const struct linear_mix *m);
 
-/* sum[j] += sum over i of x[i, j]; rows of x are ld apart; part: linear_sums_bytes. */
+/* sum[j] = (with add: sum[j] +) sum over i of x[i, j]; rows of x are ld apart; part:
+ * linear_sums_bytes. */
 void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
-                 int64_t width, float *part);
-/* sum[j] += part[j] */
-void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width);
+                 int64_t width, float *part, bool add);
+/* sum[j] = (with add: sum[j] +) part[j] */
+void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width, bool add);
 uint64_t linear_sums_bytes(int64_t width);
 
 /* -- linear.cu -------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/rows.h"
 
-enum { THREADS = 256, WIDE = 8, SUM_ROWS = 8, SUM_BLOCKS = 1024 };
+enum { THREADS = 256, WIDE = 8, SUM_ROWS = 8, SUM_BLOCKS = 528 };
 
 /* Row and first column of this thread's pack; false: none. */
 template <int N>
@@ -159,17 +159,28 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     }
 }
 
+/* 32 columns a block; its eight warps take a part in turn each. */
 static __global__ void __launch_bounds__(THREADS)
-sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width)
+sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, bool add)
 {
-    int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    __shared__ float shared[SUM_ROWS][32];
+    int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 32;
+    int64_t j = (int64_t)blockIdx.x * 32 + lane;
     float all = 0;
 
-    if (j >= width)
+    if (j < width)
+#pragma unroll 4
+        for (int64_t i = group; i < parts; i += SUM_ROWS)
+            all += part[i * width + j];
+    shared[group][lane] = all;
+    __syncthreads();
+    if (group != 0 || j >= width)
         return;
-    for (int64_t i = 0; i < parts; i++)
-        all += part[i * width + j];
-    sum[j] += all;
+    all = add ? sum[j] : 0.0f;
+#pragma unroll
+    for (int g = 0; g < SUM_ROWS; g++)
+        all += shared[g][lane];
+    sum[j] = all;
 }
 
 static bool fits(const struct device *dev, const void *p, int64_t ld)
@@ -245,22 +256,26 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
-void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width)
+static void end_sums(struct device *dev, float *sum, const float *part, int64_t parts,
+                     int64_t width, bool add)
 {
-    if (dev->err.code)
-        return;
-    sums_end_kernel<<<(unsigned)cuda_blocks(width, THREADS), THREADS, 0, cuda_of(dev)->stream>>>(
-        sum, part, 1, width);
+    sums_end_kernel<<<(unsigned)cuda_blocks(width, 32), THREADS, 0, cuda_of(dev)->stream>>>(
+        sum, part, parts, width, add);
     cuda_launched(dev, "column sums");
 }
 
-/* Parts of the rows that are summed apart. */
-static int64_t sum_parts(int64_t n, int64_t width)
+void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width, bool add)
 {
-    int64_t parts = cuda_blocks(SUM_BLOCKS, cuda_blocks(width, 32 * WIDE));
-    int64_t most = cuda_blocks(n, 4 * SUM_ROWS);
+    if (!dev->err.code)
+        end_sums(dev, sum, part, 1, width, add);
+}
 
-    return parts < most ? parts : most > 0 ? most : 1;
+/* Rows that are summed at once: whole rounds of a warp's loads. */
+static int64_t sum_rows(int64_t n, int64_t width)
+{
+    int64_t parts = cuda_blocks(SUM_BLOCKS, cuda_blocks(width, 32 * WIDE)), step = 4 * SUM_ROWS;
+
+    return cuda_blocks(cuda_blocks(n, parts), step) * step;
 }
 
 /* At least those parts, and never less for a larger width. */
@@ -272,21 +287,18 @@ uint64_t linear_sums_bytes(int64_t width)
 }
 
 void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
-                 int64_t width, float *part)
+                 int64_t width, float *part, bool add)
 {
     bool wide = width % WIDE == 0 && fits(dev, x, ld);
-    int64_t parts = sum_parts(n, width), rows = cuda_blocks(n, parts);
+    int64_t rows = sum_rows(n, width), parts = cuda_blocks(n, rows);
     cudaStream_t stream = cuda_of(dev)->stream;
 
     if (dev->err.code || n == 0)
         return;
-    parts = cuda_blocks(n, rows);
     CUDA_ACT(dev, BY_WIDTH(wide, {
         dim3 grid((unsigned)cuda_blocks(width, 32 * N), (unsigned)parts);
 
         sums_kernel<T, N><<<grid, THREADS, 0, stream>>>(part, (const T *)x, ld, n, width, rows);
     }));
-    sums_end_kernel<<<(unsigned)cuda_blocks(width, THREADS), THREADS, 0, stream>>>(sum, part,
-                                                                                   parts, width);
-    cuda_launched(dev, "column sums");
+    end_sums(dev, sum, part, parts, width, add);
 }

@@ -405,7 +405,8 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     k.at[KEY_IN] = a->in | type_of_b(a) << 8;
     k.at[KEY_OUT] = a->out;
     k.at[KEY_COMPUTE] = compute_of(dev, a) | a->fast << 16;
-    k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3;
+    k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3 |
+                      a->alone << 4;
     k.at[KEY_EPILOGUE] = epilogue_of(a);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + alignment(all[i].p, all[i].ld, all[i].type);
@@ -430,9 +431,10 @@ static double pass_bytes(const struct matmul_args *a)
     switch (a->epilogue) {
     case MATMUL_SUM_A: return (double)a->m * (double)a->k * (double)size_of(a->in);
     case MATMUL_SUM_B: return (double)a->n * (double)a->k * (double)size_of(a->in);
+    case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
+                              (double)size_of(a->out);
     case MATMUL_RELU:
-    case MATMUL_GELU:
-    case MATMUL_DGELU: return 2.0 * (double)a->m * (double)a->n * (double)size_of(a->out);
+    case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)size_of(a->out);
     default: return 0;
     }
 }

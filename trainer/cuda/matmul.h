@@ -49,6 +49,7 @@ struct matmul_args {
     const void     *bias;           /* [n] of out's type, or NULL */
     void           *aux;            /* [m, n] of out's type, rows dense */
     void           *sums;           /* [m] or [n] of out's type */
+    bool            alone;          /* DGELU: else a pass over aux follows all the same */
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
 };
 

@@ -17,7 +17,7 @@
 enum {
     KEY_M, KEY_N, KEY_K, KEY_BATCH,     /* sizes, rounded up to three significant bits */
     KEY_IN, KEY_OUT, KEY_COMPUTE,
-    KEY_FLAGS,                          /* transposed A, B; beta */
+    KEY_FLAGS,                          /* transposed A, B; beta, in place; alone */
     KEY_EPILOGUE,
     KEY_ALIGN,                          /* what pointers and row lengths allow */
     KEY_WORK,                           /* workspace there */

@@ -130,6 +130,7 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
             op[i].dout = part;
             op[i].dw = unit_grad(u, role);
             op[i].db = unit_grad(u, role_b);
+            op[i].fresh = u->fresh;
             op[i].dx_add = i > 0;
         } else {
             op[i].out = part;
@@ -210,6 +211,7 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
     out.dx = b->at[BUF_DCTX];
     out.dw = unit_grad(u, ROLE_OUT_W);
     out.db = unit_grad(u, ROLE_OUT_B);
+    out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 
     attention.dout = b->at[BUF_DCTX];

@@ -13,6 +13,12 @@ void unit_release(const struct pass *p, const struct unit *u)
     p->w->release(p->w->ctx, u->index);
 }
 
+void unit_back(const struct pass *p, struct unit *u)
+{
+    u->grads = p->w->grad(p->w->ctx, u->index);
+    u->fresh = p->w->fresh && p->w->fresh(p->w->ctx, u->index);
+}
+
 /* Elements before the role in its unit; -1: no such parameter.  ROLE_COUNT is none. */
 static int64_t role_at(const struct unit *u, const int64_t *offset, enum role role)
 {
@@ -173,7 +179,7 @@ void stack_begin(struct pass *p, int layer, bool back)
         return;
     p->shared = unit_acquire(p, layer + 1);
     if (back)
-        p->shared.grads = p->w->grad(p->w->ctx, layer + 1);
+        unit_back(p, &p->shared);
 }
 
 void stack_end(struct pass *p)
@@ -204,7 +210,7 @@ void block_bwd(const struct pass *p, int layer, void *dh)
     bool crosses = arch_crosses(p->m->arch, layer);
     struct unit u = unit_acquire(p, layer + 1);
 
-    u.grads = p->w->grad(p->w->ctx, layer + 1);
+    unit_back(p, &u);
     if (p->m->opts.recompute == RECOMPUTE_FULL) {
         attention_fwd(p, &u, b);
         if (crosses)

@@ -116,6 +116,7 @@ static void keys_bwd(const struct pass *p, const struct unit *u, const struct op
     v.dout = grad->v;
     k.dw = unit_grad(u, ROLE_CROSS_K_W);
     v.dw = unit_grad(u, ROLE_CROSS_V_W);
+    k.fresh = v.fresh = u->fresh;
     k.dx = v.dx = p->m->denc;
     k.dx_add = !first;
     v.dx_add = true;
@@ -133,6 +134,7 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
     out.dout = dh;
     out.dx = b->at[BUF_DCTXX];
     out.dw = unit_grad(u, ROLE_CROSS_OUT_W);
+    out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 
     attend.dout = b->at[BUF_DCTXX];
@@ -144,6 +146,7 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
     q.dout = b->at[BUF_DQX];
     q.dx = b->at[BUF_DYX];
     q.dw = unit_grad(u, ROLE_CROSS_Q_W);
+    q.fresh = u->fresh;
     ops->linear_bwd(p->dev, &q);
     keys_bwd(p, u, &attend.grad);
 

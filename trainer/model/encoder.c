@@ -74,7 +74,7 @@ void encoder_bwd(const struct pass *p)
 
     stack_begin(&e, 0, true);
     u = unit_acquire(&e, layers);
-    u.grads = e.w->grad(e.w->ctx, layers);
+    unit_back(&e, &u);
     norm = last_norm(&e, &u);
     drop_last(&e, &u, m->denc);
     e.dev->ops->norm_bwd(e.dev, &norm);
@@ -83,7 +83,7 @@ void encoder_bwd(const struct pass *p)
         block_bwd(&e, l, m->denc);
     stack_end(&e);
     u = unit_acquire(&e, 0);
-    u.grads = e.w->grad(e.w->ctx, 0);
+    unit_back(&e, &u);
     embed_pass(&e, &u, m->denc, true);
     unit_release(&e, &u);
 }

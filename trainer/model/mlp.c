@@ -43,7 +43,7 @@ static struct op_linear from_y2(const struct pass *p, const struct unit *u,
 {
     return (struct op_linear){
         .x = b->at[BUF_Y2], .w = unit_weight(u, w), .b = unit_weight(u, bias),
-        .dw = unit_grad(u, w), .db = unit_grad(u, bias), .n = p->n,
+        .dw = unit_grad(u, w), .db = unit_grad(u, bias), .fresh = u->fresh, .n = p->n,
         .n_in = p->m->arch->hidden_size, .n_out = n_out,
         .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, w),
     };
@@ -101,7 +101,7 @@ static struct op_linear down_linear(const struct pass *p, const struct unit *u,
     return (struct op_linear){
         .x = b->at[keeps_out(p) && p->keep ? BUF_U : BUF_G],
         .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
-        .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B),
+        .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B), .fresh = u->fresh,
         .n = p->n, .n_in = p->m->arch->intermediate_size, .n_out = p->m->arch->hidden_size,
         .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_DOWN_W),
         .drop = pass_drop(p, u, DROP_MLP, p->m->arch->hidden_dropout),

@@ -248,6 +248,7 @@ static struct op_linear project_in(const struct pass *p, const struct unit *u)
 
     return (struct op_linear){
         .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = unit_grad(u, ROLE_PROJ_IN),
+        .fresh = u->fresh,
         .lora = unit_lora(p, u, ROLE_PROJ_IN), .n = p->n, .n_in = a->word_embed_proj_dim,
         .n_out = a->hidden_size,
     };
@@ -339,7 +340,7 @@ static struct op_linear project_out(const struct pass *p, const struct unit *u, 
 
     return (struct op_linear){
         .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
-        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT),
+        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .fresh = u->fresh,
         .lora = unit_lora(p, u, ROLE_PROJ_OUT), .n = n,
         .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
     };
@@ -421,15 +422,16 @@ static void head(const struct pass *p, float scale, bool back)
     void *x;
 
     if (back) {
-        after.grads = p->w->grad(p->w->ctx, last);
-        head.grads = head.index == last ? after.grads : p->w->grad(p->w->ctx, head.index);
+        unit_back(p, &after);
+        unit_back(p, &head);
     }
     x = head_in(p, &after, m->h_last, p->n_rows);
     p->dev->ops->head_loss(p->dev, &(struct op_head){
         .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
         .dw = unit_grad(&head, head_role(m)), .x = x, .w = unit_weight(&head, head_role(m)),
         .targets = m->targets, .n = p->n_rows, .dim = a->word_embed_proj_dim,
-        .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale});
+        .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale,
+        .fresh = head.fresh});
     if (back)
         head_in_bwd(p, &after, p->n_rows);
     unit_release(p, &head);
@@ -449,7 +451,7 @@ static void backward(struct pass *p)
         block_bwd(p, l, m->dh);
     stack_end(p);
     u = unit_acquire(p, 0);
-    u.grads = p->w->grad(p->w->ctx, 0);
+    unit_back(p, &u);
     if (m->params.unit_grad[0] > 0)     /* something before the blocks is trained */
         embed_pass(p, &u, m->dh, true);
     unit_release(p, &u);

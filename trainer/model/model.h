@@ -20,7 +20,9 @@ struct model;
  * Where weights come from and gradients go.  acquire/release bracket each use of a unit in
  * program order (forward 0..L+1, backward L+1..0; a tied head uses unit 0 as well); pairs may
  * nest.  grad gives the unit's gradient buffer [unit_grad] to add to; it is asked for before
- * the first gradient of that unit in a backward pass, grad_done after the last.
+ * the first gradient of that unit in a backward pass, grad_done after the last.  While fresh
+ * says so the buffer has no sums yet and, of parameters that a pass writes (params.h), not even
+ * zeros; NULL: never.
  */
 struct model_weights {
     void        *ctx;
@@ -28,7 +30,8 @@ struct model_weights {
     void        (*release)(void *ctx, int unit);
     void       *(*grad)(void *ctx, int unit);
     void        (*grad_done)(void *ctx, int unit);
-    bool         fixed;         /* acquire gives the same address each time and does no more */
+    bool        (*fresh)(void *ctx, int unit);
+    bool          fixed;          /* acquire gives the same address each time and does no more */
 };
 
 /*

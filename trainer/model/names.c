@@ -308,6 +308,26 @@ bool role_is_linear(enum role role)
     return role_is_turned(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
 }
 
+bool role_is_written(const struct arch *a, enum role role)
+{
+    switch (role) {
+    case ROLE_QKV_B:
+    case ROLE_Q_B:
+    case ROLE_K_B:
+    case ROLE_V_B:
+    case ROLE_OUT_B:
+    case ROLE_GATE_B:
+    case ROLE_UP_B:
+    case ROLE_DOWN_B:
+    case ROLE_HEAD_W:
+        return true;
+    case ROLE_TOKENS:                   /* first by the head, then lookups add to it */
+        return a->tie_word_embeddings;
+    default:
+        return role_is_linear(role);
+    }
+}
+
 bool role_exists(const struct arch *a, enum role role, int64_t layer)
 {
     bool shift = a->norm == ARCH_LAYER_NORM, projected = a->word_embed_proj_dim != a->hidden_size;

@@ -55,6 +55,9 @@ bool role_is_expert(enum role role);
 /* A projection's matrix; and one that is stored [in, out] where the description says so. */
 bool role_is_linear(enum role role);
 bool role_is_turned(enum role role);
+/* A matrix or bias whose gradient is made at once in every backward pass, so that the pass can
+ * write it instead of adding to it. */
+bool role_is_written(const struct arch *arch, enum role role);
 struct ckpt_shape role_shape(const struct arch *arch, enum role role);
 enum role_init role_init(enum role role);
 /* HF Trainer's rule: no weight decay on norms and biases. */

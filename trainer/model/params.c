@@ -169,6 +169,7 @@ static int append_one(struct build *b, const struct name *name, int unit, int64_
     q = &p->item[p->n];
     *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
+                        .written = role_is_written(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
     return place(b, q, unit, err);
 }

@@ -123,6 +123,7 @@ struct unit {
     int                 index;
     const void         *weights;
     void               *grads;          /* NULL in a forward pass */
+    bool                fresh;          /* of those what can be written is */
 };
 
 /* One pass in work. */
@@ -142,6 +143,8 @@ struct pass {
 
 struct unit unit_acquire(const struct pass *p, int index);
 void unit_release(const struct pass *p, const struct unit *u);
+/* Its gradients too. */
+void unit_back(const struct pass *p, struct unit *u);
 /* Width of the fused matrix of queries, keys and values. */
 int64_t qkv_width(const struct arch *a);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */

@@ -198,6 +198,8 @@ struct op_rownorm {
  *   not be kept between the passes, is written again from x_pre; with x_drop both are dropped
  *   out.  With dx_add (and no x_act) dx += dout W.  With drop dout is dropped out first.
  *   With RELU x may be x_pre, both drop(max(0, p)): then it stays as it is.
+ *   With x_made x was kept: a device need not write it again.
+ *   With fresh dW and db (not a change's) are written instead of added to, also of 0 rows.
  */
 struct op_linear {
     void       *out;                /* fwd: activation [n, n_out] */
@@ -217,7 +219,7 @@ struct op_linear {
     int64_t     out_ld;             /* elements from row to row of out and dout; 0: n_out.  Not
                                        with pre, residual, act or drop */
     bool        in_out;             /* dw likewise */
-    bool        dx_add;
+    bool        dx_add, x_made, fresh;
     struct op_drop drop, x_drop;
     struct op_lora lora;
 };
@@ -372,6 +374,7 @@ struct op_cached {
  *   z = mul * x W^T;  nll[i] = logsumexp(z[i]) - z[i, target[i]]
  * With dx not NULL also the gradients of scale * sum_i nll[i]:
  *   dz = scale * (softmax(z) - onehot);  dx = mul dz W;  dW += mul dz^T x.
+ * With fresh dW is written instead of added to, also of 0 rows.
  */
 struct op_head {
     float         *nll;             /* [n] */
@@ -382,6 +385,7 @@ struct op_head {
     const int32_t *targets;         /* [n] */
     int64_t        n, dim, vocab;
     float          mul, scale;
+    bool           fresh;
 };
 
 /*

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/weights/deepspeed_layout.h"
+#include "trainer/ops/ops.h"
 
 int flat_init(struct flat *f, const struct params *params, int stage, int rank, int world_size,
               struct ckpt_err *err)
@@ -156,4 +157,23 @@ void flat_assemble_grads(const struct flat *f, int unit, float *whole, const flo
                        parts + r * part + (f->grad_base[i] - f->grad_base[first]),
                        (size_t)p.count * sizeof(float));
         }
+}
+
+void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written)
+{
+    const struct param *item = f->params->item;
+    size_t i, end, from;
+
+    flat_unit(f, unit, &i, &end);
+    while (i < end) {
+        if ((item[i].trainable && item[i].written) != written) {
+            i++;
+            continue;
+        }
+        for (from = i; i < end && (!item[i].trainable || item[i].written == written); i++)
+            ;
+        if (f->grad_base[i] > f->grad_base[from])
+            dev->ops->zero(dev, grad + f->grad_base[from],
+                           (size_t)(f->grad_base[i] - f->grad_base[from]) * sizeof *grad);
+    }
 }

@@ -14,6 +14,8 @@
 
 #include "trainer/model/params.h"
 
+struct device;
+
 struct flat {
     const struct params *params;        /* borrowed */
     int                  stage;         /* 0 or 3 */
@@ -59,5 +61,9 @@ void flat_assemble(const struct flat *f, int unit, void *whole, const void *part
 void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
 /* The way back of gradients. */
 void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts);
+
+/* Zeros to a rank's gradients, on the device, of the unit's parameters that a pass writes, or of
+ * those that it adds to (param.written). */
+void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written);
 
 #endif

@@ -94,6 +94,13 @@ static void *grad_of(void *ctx, int unit)
     return s->whole;
 }
 
+static bool fresh(void *ctx, int unit)
+{
+    const struct zero *z = ctx;
+
+    return z->fresh[unit];
+}
+
 static void grad_done(void *ctx, int unit)
 {
     struct zero *z = ctx;
@@ -101,6 +108,7 @@ static void grad_done(void *ctx, int unit)
     int64_t part;
     float *own;
 
+    z->fresh[unit] = false;
     if (!s || s->unit != unit)
         return;
     part = flat_grad_part(&z->flat, unit);
@@ -213,10 +221,15 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->type = dev->weight;
     z->sharded = opts->stage == 3 && comm->world_size > 1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
-                                     .grad = grad_of, .grad_done = grad_done,
+                                     .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded};
     if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
         goto fail;
+    z->fresh = ckpt_alloc((size_t)params->n_unit, sizeof *z->fresh);
+    if (!z->fresh) {
+        ckpt_nomem(err, (size_t)params->n_unit);
+        goto fail;
+    }
     z->lean = is_lean(&z->flat, opts->train, z->type);
     if (!allocate(z, opts->train)) {
         *err = dev->err;                /* says more, where the device refused */
@@ -248,6 +261,7 @@ void zero_free(struct zero *z)
     z->dev->ops->free(z->dev, z->reduced);
     z->dev->ops->unpin(z->dev, z->stage);
     ckpt_free(z->unit_host);
+    ckpt_free(z->fresh);
     flat_release(&z->flat);
     ckpt_free(z);
 }
@@ -317,12 +331,24 @@ void zero_changed(struct zero *z)
 
 void zero_begin(struct zero *z)
 {
+    int n = z->flat.params->n_unit;
+
     zero_forget(z);
-    z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.grad_numel * sizeof(float));
+    if (z->sharded)
+        z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.grad_numel * sizeof(float));
+    for (int u = 0; !z->sharded && u < n; u++) {
+        flat_clear(&z->flat, z->dev, z->state.grad, u, false);
+        z->fresh[u] = true;
+    }
 }
 
 void zero_reduce(struct zero *z)
 {
+    for (int u = 0; u < z->flat.params->n_unit; u++)
+        if (z->fresh[u]) {              /* there was no pass */
+            flat_clear(&z->flat, z->dev, z->state.grad, u, true);
+            z->fresh[u] = false;
+        }
     if (z->flat.stage == 0)
         comm_all_reduce(z->comm, z->state.grad, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }

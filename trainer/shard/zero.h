@@ -66,7 +66,7 @@ const float *zero_master(struct zero *z, int unit, struct ckpt_err *err);
 uint64_t zero_bytes(const struct params *params, const struct zero_opts *opts, int world_size,
                     enum ckpt_dtype weight);
 
-/* Gradients to zero: begin a step. */
+/* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);

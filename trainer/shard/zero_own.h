@@ -32,6 +32,8 @@ struct zero {
     float               *unit_host;     /* [largest unit], once asked for, where the device's memory
                                            is apart or master is lean */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
+    bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
+                                           pass writes was not zeroed */
 };
 
 /* Bytes that move at once between the host and arrays. */
