@@ -275,6 +275,7 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         if (keeps_out(p))
             down.x = b->at[BUF_U];
         down.x_drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
+        down.x_made = p->m->opts.recompute == RECOMPUTE_NONE;
     }
     ops->linear_bwd(p->dev, &down);
     if (is_gated)

@@ -80,6 +80,8 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
         l.back_first = 9;               /* s is rebuilt from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
         l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
+    if (buf == BUF_G && a->mlp != ARCH_MLP_GATED && level == RECOMPUTE_NONE)
+        l.back_first = -1;
     if (norms && buf == BUF_Y2)
         l.back_first = a->num_experts ? 10 : 11;
     if (norms && (buf == BUF_YX || (buf == BUF_Y1 && !post)))
