@@ -17,7 +17,7 @@ struct optim_opts {
  * One update.  grad_norm is the norm over all ranks before clipping; step counts from 1.
  * Clipping as torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), at most 1.
  */
-void optim_step(struct zero *z, struct device *dev, const struct optim_opts *opts, double lr,
-                int64_t step, double grad_norm);
+void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_t step,
+                double grad_norm);
 
 #endif

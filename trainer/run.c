@@ -58,8 +58,14 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
         .train = true, .recompute = settings_recompute(r->s),
     };
-    struct zero_opts zero = {.stage = (int)r->s->zero_stage};
+    struct zero_opts zero = {.stage = (int)r->s->zero_stage,
+                             .paged = strcmp(r->s->offload_optimizer, "cpu") == 0};
 
+    if (zero.paged && r->session.comm->world_size > 1) {
+        ckpt_fail(err, CKPT_ECONFIG, "--offload-optimizer cpu is of one rank, there are %d",
+                  r->session.comm->world_size);
+        return comm_agree(r->session.comm, err);
+    }
     if (*r->base && session_untie(&r->session, r->base, NULL, err))
         return err->code;
     return session_plan(&r->session, &opts, &zero, err);

@@ -171,8 +171,11 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     with.lora = s->lora;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;
-    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 &&
-        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
+    if (model_new(&s->model, s->arch, &with, s->dev, err))
+        return comm_agree(s->comm, err);
+    s->size = zero_size(model_params(s->model), &s->zero_opts, s->comm->world_size,
+                        s->dev->weight);
+    if (zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
         s->dev->fp8 && s->comm->world_size == 1)
         lend_copies(s, err);
     return comm_agree(s->comm, err);
@@ -218,17 +221,11 @@ void session_describe(const struct session *s, int64_t max_steps)
 {
     const struct params *p = model_params(s->model);
     const struct flat *f = zero_flat(s->zero);
-    enum ckpt_dtype type = s->dev->weight;
-    double mib = 1.0 / (1 << 20), trained = (double)f->grad_numel * sizeof(float) * mib;
-    /* The true weights and, where passes see narrower ones, those beside them. */
-    double held = (double)zero_bytes(p, &s->zero_opts, f->world_size, type) * mib;
-    double shard = (double)(zero_lean(s->zero) ? f->grad_numel : f->numel) * sizeof(float) * mib;
-    double act = (double)model_planned_bytes(s->model) * mib;
+    const struct zero_size *z = &s->size;
+    double mib = 1.0 / (1 << 20), act = (double)model_planned_bytes(s->model);
+    double weights = (double)(z->weights + s->dev->copies_bytes);
+    double all = weights + (double)(z->grads + z->states + z->ring + z->gathered) + act;
 
-    if (type != CKPT_F32)
-        shard += (double)f->numel * (double)ckpt_dtype_size(type) * mib;
-    shard += (double)s->dev->copies_bytes * mib;
-    held += (double)s->dev->copies_bytes * mib;
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_unit - 2);
     if (p->adapted)
@@ -242,9 +239,10 @@ void session_describe(const struct session *s, int64_t max_steps)
                  s->comm->ops->name, f->stage, s->dev->threads);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
-             "activations %.1f: %.1f MiB", shard, trained, 2 * trained,
-             held - shard - 3 * trained, act,
-             held + act);
+             "activations %.1f: %.1f MiB", weights * mib, (double)z->grads * mib,
+             (double)(z->states + z->ring) * mib, (double)z->gathered * mib, act * mib, all * mib);
+    if (z->states_host)
+        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f MiB", (double)z->states_host * mib);
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
 }
 

@@ -27,6 +27,7 @@ struct session {
     struct model     *model;            /* once session_plan has been called */
     struct zero      *zero;             /* likewise */
     struct zero_opts  zero_opts;        /* what it was made with */
+    struct zero_size  size;             /* what it takes */
 };
 
 /*

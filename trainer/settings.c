@@ -29,6 +29,7 @@ void settings_default(struct settings *s)
         .seed = 42,
         .recompute = "none",
         .device = "auto",
+        .offload_optimizer = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
         .logging_steps = 10,

@@ -87,6 +87,7 @@ struct settings {
     bool         stage3_gather_16bit_weights_on_model_save;
     const char  *device;                /* as in struct device_opts */
     uint64_t     device_memory_limit;   /* bytes; 0: none */
+    const char  *offload_optimizer;     /* where states lie: none (on the device), cpu */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;

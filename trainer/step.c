@@ -78,6 +78,6 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
     if (opts->dump_grads && number == opts->dump_step &&
         dump(opts->dump_grads, zero, comm, err))
         return err->code;
-    optim_step(zero, dev, &opts->optim, lr, number, norm);
+    optim_step(zero, &opts->optim, lr, number, norm);
     return broken(dev, comm, err);
 }

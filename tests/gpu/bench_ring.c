@@ -60,7 +60,7 @@ static void row(struct bench *b, const char *name, size_t piece, size_t bytes)
     double best = 1e30, rate;
 
     b->piece = piece;
-    need(ring_new(&r, b->dev, piece, 0, &err), &err);
+    need(ring_new(&r, b->dev, piece, 1, 0, &err), &err);
     for (int t = 0; t < 4; t++) {
         double began = now();
 

@@ -52,7 +52,7 @@ static void test_ring(void **state)
         j.a[i] = byte_of(i, 0);
         j.b[i] = byte_of(i, 1);
     }
-    assert_int_equal(ring_new(&r, g.gpu, 3 * (size_t)PIECE, 7, &err), 0);
+    assert_int_equal(ring_new(&r, g.gpu, 3 * (size_t)PIECE, 2, 7, &err), 0);
     for (int t = 0; t < TURNS; t++)
         ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
     gpu_fine(&g);

@@ -229,7 +229,7 @@ static double step(struct bench *b, double *norm)
     }
     zero_reduce(b->zero);
     *norm = sqrt(zero_grad_sum_squares(b->zero));
-    optim_step(b->zero, b->dev, &optim, 1e-5, ++b->step, *norm);
+    optim_step(b->zero, &optim, 1e-5, ++b->step, *norm);
     return loss / rows;
 }
 

@@ -207,7 +207,7 @@ static double step(struct bench *b, struct ckpt_err *err)
         exit(1);
     }
     zero_reduce(b->zero);
-    optim_step(b->zero, b->dev, &optim, 1e-3, ++b->step, sqrt(zero_grad_sum_squares(b->zero)));
+    optim_step(b->zero, &optim, 1e-3, ++b->step, sqrt(zero_grad_sum_squares(b->zero)));
     return loss / (double)b->batch.n_rows;
 }
 

@@ -23,7 +23,7 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
 static void poison(struct zero *z)
 {
     for (int64_t i = 0; i < zero_flat(z)->grad_numel; i++)
-        zero_state(z)->grad[i] = NAN;
+        zero_grads(z)[i] = NAN;
 }
 
 /* After so many passes over the batch, the last without supervised rows when that is asked. */
@@ -31,7 +31,7 @@ static void same_grads(struct golden *g, struct zero *z, struct batch b, int pas
 {
     struct ckpt_err err = {0};
     int64_t n = model_params(g->model)->grad_numel;
-    const float *want = resident_grads(g->weights), *got = zero_state(z)->grad;
+    const float *want = resident_grads(g->weights), *got = zero_grads(z);
     double sum;
 
     memset(resident_grads(g->weights), 0, (size_t)n * sizeof *want);

@@ -71,7 +71,7 @@ static void test_pieces_pass(void **state)
 
     (void)state;
     start(&j, dev);
-    assert_int_equal(ring_new(&r, dev, 2048, 5, &err), 0);
+    assert_int_equal(ring_new(&r, dev, 2048, 2, 5, &err), 0);
     /* Twice without a sync between: the second run reads what the first wrote. */
     for (int t = 0; t < 2; t++)
         ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
@@ -99,7 +99,7 @@ static void test_lanes_are_late(void **state)
 
     (void)state;
     start(&j, dev);
-    assert_int_equal(ring_new(&r, dev, 2048, 0, &err), 0);
+    assert_int_equal(ring_new(&r, dev, 2048, 2, 0, &err), 0);
     ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
     before = lazy_state.copies;
     assert_int_equal(device_sync(dev, &err), 0);

@@ -153,7 +153,7 @@ static void same_gradients(const struct side *a, const struct side *b)
 
     for (size_t i = 0; i < p->n; i++) {
         struct flat_piece at = flat_grad_piece(zero_flat(a->zero), i, 0);
-        const float *x = zero_state(a->zero)->grad + at.at, *y = zero_state(b->zero)->grad + at.at;
+        const float *x = zero_grads(a->zero) + at.at, *y = zero_grads(b->zero) + at.at;
         float max = 0;
 
         for (int64_t j = 0; j < at.count; j++)

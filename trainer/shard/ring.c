@@ -8,6 +8,7 @@ struct ring {
     unsigned char *slot;                /* [RING_SLOTS][bytes] */
     size_t         bytes;               /* of one, a multiple of 256 */
     int            mark;
+    struct ring_move *move;             /* [n_move], of a piece */
 };
 
 /* Marks of a slot, and one of the whole ring. */
@@ -22,7 +23,7 @@ static size_t whole(size_t slot_bytes) { return (slot_bytes + 255) / 256 * 256; 
 
 uint64_t ring_bytes(size_t slot_bytes) { return (uint64_t)whole(slot_bytes) * RING_SLOTS; }
 
-int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, int mark,
+int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_move, int mark,
              struct ckpt_err *err)
 {
     struct ring *r = ckpt_alloc(1, sizeof *r);
@@ -31,6 +32,11 @@ int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, int mark,
     if (!r)
         return ckpt_nomem(err, sizeof *r);
     *r = (struct ring){.dev = dev, .bytes = whole(slot_bytes), .mark = mark};
+    r->move = ckpt_alloc(n_move, sizeof *r->move);
+    if (!r->move) {
+        ring_free(r);
+        return ckpt_nomem(err, n_move * sizeof *r->move);
+    }
     r->slot = device_alloc(dev, (size_t)ring_bytes(slot_bytes), err);
     if (!r->slot) {
         ring_free(r);
@@ -48,6 +54,7 @@ void ring_free(struct ring *r)
     if (!r)
         return;
     r->dev->ops->free(r->dev, r->slot);
+    ckpt_free(r->move);
     ckpt_free(r);
 }
 
@@ -79,7 +86,7 @@ static void write_back(struct ring *r, int64_t k, const struct ring_move *move, 
 void ring_run(struct ring *r, const struct ring_run *run)
 {
     const struct ops *ops = r->dev->ops;
-    struct ring_move move[RING_MOVES];
+    struct ring_move *move = r->move;
     int before = r->mark + RING_SLOTS * PER_SLOT;
 
     ops->lane_mark(r->dev, LANE_OUT, before);

@@ -13,7 +13,7 @@
 
 #include "trainer/ops/ops.h"
 
-enum { RING_SLOTS = 3, RING_MOVES = 8 };
+enum { RING_SLOTS = 3 };
 
 struct ring;
 
@@ -27,7 +27,7 @@ struct ring_move {
 struct ring_run {
     void   *ctx;
     int64_t n;                          /* pieces */
-    /* What piece k moves: up to RING_MOVES of them. */
+    /* What piece k moves, and how many that are, up to the ring's n_move. */
     int  (*moves)(void *ctx, int64_t k, struct ring_move *move);
     /* Give piece k's operations to the device; slot is where its bytes are. */
     void (*work)(void *ctx, int64_t k, unsigned char *slot);
@@ -35,7 +35,7 @@ struct ring_run {
 
 /* Slots of that size; marks [mark, mark + RING_MARKS) are the ring's own. */
 enum { RING_MARKS = 3 * RING_SLOTS + 1 };
-int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, int mark,
+int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_move, int mark,
              struct ckpt_err *err);
 void ring_free(struct ring *r);
 /* Bytes on the device. */

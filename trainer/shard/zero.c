@@ -25,7 +25,7 @@ static const void *part_of(const struct zero *z, int unit)
     int64_t base = flat_unit_base(&z->flat, unit);
 
     return z->rounded ? (const unsigned char *)z->rounded + (size_t)base * ckpt_dtype_size(z->type)
-                      : (const void *)(z->state.master + base);
+                      : (const void *)(z->master + base);
 }
 
 void zero_gather(struct zero *z, int unit, float *whole, const void *part, enum ckpt_dtype type)
@@ -54,14 +54,6 @@ static const void *acquire(void *ctx, int unit)
     return s->whole;
 }
 
-bool zero_lean(const struct zero *z) { return z->lean; }
-
-struct flat_piece zero_piece(const struct zero *z, size_t i)
-{
-    return z->lean ? flat_grad_piece(&z->flat, i, z->flat.rank)
-                   : flat_piece(&z->flat, i, z->flat.rank);
-}
-
 static void release(void *ctx, int unit)
 {
     struct zero *z = ctx;
@@ -79,7 +71,7 @@ static void *grad_of(void *ctx, int unit)
     struct slot *s;
 
     if (!z->sharded)
-        return z->state.grad + flat_grad_base(&z->flat, unit);
+        return z->grads + flat_grad_base(&z->flat, unit);
     s = slot_for(z->grad, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
@@ -112,7 +104,7 @@ static void grad_done(void *ctx, int unit)
     if (!s || s->unit != unit)
         return;
     part = flat_grad_part(&z->flat, unit);
-    own = z->state.grad + flat_grad_base(&z->flat, unit);
+    own = z->grads + flat_grad_base(&z->flat, unit);
     if (part > 0) {                     /* the same on every rank */
         flat_spread(&z->flat, unit, z->parts, s->whole);
         comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
@@ -155,11 +147,19 @@ static int64_t gathered_numel(const struct flat *f, bool train)
            (train ? largest(f, 0, flat_grad_part) : 0);
 }
 
-/* Frozen weights need no true ones beside what passes see of them. */
-static bool is_lean(const struct flat *f, bool train, enum ckpt_dtype type)
+/* Whether states have the true weights of what is trained: passes see rounded ones of one rank. */
+static bool own_masters(const struct flat *f, bool train, enum ckpt_dtype type)
 {
-    return train && type != CKPT_F32 && f->grad_numel < f->numel &&
-           !(f->stage == 3 && f->world_size > 1);
+    return train && type != CKPT_F32 && !(f->stage == 3 && f->world_size > 1);
+}
+
+static struct states_opts states_of(const struct zero_opts *opts, const struct flat *f,
+                                    enum ckpt_dtype type)
+{
+    return (struct states_opts){.moments = opts->moments,
+                                .chunk = opts->chunk,
+                                .master = own_masters(f, opts->train, type),
+                                .on_device = opts->paged ? opts->states_on_device : UINT64_MAX};
 }
 
 /* n floats on the device; *ok turns false when they are refused. */
@@ -171,21 +171,21 @@ static float *floats(struct zero *z, int64_t n, bool *ok)
     return p;
 }
 
-static bool allocate(struct zero *z, bool train)
+static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
-    bool ok = true;
+    struct states_opts states = states_of(opts, f, z->type);
+    bool ok = true, train = opts->train;
 
-    if (train || z->type == CKPT_F32)
-        z->state.master = floats(z, z->lean ? f->grad_numel : f->numel, &ok);
+    if (!states.master && (train || z->type == CKPT_F32))
+        z->master = floats(z, f->numel, &ok);
     if (ok && z->type != CKPT_F32) {
         z->rounded = z->dev->ops->alloc(z->dev, (size_t)f->numel * ckpt_dtype_size(z->type));
         ok = z->rounded != NULL;
     }
     if (train) {
-        z->state.grad = floats(z, f->grad_numel, &ok);
-        z->state.exp_avg = floats(z, f->grad_numel, &ok);
-        z->state.exp_avg_sq = floats(z, f->grad_numel, &ok);
+        z->grads = floats(z, f->grad_numel, &ok);
+        ok = ok && states_new(&z->states, f, &states, z->dev, ZERO_MARK_STATES, err) == 0;
     }
     for (int i = 0; i < N_SLOTS; i++) {
         z->weight[i].unit = z->grad[i].unit = -1;
@@ -218,11 +218,17 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
         return ckpt_nomem(err, sizeof *z);
     z->dev = dev;
     z->comm = comm;
+    z->opts = *opts;
     z->type = dev->weight;
     z->sharded = opts->stage == 3 && comm->world_size > 1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded};
+    if (opts->paged && comm->world_size > 1) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there are %d",
+                  comm->world_size);
+        goto fail;
+    }
     if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
         goto fail;
     z->fresh = ckpt_alloc((size_t)params->n_unit, sizeof *z->fresh);
@@ -230,11 +236,11 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
         ckpt_nomem(err, (size_t)params->n_unit);
         goto fail;
     }
-    z->lean = is_lean(&z->flat, opts->train, z->type);
-    if (!allocate(z, opts->train)) {
-        *err = dev->err;                /* says more, where the device refused */
+    if (!allocate(z, opts, err)) {
         if (!err->code)
-            ckpt_nomem(err, (size_t)zero_bytes(params, opts, comm->world_size, z->type));
+            *err = dev->err;            /* says more, where the device refused */
+        if (!err->code)
+            ckpt_nomem(err, (size_t)params->numel * sizeof(float));
         goto fail;
     }
     *out = z;
@@ -248,11 +254,10 @@ void zero_free(struct zero *z)
 {
     if (!z)
         return;
-    z->dev->ops->free(z->dev, z->state.master);
+    states_free(z->states);
+    z->dev->ops->free(z->dev, z->master);
     z->dev->ops->free(z->dev, z->rounded);
-    z->dev->ops->free(z->dev, z->state.grad);
-    z->dev->ops->free(z->dev, z->state.exp_avg);
-    z->dev->ops->free(z->dev, z->state.exp_avg_sq);
+    z->dev->ops->free(z->dev, z->grads);
     for (int i = 0; i < N_SLOTS; i++) {
         z->dev->ops->free(z->dev, z->weight[i].whole);
         z->dev->ops->free(z->dev, z->grad[i].whole);
@@ -267,28 +272,40 @@ void zero_free(struct zero *z)
 }
 
 const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
-const struct zero_state *zero_state(const struct zero *z) { return &z->state; }
+enum op_moments zero_moments(const struct zero *z, size_t i)
+{
+    return moments_of(z->flat.params, i, z->opts.moments);
+}
+
+float *zero_grads(const struct zero *z) { return z->grads; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
-uint64_t zero_bytes(const struct params *params, const struct zero_opts *opts, int world_size,
-                    enum ckpt_dtype weight)
+struct zero_size zero_size(const struct params *params, const struct zero_opts *opts,
+                           int world_size, enum ckpt_dtype weight)
 {
-    bool train = opts->train;
+    struct zero_size size = {0};
     struct ckpt_err err = {0};
-    uint64_t rounded = 0;
+    struct states_opts states;
     struct flat f;
-    int64_t n;
 
     if (flat_init(&f, params, opts->stage, 0, world_size, &err))
-        return 0;
-    n = is_lean(&f, train, weight) ? f.grad_numel : train || weight == CKPT_F32 ? f.numel : 0;
-    n += train ? 3 * f.grad_numel : 0;
-    if (weight != CKPT_F32)
-        rounded = (uint64_t)f.numel * ckpt_dtype_size(weight);
+        return size;
+    states = states_of(opts, &f, weight);
+    size.weights = (uint64_t)f.numel * ckpt_dtype_size(weight);
+    if (opts->train) {
+        struct states_size s = states_size(&f, &states);
+
+        size.grads = (uint64_t)f.grad_numel * sizeof(float);
+        size.states = s.device;
+        size.states_host = s.host;
+        size.ring = s.ring;
+        if (!states.master && weight != CKPT_F32)
+            size.states += (uint64_t)f.numel * sizeof(float);
+    }
     if (opts->stage == 3 && world_size > 1)
-        n += gathered_numel(&f, train);
+        size.gathered = (uint64_t)gathered_numel(&f, opts->train) * sizeof(float);
     flat_release(&f);
-    return (uint64_t)n * sizeof(float) + rounded;
+    return size;
 }
 
 void zero_forget(struct zero *z)
@@ -299,34 +316,12 @@ void zero_forget(struct zero *z)
     }
 }
 
-void *zero_rounded(const struct zero *z, size_t i)
+void zero_step(struct zero *z, const struct adamw *a, float weight_decay)
 {
-    return z->rounded ? (unsigned char *)z->rounded +
-                            (size_t)z->flat.base[i] * ckpt_dtype_size(z->type)
-                      : NULL;
-}
-
-void zero_stepped(struct zero *z)
-{
-    z->dev->stepped++;
+    states_step(z->states, &(struct states_step){
+        .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
+        .rounded = z->rounded});
     zero_forget(z);
-}
-
-void zero_changed(struct zero *z)
-{
-    const struct flat *f = &z->flat;
-
-    z->dev->loaded++;
-    zero_forget(z);
-    if (!z->rounded || !z->state.master)
-        return;
-    if (!z->lean)
-        z->dev->ops->cast(z->dev, z->rounded, z->type, z->state.master, CKPT_F32, f->numel);
-    for (size_t i = 0; z->lean && i < f->params->n; i++)
-        if (f->params->item[i].trainable)
-            z->dev->ops->cast(z->dev, zero_rounded(z, i), z->type,
-                              z->state.master + f->grad_base[i], CKPT_F32,
-                              f->grad_base[i + 1] - f->grad_base[i]);
 }
 
 void zero_begin(struct zero *z)
@@ -335,9 +330,9 @@ void zero_begin(struct zero *z)
 
     zero_forget(z);
     if (z->sharded)
-        z->dev->ops->zero(z->dev, z->state.grad, (size_t)z->flat.grad_numel * sizeof(float));
+        z->dev->ops->zero(z->dev, z->grads, (size_t)z->flat.grad_numel * sizeof(float));
     for (int u = 0; !z->sharded && u < n; u++) {
-        flat_clear(&z->flat, z->dev, z->state.grad, u, false);
+        flat_clear(&z->flat, z->dev, z->grads, u, false);
         z->fresh[u] = true;
     }
 }
@@ -346,18 +341,18 @@ void zero_reduce(struct zero *z)
 {
     for (int u = 0; u < z->flat.params->n_unit; u++)
         if (z->fresh[u]) {              /* there was no pass */
-            flat_clear(&z->flat, z->dev, z->state.grad, u, true);
+            flat_clear(&z->flat, z->dev, z->grads, u, true);
             z->fresh[u] = false;
         }
     if (z->flat.stage == 0)
-        comm_all_reduce(z->comm, z->state.grad, z->flat.grad_numel, CKPT_F32, COMM_SUM);
+        comm_all_reduce(z->comm, z->grads, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }
 
 double zero_grad_sum_squares(struct zero *z)
 {
     double sum = 0;
 
-    z->dev->ops->sum_squares(z->dev, &sum, z->state.grad, z->flat.grad_numel);
+    z->dev->ops->sum_squares(z->dev, &sum, z->grads, z->flat.grad_numel);
     if (z->flat.stage == 3)
         comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
     return sum;

@@ -18,42 +18,36 @@
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 #include "trainer/shard/flat.h"
+#include "trainer/shard/states.h"
 
 struct zero;
 
-/* Arrays of this rank, f32, on the device. */
-struct zero_state {
-    float *master;          /* the true weights, see zero_piece; NULL when nothing is trained and
-                               the device's weights are narrower */
-    float *grad;            /* [flat->grad_numel] of the step in work */
-    float *exp_avg;         /* likewise: AdamW's moments */
-    float *exp_avg_sq;
-};
-
-/*
- * What this rank has of parameter i in state.master ([flat->numel], by flat_piece, or where frozen
- * weights are rounded only those of trained parameters, by flat_grad_piece; count 0 then for the
- * others).
- */
-struct flat_piece zero_piece(const struct zero *z, size_t i);
-/* Where master has trained parameters only. */
-bool zero_lean(const struct zero *z);
-/* Of trained parameter i the rounded copy of its part; NULL: passes see the master itself. */
-void *zero_rounded(const struct zero *z, size_t i);
-
 struct zero_opts {
-    int  stage;             /* 0 or 3 */
-    bool train;             /* else weights only, no gradients or moments */
-    enum op_moments moments;/* of what may have them so, see moments.h */
-    bool paged;             /* moments may lie on the host */
+    int      stage;                     /* 0 or 3 */
+    bool     train;                     /* else weights only: no gradients or moments */
+    enum op_moments moments;            /* of what may have them so, see moments.h */
+    bool     paged;                     /* true weights and moments beyond states_on_device bytes
+                                           lie on the host (states.h); one rank alone */
+    uint64_t states_on_device;
+    int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };
 
-/* dev, comm and params outlive it. */
+/* Bytes of a rank. */
+struct zero_size {
+    uint64_t weights, grads;            /* what passes see and add to */
+    uint64_t states, states_host;       /* the true weights beside those, and moments */
+    uint64_t ring;                      /* slots through which states pass */
+    uint64_t gathered;                  /* rooms for units of other ranks */
+};
+
+/* dev, comm and params outlive it, opts not. */
 int zero_new(struct zero **out, const struct params *params, const struct zero_opts *opts,
              struct device *dev, struct comm *comm, struct ckpt_err *err);
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
-const struct zero_state *zero_state(const struct zero *z);
+/* What zero_new would take of a device with such weights. */
+struct zero_size zero_size(const struct params *params, const struct zero_opts *opts,
+                           int world_size, enum ckpt_dtype weight);
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
@@ -62,10 +56,6 @@ const struct model_weights *zero_weights(struct zero *z);
  * zero_read gives the same in pieces, where one rank has all.
  */
 const float *zero_master(struct zero *z, int unit, struct ckpt_err *err);
-/* Bytes a rank holds for states and for gathered units. */
-uint64_t zero_bytes(const struct params *params, const struct zero_opts *opts, int world_size,
-                    enum ckpt_dtype weight);
-
 /* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
@@ -76,8 +66,12 @@ const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err);
 double zero_grad_sum_squares(struct zero *z);
 /* The weights were changed in place: what was gathered is stale, what is rounded is made again. */
 void zero_changed(struct zero *z);
-/* They were changed by an optimizer that wrote the rounded copies too. */
-void zero_stepped(struct zero *z);
+/* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
+ * parameters that decay. */
+void zero_step(struct zero *z, const struct adamw *a, float weight_decay);
+
+/* This rank's gradients on the device [grad_numel of flat], after a step's passes. */
+float *zero_grads(const struct zero *z);
 
 /* -- between arrays and the host -------------------------------------------------------------- */
 
@@ -96,6 +90,16 @@ int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t 
 /* The way back; what passes see of weights follows with zero_changed. */
 int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
                const float *from, struct ckpt_err *err);
+/*
+ * The same of an array of states as it is stored: true weights f32, moments of their type, scales
+ * f32, one for 256 elements, where at is a multiple of that.
+ */
+int zero_read_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+                     void *to, struct ckpt_err *err);
+int zero_write_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+                      const void *from, struct ckpt_err *err);
+/* How parameter i's moments are stored. */
+enum op_moments zero_moments(const struct zero *z, size_t i);
 /*
  * Fill one of this rank's arrays: fn gives elements [start, start + count) of parameter i, or
  * ZERO_LEAVES when they stay what they are.  Stops at the first failure.

@@ -16,27 +16,41 @@
 
 bool zero_sharded(const struct zero *z) { return z->sharded; }
 
-/* Where elements of an array lie, and in which type. */
+/* Where elements of an array lie one after another, and in which type. */
 struct spot {
-    unsigned char  *at;
+    unsigned char  *at;                 /* NULL: the rank has none */
     enum ckpt_dtype type;
+    int64_t         n;
+    bool            host;
 };
 
-/* From element `at` of the rank's part of parameter i on; at NULL: the rank has none. */
+static enum states_array states_array(enum zero_array of)
+{
+    return of == ZERO_MASTER ? STATES_MASTER : of == ZERO_EXP_AVG ? STATES_AVG : STATES_AVG_SQ;
+}
+
+/* From element `at` of the rank's part of parameter i on. */
 static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, int64_t at)
 {
     const struct flat *f = &z->flat;
-    float *base[] = {[ZERO_MASTER] = z->state.master, [ZERO_GRAD] = z->state.grad,
-                     [ZERO_EXP_AVG] = z->state.exp_avg, [ZERO_EXP_AVG_SQ] = z->state.exp_avg_sq};
-    bool trained = f->params->item[i].trainable, weight = of == ZERO_MASTER;
-    struct spot s = {NULL, CKPT_F32};
-    int64_t first = weight && !z->lean ? f->base[i] : f->grad_base[i];
+    bool trained = f->params->item[i].trainable;
+    struct spot s = {NULL, CKPT_F32, flat_part(f, i) - at, false};
 
-    if (weight && (!z->state.master || (z->lean && !trained))) {
+    if (of == ZERO_GRAD) {
+        if (trained && z->grads)
+            s.at = (unsigned char *)(z->grads + f->grad_base[i] + at);
+    } else if (of == ZERO_MASTER && z->master) {
+        s.at = (unsigned char *)(z->master + f->base[i] + at);
+    } else if (of == ZERO_MASTER && !(z->states && trained)) {
         s.at = (unsigned char *)z->rounded + (size_t)(f->base[i] + at) * ckpt_dtype_size(z->type);
         s.type = z->type;
-    } else if (base[of] && (weight || trained)) {
-        s.at = (unsigned char *)(base[of] + first + at);
+    } else if (z->states && trained) {
+        struct states_spot p = states_spot(z->states, states_array(of), i, at);
+        enum op_moments m = states_moments(z->states, i);
+
+        s = (struct spot){p.at, CKPT_F32, p.n, p.host};
+        if (of != ZERO_MASTER && m != OP_MOMENTS_F32)
+            s.type = m == OP_MOMENTS_BF16 ? CKPT_BF16 : CKPT_U8;
     }
     return s;
 }
@@ -49,15 +63,18 @@ static void lane_follows(struct zero *z, enum lane lane, enum lane other)
     z->dev->ops->lane_after(z->dev, lane, ZERO_MARK_MAIN);
 }
 
-/* n elements of type from `at` to floats. */
-static void get(struct zero *z, float *to, struct spot from, int64_t n)
+/* n elements to the host, as that type. */
+static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct spot from,
+                int64_t n)
 {
     const struct ops *ops = z->dev->ops;
     size_t wide = ckpt_dtype_size(from.type);
     int64_t most = ZERO_STAGE / (int64_t)wide, pieces = (n + most - 1) / most;
 
-    if (!z->dev->apart) {
-        ckpt_convert(to, CKPT_F32, from.at, from.type, (size_t)n);
+    if (from.host)
+        states_settle(z->states);
+    if (from.host || !z->dev->apart) {
+        ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
     }
     lane_follows(z, LANE_OUT, LANE_MAIN);
@@ -73,21 +90,24 @@ static void get(struct zero *z, float *to, struct spot from, int64_t n)
         }
         if (k > 0) {
             ops->lane_wait(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
-            ckpt_convert(to + at, CKPT_F32, z->stage + (k - 1) % 2 * ZERO_STAGE, from.type,
-                         (size_t)some);
+            ckpt_convert(to + (size_t)at * ckpt_dtype_size(type), type,
+                         z->stage + (k - 1) % 2 * ZERO_STAGE, from.type, (size_t)some);
         }
     }
 }
 
 /* The way back. */
-static void put(struct zero *z, struct spot to, const float *from, int64_t n)
+static void put(struct zero *z, struct spot to, const unsigned char *from, enum ckpt_dtype type,
+                int64_t n)
 {
     const struct ops *ops = z->dev->ops;
     size_t wide = ckpt_dtype_size(to.type);
     int64_t most = ZERO_STAGE / (int64_t)wide;
 
-    if (!z->dev->apart) {
-        ckpt_convert(to.at, to.type, from, CKPT_F32, (size_t)n);
+    if (to.host)
+        states_settle(z->states);
+    if (to.host || !z->dev->apart) {
+        ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
     }
     lane_follows(z, LANE_IN, LANE_MAIN);
@@ -96,37 +116,125 @@ static void put(struct zero *z, struct spot to, const float *from, int64_t n)
         unsigned char *half = z->stage + k * ZERO_STAGE;
 
         ops->lane_wait(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
-        ckpt_convert(half, to.type, from + at, CKPT_F32, (size_t)some);
+        ckpt_convert(half, to.type, from + (size_t)at * ckpt_dtype_size(type), type,
+                     (size_t)some);
         ops->lane_copy(z->dev, LANE_IN, to.at + (size_t)at * wide, half, (size_t)some * wide);
         ops->lane_mark(z->dev, LANE_IN, ZERO_MARK_IN + (int)k);
     }
     lane_follows(z, LANE_MAIN, LANE_IN);
 }
 
-int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
-              struct ckpt_err *err)
+/* As zero_read or zero_write, in runs that lie one after another. */
+static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+                const float *from, struct ckpt_err *err)
 {
-    struct spot from = spot_of(z, of, i, at);
+    const char *name = z->flat.params->item[i].name;
+    int64_t some;
 
-    if (!from.at)
-        return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", z->flat.params->item[i].name);
-    get(z, to, from, n);
+    for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
+        struct spot s = spot_of(z, of, i, at + k);
+
+        if (!s.at)
+            return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", name);
+        if (s.type == CKPT_U8)
+            return ckpt_fail(err, CKPT_ESTATE, "%s: its moments are coded", name);
+        some = n - k < s.n ? n - k : s.n;
+        if (to)
+            get(z, (unsigned char *)(to + k), CKPT_F32, s, some);
+        else
+            put(z, s, (const unsigned char *)(from + k), CKPT_F32, some);
+    }
     if (z->dev->err.code)
         *err = z->dev->err;
     return z->dev->err.code;
 }
 
+int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+              struct ckpt_err *err)
+{
+    return move(z, of, i, at, n, to, NULL, err);
+}
+
 int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
                const float *from, struct ckpt_err *err)
 {
-    struct spot to = spot_of(z, of, i, at);
+    return move(z, of, i, at, n, NULL, from, err);
+}
 
-    if (!to.at)
-        return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", z->flat.params->item[i].name);
-    put(z, to, from, n);
+/* As they are stored: type is what get and put need not convert. */
+static int move_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+                       unsigned char *to, const unsigned char *from, struct ckpt_err *err)
+{
+    enum op_moments m = z->states ? states_moments(z->states, i) : OP_MOMENTS_F32;
+    bool moment = of == STATES_AVG || of == STATES_AVG_SQ;
+    enum ckpt_dtype type = !moment || m == OP_MOMENTS_F32 ? CKPT_F32
+                           : m == OP_MOMENTS_BF16         ? CKPT_BF16 : CKPT_U8;
+    int64_t each = of == STATES_ABSMAX || of == STATES_ABSMAX_SQ ? OP_MOMENTS_BLOCK : 1, some;
+
+    for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
+        struct states_spot p = {0};
+        size_t skip = (size_t)(k / each) * ckpt_dtype_size(type);
+
+        if (z->states && z->flat.params->item[i].trainable)
+            p = states_spot(z->states, of, i, at + k);
+        if (!p.at)
+            return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array",
+                             z->flat.params->item[i].name);
+        some = n - k < p.n ? n - k : p.n;
+        if (to)
+            get(z, to + skip, type, (struct spot){p.at, type, some, p.host},
+                (some + each - 1) / each);
+        else
+            put(z, (struct spot){p.at, type, some, p.host}, from + skip, type,
+                (some + each - 1) / each);
+    }
     if (z->dev->err.code)
         *err = z->dev->err;
     return z->dev->err.code;
+}
+
+int zero_read_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+                     void *to, struct ckpt_err *err)
+{
+    return move_stored(z, of, i, at, n, to, NULL, err);
+}
+
+int zero_write_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+                      const void *from, struct ckpt_err *err)
+{
+    return move_stored(z, of, i, at, n, NULL, from, err);
+}
+
+/* A parameter's true weights, rounded, to what passes see. */
+static void round_again(struct zero *z, size_t i)
+{
+    int64_t n = z->flat.grad_base[i + 1] - z->flat.grad_base[i], some;
+    size_t wide = ckpt_dtype_size(z->type);
+
+    for (int64_t at = 0; at < n; at += some) {
+        struct spot from = spot_of(z, ZERO_MASTER, i, at);
+        unsigned char *to = (unsigned char *)z->rounded + (size_t)(z->flat.base[i] + at) * wide;
+
+        some = from.n;
+        if (from.host) {
+            states_settle(z->states);
+            put(z, (struct spot){to, z->type, some, false}, from.at, CKPT_F32, some);
+        } else {
+            z->dev->ops->cast(z->dev, to, z->type, from.at, CKPT_F32, some);
+        }
+    }
+}
+
+void zero_changed(struct zero *z)
+{
+    const struct params *p = z->flat.params;
+
+    zero_forget(z);
+    if (z->rounded && z->master)
+        z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
+    for (size_t i = 0; z->rounded && !z->master && z->states && i < p->n; i++)
+        if (p->item[i].trainable)
+            round_again(z, i);
 }
 
 /* -- whole parameters and units --------------------------------------------------------------- */
@@ -143,7 +251,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
         if (!to.at)
             continue;
-        if (!z->dev->apart && to.type == CKPT_F32 && p.count > 0)
+        if (!z->dev->apart && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
             rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
         else
             for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {
@@ -200,13 +308,13 @@ const float *zero_master(struct zero *z, int unit, struct ckpt_err *err)
     if (!z->sharded)
         return together(z, ZERO_MASTER, unit, err);
     s->unit = -1;                       /* not what a pass may find there */
-    zero_gather(z, unit, s->whole, z->state.master + flat_unit_base(&z->flat, unit), CKPT_F32);
+    zero_gather(z, unit, s->whole, z->master + flat_unit_base(&z->flat, unit), CKPT_F32);
     return s->whole;
 }
 
 const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err)
 {
-    float *whole = z->grad[unit == 0 ? 0 : 1].whole, *own = z->state.grad;
+    float *whole = z->grad[unit == 0 ? 0 : 1].whole, *own = z->grads;
     int64_t part = flat_grad_part(&z->flat, unit);
 
     if (!z->sharded)

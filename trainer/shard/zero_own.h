@@ -17,20 +17,22 @@ struct slot {
 
 struct zero {
     struct flat          flat;
-    struct zero_state    state;
+    struct zero_opts     opts;
+    float               *master;        /* [flat.numel] true weights; NULL: states have those of
+                                           what is trained, the others are rounded alone */
+    float               *grads;         /* [flat.grad_numel] of the step in work */
+    struct states       *states;        /* NULL: nothing is trained */
     struct device       *dev;
     struct comm         *comm;
     struct model_weights door;
     bool                 sharded;       /* stage 3 and more than one rank */
-    bool                 lean;          /* master has trained parameters only */
     enum ckpt_dtype      type;          /* of the weights that a pass sees */
     void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
     struct slot          weight[N_SLOTS];
     struct slot          grad[N_SLOTS];
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
     float               *reduced;       /* [largest unit part] */
-    float               *unit_host;     /* [largest unit], once asked for, where the device's memory
-                                           is apart or master is lean */
+    float               *unit_host;     /* [largest unit], once asked for, where one rank has all */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
     bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
@@ -38,9 +40,9 @@ struct zero {
 
 /* Bytes that move at once between the host and arrays. */
 enum { ZERO_STAGE = 4 << 20 };
-/* Marks of lanes: the stage's halves each way; the rest belongs to rings. */
+/* Marks of lanes: the stage's halves each way; the rest belongs to the states. */
 enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
-       ZERO_MARK_RING = ZERO_MARK_IN + 2 };
+       ZERO_MARK_STATES = ZERO_MARK_IN + 2 };
 
 /* What was gathered is stale. */
 void zero_forget(struct zero *z);

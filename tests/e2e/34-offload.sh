@@ -1,0 +1,35 @@
+# States on the host: the same bits as on the device, resumed across, refused where they cannot be.
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 200 >/dev/null
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {
+    local out=$1; shift
+    ckpt-train -q --device cpu --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 1e-3 --max-steps 4 \
+        --logging-steps 1 --save-steps 2 --weight-decay 0.1 --per-device-train-batch-size 4 -o "$T/$out" "$@"
+}
+state() { (cd "$T/$1/checkpoint-4" && find . -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json | sort | xargs sha256sum); }
+again() {       # FROM OUT OPTION...: the last two steps once more
+    local from=$1 out=$2; shift 2
+    cp -r "$T/$from" "$T/$out" && rm -r "$T/$out/checkpoint-4" && train "$out" "$@" --resume-from-checkpoint latest
+}
+t "bf16, states on the device" train near --bf16
+t "on the host" train far --bf16 --offload-optimizer cpu
+t "the same bits" diff <(state near) <(state far)
+t "from the host to the device" again far back --bf16
+t "the same bits" diff <(state near) <(state back)
+t "from the device to the host" again near forth --bf16 --offload-optimizer cpu
+t "the same bits" diff <(state near) <(state forth)
+t "float32" train wide
+t "its moments on the host" train widefar --offload-optimizer cpu
+t "the same bits" diff <(state wide) <(state widefar)
+t "shards of one rank" train shard --bf16 --zero-stage 3
+t "from states on the host" train shardfar --bf16 --zero-stage 3 --offload-optimizer cpu
+t "the same bits" diff <(state shard) <(state shardfar)
+t "an adapter" train lora --bf16 --lora-rank 4
+t "its states on the host" train lorafar --bf16 --lora-rank 4 --offload-optimizer cpu
+t "the same bits" diff <(state lora) <(state lorafar)
+expect 64 "somewhere else" train x --offload-optimizer nvme
+expect 78 "two ranks" train x --nproc 2 --offload-optimizer cpu
+t "which is told" says "--offload-optimizer cpu is of one rank"
+t "a plan tells what lies where" bash -c "ckpt-train --dry-run --device cpu --bf16 --offload-optimizer cpu --model $T/base --train-file $T/train.jsonl -o $T/x 2>&1 | grep -q 'on the host: optimizer'"
