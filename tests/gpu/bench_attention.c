@@ -20,6 +20,7 @@ struct row {
     const char *name;
     int64_t     docs, len, n_head, n_kv, dim;
     int64_t     reach, window;
+    int64_t     keys;               /* of another sequence, all of which are seen */
     bool        bloom, slopes, whole;
     float       drop;
     int64_t     cached;             /* generation: keys in the cache of each sequence */
@@ -37,6 +38,8 @@ static const struct row rows[] = {
      .whole = true, .reach = 128},
     {.name = "t5-3b decoder", .docs = 16, .len = 128, .n_head = 32, .n_kv = 32, .dim = 128,
      .reach = 128},
+    {.name = "t5-3b across", .docs = 16, .len = 128, .keys = 512, .n_head = 32, .n_kv = 32,
+     .dim = 128, .whole = true},
     {.name = "window 512 of 2048", .docs = 8, .len = 2048, .n_head = 32, .n_kv = 8, .dim = 128,
      .window = 512},
     {.name = "dropout", .docs = 8, .len = 2048, .n_head = 32, .n_kv = 32, .dim = 64,
@@ -129,7 +132,8 @@ static double timed(struct device *dev, void (*f)(struct device *, const struct 
 /* Workspace for these sizes. */
 static void work(struct device *dev, const struct row *r, int64_t n, int64_t keys)
 {
-    struct op_limits l = {.n = n, .n_rows = n, .max_doc = r->len, .max_keys = keys,
+    struct op_limits l = {.n = n, .n_rows = n, .max_doc = r->len + r->keys,
+                          .max_keys = keys,
                           .dim = r->n_head * r->dim, .n_head = r->n_head, .n_kv = r->n_kv,
                           .head_dim = r->dim, .ff = 64, .vocab = 64, .train = keys == 0};
 
@@ -142,13 +146,14 @@ static void packed(struct device *dev, const struct row *r)
 {
     int64_t n = r->docs * r->len, wide = (r->n_head + 2 * r->n_kv) * r->dim;
     double pairs = (double)(r->docs * r->n_head) * (double)r->len * (double)r->len, fwd, bwd;
+    int64_t longest = r->keys > r->len ? r->keys : r->len;
     float slopes[64];
-    void *qkv = normal(dev, n * wide), *dqkv = normal(dev, n * wide);
+    void *qkv = normal(dev, r->docs * longest * wide), *dqkv = normal(dev, r->docs * longest * wide);
     struct op_attention a = {
         .out = normal(dev, n * r->n_head * r->dim), .dout = normal(dev, n * r->n_head * r->dim),
         .lse = dev->ops->alloc(dev, (size_t)(n * r->n_head) * sizeof(float)),
         .in = heads(r, qkv), .grad = heads(r, dqkv), .n = n, .n_docs = r->docs,
-        .doc_start = ints(dev, r->docs + 1, r->len, 0), .max_doc = r->len, .n_head = r->n_head,
+        .doc_start = ints(dev, r->docs + 1, r->len, 0), .max_doc = longest, .n_head = r->n_head,
         .n_kv = r->n_kv, .dim = r->dim, .window = r->window, .whole = r->whole,
         .scale = 1.0f / sqrtf((float)r->dim), .drop = {r->drop, 3, 4},
     };
@@ -165,6 +170,11 @@ static void packed(struct device *dev, const struct row *r)
             .dtable = dev->ops->alloc(dev, (size_t)(32 * r->n_head) * sizeof(float)),
             .bucket = ints(dev, 2 * r->reach + 1, 1, 32),
         };
+    if (r->keys) {
+        a.key_start = ints(dev, r->docs + 1, r->keys, 0);
+        a.key_end = a.key_start + 1;
+        pairs = pairs / (double)r->len * (double)r->keys;
+    }
     if (r->window)
         pairs = (double)(r->docs * r->n_head) * (double)r->window *
                 ((double)r->len - (double)r->window / 2);

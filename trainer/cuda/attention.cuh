@@ -23,6 +23,8 @@ struct attend {
     void          *out, *dq, *dk, *dv;
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
+    float         *lse2, *sums;         /* attention_once.cu: lse in base 2; dq so far */
+    int           *turns;               /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
     const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
     const float   *slopes;
@@ -534,6 +536,9 @@ bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
 /* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
+
+/* attention_once.cu: the same in one pass, where once_can; sums is room for [H, N, once_width]. */
+template <typename T> void attend_once(struct device *dev, struct attend a);
 
 /* attention_f32.cu */
 template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);

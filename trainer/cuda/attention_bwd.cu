@@ -8,7 +8,7 @@
  * same bits; the price is that scores are made twice.
  *
  * With a table by distance (spread.cuh) a block walks over several tiles of queries and leaves one
- * line of sums; a last kernel adds the lines in order.
+ * line of sums, which attention_back.cu adds up.
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
  */
@@ -65,33 +65,6 @@ __device__ __forceinline__ void deltas(const struct attend &a, float *to, int64_
         to[r] = sum;
         if (r < rows)
             a.delta[h * a.n + i0 + r] = sum;
-    }
-}
-
-/* -- the gradient of terms by distance -------------------------------------------------------- */
-
-/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head. */
-__global__ void fold_lines(const __grid_constant__ struct attend a, float *dtable, int n_bucket,
-                           int groups)
-{
-    extern __shared__ float sums[];
-    int h = (int)blockIdx.x, all = sums_floats(a);
-
-    for (int k = (int)threadIdx.x; k < all; k += (int)blockDim.x) {
-        float sum = 0;
-
-        for (int i = 0; i < groups; i++)
-            sum += a.dline[((int64_t)i * a.n_head + h) * all + k];
-        sums[k] = sum;
-    }
-    __syncthreads();
-    for (int b = (int)threadIdx.x; b < n_bucket; b += (int)blockDim.x) {
-        float sum = 0;
-
-        for (int k = 0; k < all; k++)
-            if (a.bucket[k] == b)
-                sum += sums[k];
-        dtable[(int64_t)b * a.n_head + h] += sum;
     }
 }
 
@@ -509,55 +482,5 @@ template <typename T> void attend_bwd(struct device *dev, const struct attend &a
     }
 }
 
-static uint64_t delta_bytes(int64_t n, int64_t n_head)
-{
-    return cuda_part((uint64_t)(n * n_head) * sizeof(float));
-}
-
-static uint64_t dline_bytes(int64_t far, int64_t n_head)
-{
-    return (uint64_t)(ATTEND_GROUPS * n_head * (2 * far + 1)) * sizeof(float);
-}
-
-uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
-{
-    (void)dev;
-    return l->train ? delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head) : 0;
-}
-
-void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
-{
-    struct attend a;
-    cudaStream_t stream = cuda_of(dev)->stream;
-    uint64_t bytes = delta_bytes(o->n, o->n_head);
-    unsigned char *work;
-    size_t line;
-
-    if (dev->err.code || o->n_docs == 0)
-        return;
-    a = attend_of(dev, o);
-    if (o->distance.dtable)
-        bytes += dline_bytes(a.far, o->n_head);
-    work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
-    if (!work)
-        return;
-    a.dq = o->grad.q;
-    a.dk = o->grad.k;
-    a.dv = o->grad.v;
-    a.dq_head = o->grad.q_head;
-    a.dkv_head = o->grad.kv_head;
-    a.dout = o->dout;
-    a.vec = a.vec && cuda_aligned(o->dout, 16) && cuda_aligned(o->out, 16);
-    a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
-              cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
-    a.delta = (float *)work;
-    a.dline = o->distance.dtable ? (float *)(work + delta_bytes(o->n, o->n_head)) : NULL;
-    CUDA_ACT(dev, attend_bwd<T>(dev, a));
-    line = sizeof(float) * (size_t)sums_floats(a);
-    if (!a.dline || o->n == 0 || dev->err.code ||
-        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
-        return;
-    fold_lines<<<(unsigned)o->n_head, 256, line, stream>>>(
-        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, ATTEND_GROUPS);
-    cuda_launched(dev, "attention_bwd");
-}
+template void attend_bwd<__nv_bfloat16>(struct device *, const struct attend &);
+template void attend_bwd<__half>(struct device *, const struct attend &);

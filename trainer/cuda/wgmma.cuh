@@ -140,6 +140,22 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
         "{%8, %9, %10, %11}, %12, p, 1, 1, 1; }" : WGMMA_8(acc)                                \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
+/* acc = (or +=) a b: a tile by columns, b a tile by rows: 64 x n. */
+#define WGMMA_BOTH_64(type)                                                                    \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                     \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                       \
+        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
+        "%8, %9, %10, %11, %12, %13, %14, %15, "                                               \
+        "%16, %17, %18, %19, %20, %21, %22, %23, "                                             \
+        "%24, %25, %26, %27, %28, %29, %30, %31}, "                                            \
+        "%32, %33, p, 1, 1, 0, 1; }" : WGMMA_32(acc) : "l"(a), "l"(b), "r"((int)add))
+#define WGMMA_BOTH_32(type)                                                                    \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "                                     \
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {"                       \
+        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
+        "%8, %9, %10, %11, %12, %13, %14, %15}, "                                              \
+        "%16, %17, p, 1, 1, 0, 1; }" : WGMMA_16(acc) : "l"(a), "l"(b), "r"((int)add))
+
 template <typename T>
 __device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b, bool add)
 {
@@ -169,6 +185,24 @@ __device__ __forceinline__ void wg_rows(float (*acc)[4], const uint32_t a[4], ui
             WGMMA_ROWS_32("bf16");
         else
             WGMMA_ROWS_16("bf16");
+    }
+#endif
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void wg_both(float (*acc)[4], uint64_t a, uint64_t b, bool add)
+{
+#if WGMMA_HERE
+    if constexpr (std::is_same<T, __half>::value) {
+        if constexpr (N == 64)
+            WGMMA_BOTH_64("f16");
+        else
+            WGMMA_BOTH_32("f16");
+    } else {
+        if constexpr (N == 64)
+            WGMMA_BOTH_64("bf16");
+        else
+            WGMMA_BOTH_32("bf16");
     }
 #endif
 }
@@ -213,6 +247,30 @@ __device__ __forceinline__ void wg_times_rows(float (&acc)[1][NT][4],
         if constexpr (NT % 4 >= 2)
             wg_rows<T, 16>(&acc[0][NT / 4 * 4], p[k],
                            tile_desc<D>(at + NT / 4 * 32 / P * LEAD, LEAD));
+    }
+}
+
+/* acc[64, D] = a b: a a tile [64][ROWS], b a tile of width D of ROWS rows. */
+template <typename T, int D, int ROWS>
+__device__ __forceinline__ void wg_rows_sum(float (&acc)[1][D / 8][4], const T *a, const T *b)
+{
+    const int BA = panels<ROWS>::BYTES, PA = panels<ROWS>::PANEL;
+    const int B = panels<D>::BYTES, P = panels<D>::PANEL, LEAD = ROWS * B;
+    uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a);
+    uint32_t at_b = (uint32_t)__cvta_generic_to_shared(b);
+
+    static_assert(D % 32 == 0, "32 columns a product");
+#pragma unroll
+    for (int k = 0; k < ROWS; k += 16) {
+        uint64_t da = tile_desc<ROWS>(at_a + k / PA * 64 * BA + k % PA * 2, 16);
+
+#pragma unroll
+        for (int n = 0; n + 64 <= D; n += 64)
+            wg_both<T, 64>(&acc[0][n / 8], da, tile_desc<D>(at_b + k * B + n / P * LEAD, LEAD),
+                           k > 0);
+        if constexpr (D % 64 > 0)
+            wg_both<T, 32>(&acc[0][D / 64 * 8], da,
+                           tile_desc<D>(at_b + k * B + D / 64 * 64 / P * LEAD, LEAD), k > 0);
     }
 }
 

@@ -1,0 +1,142 @@
+/*
+ * attention_back - backward of attention: the choice of kernels, their workspace, and the last step
+ * of the table's gradient.
+ *
+ * Hopper makes one pass (attention_once.cu) where rows allow 16 bytes at once; all else two
+ * (attention_bwd.cu), f32 by attention_f32.cu.
+ */
+#include "trainer/cuda/attention.cuh"
+
+/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head. */
+__global__ void fold_lines(const __grid_constant__ struct attend a, float *dtable, int n_bucket,
+                           int groups)
+{
+    extern __shared__ float sums[];
+    int h = (int)blockIdx.x, all = sums_floats(a);
+
+    for (int k = (int)threadIdx.x; k < all; k += (int)blockDim.x) {
+        float sum = 0;
+
+        for (int i = 0; i < groups; i++)
+            sum += a.dline[((int64_t)i * a.n_head + h) * all + k];
+        sums[k] = sum;
+    }
+    __syncthreads();
+    for (int b = (int)threadIdx.x; b < n_bucket; b += (int)blockDim.x) {
+        float sum = 0;
+
+        for (int k = 0; k < all; k++)
+            if (a.bucket[k] == b)
+                sum += sums[k];
+        dtable[(int64_t)b * a.n_head + h] += sum;
+    }
+}
+
+static uint64_t delta_bytes(int64_t n, int64_t n_head)
+{
+    return cuda_part((uint64_t)(n * n_head) * sizeof(float));
+}
+
+static uint64_t dline_bytes(int64_t far, int64_t n_head)
+{
+    return (uint64_t)(ATTEND_GROUPS * n_head * (2 * far + 1)) * sizeof(float);
+}
+
+/* -- in one pass ------------------------------------------------------------------------------- */
+
+enum { ONCE_KEYS = 128, ONCE_DOC = 64 };
+
+static const int64_t ONCE_FAR = 256;
+
+/* delta, lse2 and turns [H, N] and sums [H, N, the kernel's width]. */
+static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
+{
+    uint64_t sums = (uint64_t)(n * n_head * (dim <= 64 ? 64 : 128)) * sizeof(float);
+
+    return 3 * delta_bytes(n, n_head) + (dim <= 128 ? cuda_part(sums) : 0);
+}
+
+static uint64_t once_line_bytes(int64_t slots, int64_t far, int64_t n_head)
+{
+    return (uint64_t)(slots * n_head * (2 * far + 1)) * sizeof(float);
+}
+
+/* Documents of that many rows on average are planned for. */
+static int64_t once_slots(int64_t n) { return n / ONCE_KEYS + n / ONCE_DOC + 16; }
+
+static bool once_can(const struct device *dev, const struct attend &a)
+{
+    if (dev->act == CKPT_F32 || !a.wide || !a.vec || !a.pairs || a.dim > 128 || a.n == 0)
+        return false;
+    if (!getenv("CKPT_ATTENTION_ONCE"))
+        return false;
+    return !a.table || (a.share == 1 && a.far <= ONCE_FAR && !a.key_start &&
+                        key_slots(a, ONCE_KEYS) <= once_slots(a.n));
+}
+
+uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
+{
+    int64_t far = l->max_doc < ONCE_FAR ? l->max_doc : ONCE_FAR;
+    uint64_t two = delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
+    uint64_t once = once_bytes(l->n, l->n_head, l->head_dim) +
+                    once_line_bytes(once_slots(l->n), far, l->n_head);
+
+    if (!l->train)
+        return 0;
+    return dev->act != CKPT_F32 && once > two ? once : two;
+}
+
+void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
+{
+    struct attend a;
+    cudaStream_t stream = cuda_of(dev)->stream;
+    uint64_t bytes = delta_bytes(o->n, o->n_head), each = bytes;
+    int64_t groups = ATTEND_GROUPS;
+    unsigned char *work;
+    size_t line;
+    bool once;
+
+    if (dev->err.code || o->n_docs == 0)
+        return;
+    a = attend_of(dev, o);
+    a.vec = a.vec && cuda_aligned(o->dout, 16) && cuda_aligned(o->out, 16);
+    a.dq_head = o->grad.q_head;
+    a.dkv_head = o->grad.kv_head;
+    a.dq = o->grad.q;
+    a.dk = o->grad.k;
+    a.dv = o->grad.v;
+    a.dout = o->dout;
+    a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
+              cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
+    once = once_can(dev, a);
+    if (once) {
+        bytes = once_bytes(o->n, o->n_head, o->dim);
+        groups = key_slots(a, ONCE_KEYS);
+    }
+    line = bytes;
+    if (o->distance.dtable)
+        bytes += once_line_bytes(groups, a.far, o->n_head);
+    work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
+    if (!work)
+        return;
+    a.delta = (float *)work;
+    a.dline = o->distance.dtable ? (float *)(work + line) : NULL;
+    if (once) {
+        a.lse2 = (float *)(work + each);
+        a.turns = (int *)(work + 2 * each);
+        a.sums = (float *)(work + 3 * each);
+        if (dev->act == CKPT_BF16)
+            attend_once<__nv_bfloat16>(dev, a);
+        else
+            attend_once<__half>(dev, a);
+    } else {
+        CUDA_ACT(dev, attend_bwd<T>(dev, a));
+    }
+    line = sizeof(float) * (size_t)sums_floats(a);
+    if (!a.dline || o->n == 0 || dev->err.code ||
+        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
+        return;
+    fold_lines<<<(unsigned)o->n_head, 256, line, stream>>>(
+        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, (int)groups);
+    cuda_launched(dev, "attention_bwd");
+}

@@ -1,0 +1,359 @@
+/*
+ * attention_once - attention backward in one pass, on Hopper.
+ *
+ * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that share
+ * the keys.  Two groups of four warps, with 64 keys each, make S^T, dP^T and from them dv and dk,
+ * which stay in their registers; dS goes to shared memory, and one of the groups, in turn, makes
+ * the tile's part of dq from both.  A third group brings tiles ahead of time and adds parts of dq
+ * to what the blocks before have left in the workspace: each tile of queries is handed from block
+ * to block in a fixed order, so that every rerun gives the same bits, and the last one stores dq.
+ *
+ * The order.  Causal: from the tile's last keys back to its document's first; a block begins at
+ * its diagonal, so that the blocks of a document, begun together, find each tile ready when they
+ * come to it.  Where all keys are seen a block begins at its share of the queries and goes round;
+ * this asks that all blocks of a head run at once, and where they cannot they go straight.
+ * Blocks are numbered so that those that wait begin last.
+ *
+ * The table's gradient is summed along diagonals of dS by the third group, from rounded values.
+ *
+ * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3), section
+ * 3 (groups of warps with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
+ */
+#include "trainer/cuda/attention_carry.cuh"
+
+namespace {
+
+/* -- the groups that make products ------------------------------------------------------------- */
+
+/*
+ * Scores, rows keys and columns queries, become P.  apart: the group's first key less the tile's
+ * first query; row: the lane's first key in the group.  lse is in base 2.
+ */
+template <int MODE, bool NEAR>
+__device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][8][4], const float *lse,
+                                     int apart, int row, float slope, float beyond,
+                                     const float *line)
+{
+    int col = (int)threadIdx.x % 4 * 2;
+    float low = fmaf(slope, (float)(apart + row), beyond), high = fmaf(slope, 8.0f, low);
+
+    line += a.span + apart + row - col;
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float2 l = *(const float2 *)(lse + 8 * n + col);
+        float c0 = fmaf(slope, (float)(8 * n + col), l.x);
+        float c1 = fmaf(slope, (float)(8 * n + col + 1), l.y);
+        float x[4] = {low - c0, low - c1, high - c0, high - c1};
+
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            if (MODE == ATTEND_ANY && NEAR)
+                x[e] += line[e / 2 * 8 - 8 * n - e % 2];
+            s[0][n][e] = exp2_fast(fmaf(s[0][n][e], a.scale2, x[e]));
+        }
+    }
+}
+
+/* P, dropped out where `kept` says, as the first factor of dv. */
+template <int MODE, typename T>
+__device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1][4][4],
+                                         const float (&s)[1][8][4], uint64_t kept)
+{
+    if (MODE == ATTEND_ANY && a.drop.on) {
+        float x[1][8][4];
+
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                x[0][n][e] = kept >> (4 * n + e) & 1 ? s[0][n][e] * a.drop.scale : 0.0f;
+        as_factor<T>(f, x);
+    } else {
+        as_factor<T>(f, s);
+    }
+}
+
+/* dP becomes dS. */
+template <int MODE>
+__device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][8][4],
+                                      const float (&p)[1][8][4], const float *delta, uint64_t kept)
+{
+    int col = (int)threadIdx.x % 4 * 2;
+
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float2 d = *(const float2 *)(delta + 8 * n + col);
+
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float x = dp[0][n][e];
+
+            if (MODE == ATTEND_ANY && a.drop.on)
+                x = kept >> (4 * n + e) & 1 ? x * a.drop.scale : 0.0f;
+            dp[0][n][e] = p[0][n][e] * (x - (e % 2 ? d.y : d.x));
+        }
+    }
+}
+
+/* What is not seen of a tile becomes a score of -inf, or whatever is that after scaling.  first:
+ * query less key of the lane's first element; keys, queries: how many it has from there on. */
+template <int NT>
+__device__ __forceinline__ void hide(const struct attend &a, float (&s)[1][NT][4], int first,
+                                     int keys, int queries)
+{
+    float never = a.scale2 < 0 ? INFINITY : -INFINITY;
+    int most = a.whole || a.window <= 0 ? INT_MAX : a.window - 1, least = a.whole ? INT_MIN : 0;
+
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int row = e / 2 * 8, col = 8 * n + e % 2, diff = first + col - row;
+            bool hidden = (diff < least) | (diff > most) | (row >= keys) | (col >= queries);
+
+            s[0][n][e] = hidden ? never : s[0][n][e];
+        }
+}
+
+/* dS^T of a warp, rows its keys from `key` on, into the tile of dS, rows queries. */
+template <typename T>
+__device__ __forceinline__ void put_ds(T *ds, const uint32_t (&f)[1][4][4], int key)
+{
+    int lane = (int)threadIdx.x % 32, query = lane / 16 * 8 + lane % 8;
+    int piece = key / 8 + lane / 8 % 2;
+
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};"
+                     ::"r"(shared_at(ds + panel_at<KEYS, ROWS>(16 * k + query, piece))),
+                     "r"(f[0][k][0]), "r"(f[0][k][1]), "r"(f[0][k][2]), "r"(f[0][k][3])
+                     : "memory");
+}
+
+/* A tile's part of dq to where the third group takes it: a float4 holds one row's columns of two
+ * fragments that lie side by side. */
+template <int D>
+__device__ __forceinline__ void put_dq(float4 *to, const float (&dq)[1][D / 8][4])
+{
+    to += threadIdx.x % GROUP;
+#pragma unroll
+    for (int k = 0; k < D / 8; k++) {
+        const float *x = dq[0][k / 2 * 2] + k % 2 * 2, *y = dq[0][k / 2 * 2 + 1] + k % 2 * 2;
+
+        to[k * GROUP] = make_float4(x[0], x[1], y[0], y[1]);
+    }
+}
+
+template <typename T, int D, int MODE>
+__device__ __forceinline__ void keys_group(const struct attend &a, struct pool_of<T, D> *m,
+                                           const struct place &p, int g)
+{
+    int w = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP, 0), lane = (int)threadIdx.x % 32;
+    int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4, mine = p.begin + 64 * w, it = 0;
+    int last = min(p.keys, p.begin + KEYS) - 1;
+    struct walk walk = walk_of(a, p);
+    float dk[1][D / 8][4], dv[1][D / 8][4];
+
+    clear(dk);
+    clear(dv);
+    for (int h = g * a.share; h < (g + 1) * a.share; h++) {
+        float slope = head_slope(a, h);
+
+        for (int x = 0; x < walk.tiles; x++, it++) {
+            int i = tile_of(walk, x) * ROWS, st = it & 1, apart = mine - i, end = i + ROWS;
+            const T *q = m->q[st], *dout = m->dout[st];
+            bool out = !a.whole && (mine + 63 > i || (a.window > 0 && end - 1 - a.window >= mine));
+            bool edge = out || end > p.len || mine + 64 > p.keys;
+
+            gate_wait(&m->full[st], it >> 1);
+            products_see();
+            if (mine <= last && meet(a, i, end - 1, mine, mine + 63)) {
+                float s[1][8][4], dp[1][8][4];
+                uint32_t f[1][4][4], df[1][4][4];
+                uint64_t kept = 0;
+
+                products_begin<true>();
+                wg_rows_by_rows<T, D, KEYS>(s, m->k, q);
+                products_group<true>();
+                wg_rows_by_rows<T, D, KEYS>(dp, m->v, dout);
+                products_group<true>();
+                if (MODE == ATTEND_ANY && a.drop.on)
+                    kept = kept_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
+                products_wait<true, 1>(s);
+                if (edge)
+                    hide(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
+                         p.len - i - lane % 4 * 2);
+                if (MODE == ATTEND_ANY && a.table && apart - 63 < a.far && apart + 63 > -a.far)
+                    to_p<MODE, true>(a, s, m->lse[st], apart, row, slope, 0.0f, m->line);
+                else
+                    to_p<MODE, false>(a, s, m->lse[st], apart, row, slope,
+                                      MODE == ATTEND_ANY && a.table
+                                          ? m->line[apart > 0 ? 2 * a.span : 0] : 0.0f, m->line);
+                p_factor<MODE, T>(a, f, s, kept);
+                products_begin<true>();
+                wg_times_rows<T, D, 8>(dv, f[0], dout);
+                products_group<true>();
+                if (D > 96)             /* too few registers for more at once */
+                    products_wait<true, 0>(dp, dv);
+                else
+                    products_wait<true, 1>(dp);
+                to_ds<MODE>(a, dp, s, m->delta[st], kept);
+                as_factor<T>(df, dp);
+                put_ds(m->ds[st], df, 64 * w + row / 16 * 16);
+                products_see();
+                products_begin<true>();
+                wg_times_rows<T, D, 8>(dk, df[0], q);
+                products_group<true>();
+            } else {
+                const uint32_t none[1][4][4] = {};
+
+                put_ds(m->ds[st], none, 64 * w + row / 16 * 16);
+                products_see();
+            }
+            if (st != w) {
+                pass_by<2 * GROUP>(1 + st);
+                products_wait<true, 0>(dv, dk);
+            } else {
+                float dq[1][D / 8][4];
+
+                if (D > 96)             /* too few registers for all of it at once */
+                    products_wait<true, 0>(dv, dk);
+                meet_at<2 * GROUP>(1 + st);
+                products_begin<true>();
+                wg_rows_sum<T, D, KEYS>(dq, m->ds[st], m->k);
+                products_group<true>();
+                products_wait<true, 0>(dq, dv, dk);
+                if (it)
+                    gate_wait(&m->taken, it - 1);
+                put_dq<D>(m->dq, dq);
+            }
+            __syncwarp();
+            if (lane == 0)
+                gate_arrive(&m->done[st]);
+        }
+    }
+    int64_t at = (p.key_first + p.begin) * a.kv_stride + g * a.dkv_head;
+    int first = 64 * w + row / 16 * 16;
+
+    store_rows((T *)a.dk + at, a.kv_stride, first, p.keys - p.begin, a.dim, a.pairs, dk[0], a.scale,
+               a.scale);
+    store_rows((T *)a.dv + at, a.kv_stride, first, p.keys - p.begin, a.dim, a.pairs, dv[0], 1.0f,
+               1.0f);
+}
+
+/* -- kernels ----------------------------------------------------------------------------------- */
+
+template <typename T, int D, int MODE>
+__device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of<T, D> *m)
+{
+    struct place p;
+    int g, slot;
+    bool there = keys_of(a, &p, &g, &slot);
+    float *sums = m->line + line_floats(a);
+
+    if (!there) {
+        float *to = a.dline + ((int64_t)slot * a.n_head + g) * sums_floats(a);
+
+        for (int k = (int)threadIdx.x; a.dline && k < sums_floats(a); k += ALL)
+            to[k] = 0;
+        return;
+    }
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            gate_init(&m->full[i], GROUP);
+            gate_init(&m->done[i], 2 * GROUP / 32);
+        }
+        gate_init(&m->taken, GROUP / 32);
+    }
+    if (MODE == ATTEND_ANY) {
+        distance_line<T>(a, m->line, g);
+        for (int k = (int)threadIdx.x; a.dline && k < sums_floats(a); k += ALL)
+            sums[k] = 0;
+    }
+    __syncthreads();
+    if (threadIdx.x < 2 * GROUP) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers<D>::MANY));
+        keys_group<T, D, MODE>(a, m, p, g);
+    } else {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers<D>::FEW));
+        carry_group<T, D, MODE>(a, m, p, g, slot);
+    }
+}
+
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(ALL, 1) once(const __grid_constant__ struct attend a)
+{
+    extern __shared__ __align__(1024) unsigned char pool[];
+
+#if WGMMA_HERE
+    once_tile<T, D, MODE>(a, (struct pool_of<T, D> *)pool);
+#endif
+}
+
+/* What the kernel above reads of rows: D = dout . out, lse in base 2; and all turns begin.  LANES
+ * threads take a row of a head. */
+template <typename T, int LANES>
+__global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct attend a)
+{
+    int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+    int c = (int)threadIdx.x % LANES * 8;
+    bool there = at < a.n * a.n_head;
+    float sum = 0;
+
+    if (there && c < a.dim) {
+        cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)((const T *)a.out + at * a.dim + c);
+        cuda_pack<T, 8> y = *(const cuda_pack<T, 8> *)((const T *)a.dout + at * a.dim + c);
+
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            sum += to_f32(x.at[e]) * to_f32(y.at[e]);
+    }
+    for (int i = LANES / 2; i > 0; i /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    if (there && c == 0) {
+        int64_t to = at % a.n_head * a.n + at / a.n_head;
+
+        a.delta[to] = sum;
+        a.lse2[to] = a.lse[to] * LOG2E;
+        a.turns[to] = 0;
+    }
+}
+
+template <typename T, int D, int MODE> void launch(struct device *dev, struct attend a)
+{
+    size_t bytes = sizeof(struct pool_of<T, D>) +
+                   sizeof(float) * (size_t)(line_floats(a) + (a.dline ? sums_floats(a) : 0));
+    const int LANES = D > 64 ? 16 : 8;
+
+    prepare<T, LANES><<<(unsigned)cuda_blocks(a.n * a.n_head, 256 / LANES), 256, 0,
+                        cuda_of(dev)->stream>>>(a);
+    if (!cuda_launched(dev, "attention_bwd") ||
+        !cuda_ok(dev, "attention_bwd", may_share(once<T, D, MODE>, bytes)))
+        return;
+    once<T, D, MODE><<<(unsigned)(key_slots(a, KEYS) * a.n_kv), ALL, bytes,
+                       cuda_of(dev)->stream>>>(a);
+    cuda_launched(dev, "attention_bwd");
+}
+
+} /* namespace */
+
+template <typename T> void attend_once(struct device *dev, struct attend a)
+{
+    a.slots = cuda_of(dev)->sms;
+    a.span = a.far + KEYS;
+    if (a.table || a.drop.on) {
+        if (a.dim <= 64)
+            launch<T, 64, ATTEND_ANY>(dev, a);
+        else
+            launch<T, 128, ATTEND_ANY>(dev, a);
+    } else if (a.dim <= 64) {
+        launch<T, 64, ATTEND_SLOPES>(dev, a);
+    } else if (a.dim <= 96) {
+        launch<T, 96, ATTEND_SLOPES>(dev, a);
+    } else {
+        launch<T, 128, ATTEND_SLOPES>(dev, a);
+    }
+}
+
+template void attend_once<__nv_bfloat16>(struct device *, struct attend);
+template void attend_once<__half>(struct device *, struct attend);
