@@ -20,18 +20,23 @@
 #include "trainer/cuda/matmul_choice.h"
 
 enum {
-    NAMED      = 16,            /* by the heuristic */
+    NAMED      = 24,            /* by the heuristic */
     SPLIT_MOST = 4,             /* of those also with split sums */
     CANDIDATES = NAMED + SPLIT_MOST * 5,
-    FINALISTS  = 4,
+    FINALISTS  = 6,
     ROUNDS     = 3,             /* of all finalists in turn */
-    REPEATS    = 4,             /* launches of one reading */
+    REPEATS    = 4,             /* launches of one reading, at least */
     LEAST_ROWS = 1024           /* a part of D that still tells */
 };
 
 /* Sums at least so long, and D of at most so many elements, are tried in parts. */
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
+
+/* A product of at least HEAVY_MS is read over this long: what counts for it is the speed that the
+ * chip's power sustains, not that of the first milliseconds. */
+#define HEAVY_MS 0.04f
+#define LONG_MS  8.0f
 
 /* What an elementwise pass costs: milliseconds at least, bytes per second. */
 #define PASS_MS    0.003
@@ -328,6 +333,7 @@ static int fastest(struct device *dev, const struct call *x,
 {
     float ms[CANDIDATES], best[FINALISTS] = {};
     int order[CANDIDATES] = {}, finalists = n < FINALISTS ? n : FINALISTS, won = 0;
+    bool heavy;
 
     for (int i = 0; i < n; i++) {
         int at = i;
@@ -340,10 +346,15 @@ static int fastest(struct device *dev, const struct call *x,
     }
     for (int i = 0; i < finalists; i++)
         best[i] = 1e30f;
-    for (int round = 0; round < ROUNDS; round++)
+    heavy = n > 0 && ms[order[0]] >= HEAVY_MS;
+    for (int round = heavy ? -1 : 0; round < ROUNDS; round++)   /* the first warms the chip */
         for (int i = 0; i < finalists; i++) {
-            float now = time_of(dev, x, &all[order[i]].algo, REPEATS);
+            int launches = heavy && ms[order[i]] < LONG_MS ? (int)(LONG_MS / ms[order[i]]) : 0;
+            float now = time_of(dev, x, &all[order[i]].algo,
+                                launches > REPEATS ? launches : REPEATS);
 
+            if (round < 0)
+                continue;
             best[i] = now < best[i] ? now : best[i];
         }
     for (int i = 0; i < finalists; i++)

@@ -105,7 +105,7 @@ static void *attention_in(const struct pass *p, const struct block_bufs *b)
 
 /*
  * The products that make queries, keys and values: one, or three side by side in the layout of
- * one.  buf: where they go, or the gradients they come from.  Gives how many.
+ * one.  buf: where they go, or the gradients they come from.  Gives how many are left.
  */
 static int projections(struct op_linear op[3], const struct pass *p, const struct unit *u,
                        const struct block_bufs *b, void *buf, bool back)
@@ -137,7 +137,7 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
         }
         at += width;
     }
-    return n;
+    return join_linears(op, n, p->dev);
 }
 
 static struct op_linear out_linear(const struct pass *p, const struct unit *u,

@@ -93,6 +93,35 @@ struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
     };
 }
 
+/* Whether b's array lies behind n elements of a's; none at both is fine too. */
+static bool behind(const void *a, const void *b, int64_t n, enum ckpt_dtype type)
+{
+    return a ? b == (const unsigned char *)a + (size_t)n * ckpt_dtype_size(type) : !b;
+}
+
+static bool joins(const struct op_linear *a, const struct op_linear *b, const struct device *dev)
+{
+    int64_t matrix = a->n_in * a->n_out;
+
+    return a->x == b->x && a->n_in == b->n_in && a->n == b->n && !a->in_out && !a->b && !b->b &&
+           !a->lora.rank && !b->lora.rank && behind(a->w, b->w, matrix, dev->weight) &&
+           behind(a->dw, b->dw, matrix, dev->grad) &&
+           behind(a->out, b->out, a->n_out, dev->act) &&
+           behind(a->dout, b->dout, a->n_out, dev->act);
+}
+
+int join_linears(struct op_linear *op, int n, const struct device *dev)
+{
+    int left = 1;
+
+    for (int i = 1; i < n; i++)
+        if (joins(&op[left - 1], &op[i], dev))
+            op[left - 1].n_out += op[i].n_out;
+        else
+            op[left++] = op[i];
+    return left;
+}
+
 int64_t qkv_width(const struct arch *a)
 {
     return (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim;

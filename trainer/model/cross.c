@@ -82,12 +82,14 @@ static struct op_rownorm norm_in(const struct pass *p, const struct unit *u,
 void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n)
 {
     struct op_heads to = heads(p->m->arch, p->dev, NULL, kv);
-    struct op_linear k = half(p, u, ROLE_CROSS_K_W, n), v = half(p, u, ROLE_CROSS_V_W, n);
+    struct op_linear op[2] = {half(p, u, ROLE_CROSS_K_W, n), half(p, u, ROLE_CROSS_V_W, n)};
+    int left;
 
-    k.out = to.k;
-    v.out = to.v;
-    p->dev->ops->linear_fwd(p->dev, &k);
-    p->dev->ops->linear_fwd(p->dev, &v);
+    op[0].out = to.k;
+    op[1].out = to.v;
+    left = join_linears(op, 2, p->dev);
+    for (int i = 0; i < left; i++)
+        p->dev->ops->linear_fwd(p->dev, &op[i]);
 }
 
 void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
@@ -109,19 +111,21 @@ void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bu
 static void keys_bwd(const struct pass *p, const struct unit *u, const struct op_heads *grad)
 {
     bool first = u->index == (int)p->m->arch->num_hidden_layers;
-    struct op_linear k = half(p, u, ROLE_CROSS_K_W, p->n_enc);
-    struct op_linear v = half(p, u, ROLE_CROSS_V_W, p->n_enc);
+    static const enum role role[] = {ROLE_CROSS_K_W, ROLE_CROSS_V_W};
+    struct op_linear op[2];
+    int left;
 
-    k.dout = grad->k;
-    v.dout = grad->v;
-    k.dw = unit_grad(u, ROLE_CROSS_K_W);
-    v.dw = unit_grad(u, ROLE_CROSS_V_W);
-    k.fresh = v.fresh = u->fresh;
-    k.dx = v.dx = p->m->denc;
-    k.dx_add = !first;
-    v.dx_add = true;
-    p->dev->ops->linear_bwd(p->dev, &k);
-    p->dev->ops->linear_bwd(p->dev, &v);
+    for (int i = 0; i < 2; i++) {
+        op[i] = half(p, u, role[i], p->n_enc);
+        op[i].dout = i ? grad->v : grad->k;
+        op[i].dw = unit_grad(u, role[i]);
+        op[i].fresh = u->fresh;
+        op[i].dx = p->m->denc;
+        op[i].dx_add = i > 0 || !first;
+    }
+    left = join_linears(op, 2, p->dev);
+    for (int i = 0; i < left; i++)
+        p->dev->ops->linear_bwd(p->dev, &op[i]);
 }
 
 void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)

@@ -119,10 +119,11 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         struct op_gate gated = gate(p, u, b);
         int n = gate_linears(op, p, u, b);
 
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             op[i].out = half_of(p, b->at[BUF_U], i);
+        n = join_linears(op, n, p->dev);
+        for (int i = 0; i < n; i++)
             ops->linear_fwd(p->dev, &op[i]);
-        }
         if (g)
             ops->gate_fwd(p->dev, &gated);
     } else {
@@ -292,8 +293,10 @@ static void up_bwd(const struct pass *p, const struct unit *u, const struct bloc
         op[i].dout = half_of(p, b->at[BUF_DU], i);
         op[i].dx = b->at[BUF_DY2];
         op[i].dx_add = i > 0;
-        p->dev->ops->linear_bwd(p->dev, &op[i]);
     }
+    n = join_linears(op, n, p->dev);
+    for (int i = 0; i < n; i++)
+        p->dev->ops->linear_bwd(p->dev, &op[i]);
 }
 
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)

@@ -159,6 +159,11 @@ static inline bool norms_again(const struct pass *p)
 }
 
 void unit_tokens(struct op_embed *op, const struct unit *u);
+/*
+ * Projections of one x whose matrices lie one behind the other, and their outputs side by side, are
+ * one of all these outputs.  Gives how many are left.
+ */
+int join_linears(struct op_linear *op, int n, const struct device *dev);
 /* Dropout with probability p of what stands at that place of the unit. */
 struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
 /* A norm's weights, gradients and constants. */
