@@ -321,6 +321,7 @@ void zero_step(struct zero *z, const struct adamw *a, float weight_decay)
     states_step(z->states, &(struct states_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
         .rounded = z->rounded});
+    z->dev->stepped++;
     zero_forget(z);
 }
 

@@ -229,6 +229,7 @@ void zero_changed(struct zero *z)
 {
     const struct params *p = z->flat.params;
 
+    z->dev->loaded++;
     zero_forget(z);
     if (z->rounded && z->master)
         z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
