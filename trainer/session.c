@@ -8,14 +8,12 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/path.h"
+#include "trainer/copies.h"
 #include "trainer/model/config.h"
 #include "trainer/model/families.h"
 #include "trainer/model/init.h"
 #include "trainer/model/lora.h"
-#include "trainer/model/names.h"
 #include "trainer/weights.h"
-
-#define SPARE_BYTES ((size_t)256 << 20)
 
 static bool ends_in(const char *path, const char *tail)
 {
@@ -129,37 +127,6 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
-/*
- * Memory for the projections' weights in 8 bits, each as it lies and turned, where the device has
- * it: else they are rounded at each use.  What is left over stays free for a moment's needs.
- */
-static int lend_copies(struct session *s, struct ckpt_err *err)
-{
-    const struct params *p = model_params(s->model);
-    struct device *dev = s->dev;
-    uint64_t bytes = 0;
-    void *spare;
-
-    for (size_t i = 0; i < p->n; i++) {
-        const struct param *item = &p->item[i];
-
-        if (item->kind == PARAM_BASE && role_is_linear((enum role)item->role) &&
-            !role_is_expert((enum role)item->role) && item->unit > 0 && item->unit < p->n_unit - 1)
-            bytes += 2 * ((uint64_t)item->numel + 256);
-    }
-    spare = device_alloc(dev, SPARE_BYTES, err);
-    dev->copies = spare ? device_alloc(dev, bytes, err) : NULL;
-    dev->copies_bytes = dev->copies ? bytes : 0;
-    dev->ops->free(dev, spare);
-    if (dev->copies || err->code != CKPT_ENOMEM)
-        return err->code;
-    ckpt_err_clear(&dev->err);
-    ckpt_err_clear(err);
-    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "
-             "rounded at each use", (double)bytes / (1 << 30));
-    return 0;
-}
-
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
                  struct ckpt_err *err)
 {
@@ -177,7 +144,7 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
                         s->dev->weight);
     if (zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
         s->dev->fp8 && s->comm->world_size == 1)
-        lend_copies(s, err);
+        copies_lend(s->dev, model_params(s->model), err);
     return comm_agree(s->comm, err);
 }
 

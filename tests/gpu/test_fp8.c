@@ -458,6 +458,58 @@ static void test_kept(void **state)
     gpu_close(&g);
 }
 
+/* Two projections of one x, the second told so or not; the first may be another's. */
+static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool again,
+                    void *bytes[3])
+{
+    struct linear_case c[] = {{.n = N, .in = 2048, .out = 2304}, {.n = N, .in = 2048, .out = 2048}};
+    const int at[] = {first, 1};
+
+    for (int back = 0; back < 2; back++)
+        for (int i = 0; i < 2; i++) {
+            struct op_linear op = linear_op(&c[i], &p[at[i]], true, back);
+
+            op.x = first == 2 && i == 0 ? p[2].x.gpu : p[0].x.gpu;
+            op.fresh = true;
+            op.x_again = again && i == 1;
+            if (back)
+                g->gpu->ops->linear_bwd(g->gpu, &op);
+            else
+                g->gpu->ops->linear_fwd(g->gpu, &op);
+        }
+    bytes[0] = gpu_bytes(g, &p[1].out);
+    bytes[1] = gpu_bytes(g, &p[1].dx);
+    bytes[2] = gpu_bytes(g, &p[1].dw);
+}
+
+static void test_again(void **state)
+{
+    struct linear_case c = {.n = N, .in = 2048, .out = 2304};
+    const size_t size[] = {N * 2048 * 2, N * 2048 * 2, 2048 * 2048 * 4};
+    struct linear_pair p[3];
+    void *want[3], *got[3];
+    struct gpu g;
+
+    (void)state;
+    open_fp8(&g, DEVICE_FP8_HYBRID);
+    for (int i = 0; i < 3; i++)
+        p[i] = linear_arrays(&g, &c);
+    p[1].out.n = N * 2048;
+    p[1].dw.n = 2048 * 2048;
+    run_two(&g, p, 0, false, want);
+    for (int i = 0; i < 2; i++) {
+        run_two(&g, p, i ? 2 : 0, i == 0, got);
+        for (int k = 0; k < 3; k++) {
+            assert_memory_equal(want[k], got[k], size[k]);
+            free(got[k]);
+        }
+    }
+    for (int k = 0; k < 3; k++)
+        free(want[k]);
+    gpu_fine(&g);
+    gpu_close(&g);
+}
+
 /* tf32 rounds factors to ten bits behind the point, and is off without the option. */
 static void test_tf32(void **state)
 {
@@ -488,7 +540,8 @@ int main(void)
         cmocka_unit_test(test_codes_hybrid), cmocka_unit_test(test_codes_e4m3),
         cmocka_unit_test(test_strange),      cmocka_unit_test(test_products),
         cmocka_unit_test(test_fields),       cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_kept),         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_tf32),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

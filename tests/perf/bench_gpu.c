@@ -13,6 +13,7 @@
  *   --packed              documents whose lengths are drawn (below) fill batch x length tokens
  *   --recompute           only blocks' inputs are kept between the passes
  *   --fp16                instead of bf16
+ *   --fp8                 projections multiply factors of 8 bits
  *   --memory GIB          the device's limit
  *   --steps N             at least, after 5 to warm up (50)
  *   --seconds S           the most that they may take; ten are always done (60)
@@ -40,6 +41,7 @@
 #include "libckpt/mem.h"
 #include "tests/perf/gpu_watch.h"
 #include "trainer/comm/comm.h"
+#include "trainer/copies.h"
 #include "trainer/model/config.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
@@ -55,7 +57,7 @@ enum { WARM = 5, AT_LEAST = 10, PACKED_BATCHES = 8 };
 
 struct options {
     const char *model, *device;
-    bool        lora, decode, recompute, fp16, packed, profile;
+    bool        lora, decode, recompute, fp16, fp8, packed, profile;
     int64_t     docs, length, target, prompt, accumulate, steps;
     double      memory, seconds;
 };
@@ -355,9 +357,9 @@ static void read_options(struct options *o, int argc, char **argv)
     static const struct option names[] = {
         {"lora", 0, 0, 'l'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
-        {"recompute", 0, 0, 'r'}, {"fp16", 0, 0, 'h'}, {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'},
-        {"seconds", 1, 0, 'x'}, {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'},
-        {"device", 1, 0, 'e'}, {0},
+        {"recompute", 0, 0, 'r'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
+        {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
+        {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
     };
     int c;
 
@@ -374,6 +376,7 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'k': o->packed = true; break;
         case 'r': o->recompute = true; break;
         case 'h': o->fp16 = true; break;
+        case '8': o->fp8 = true; break;
         case 'm': o->memory = strtod(optarg, NULL); break;
         case 's': o->steps = atol(optarg); break;
         case 'x': o->seconds = strtod(optarg, NULL); break;
@@ -411,6 +414,7 @@ int main(int argc, char **argv)
     }
     device.name = o->device;
     device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
+    device.fp8 = o->fp8 ? DEVICE_FP8_HYBRID : DEVICE_FP8_OFF;
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
     need(device_open(&b.dev, &device, &err), &err);
     need(comm_open(&b.comm, &err), &err);
@@ -423,6 +427,8 @@ int main(int argc, char **argv)
     need(zero_new(&b.zero, model_params(b.model), &(struct zero_opts){.train = !o->decode}, b.dev,
                   b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
+    if (o->fp8)
+        need(copies_lend(b.dev, model_params(b.model), &err), &err);
     if (o->decode)
         decode(&b);
     else

@@ -2,7 +2,8 @@
  * fp8 - see fp8.h.
  *
  * At the end of the workspace lie, from the end down: what the product reads of x, turned for dw;
- * the weights where they are not kept; dy, and dy turned.  They stay where they are from dx to dw.
+ * the weights where they are not kept; dy, and dy turned.  They stay where they are from dx to dw,
+ * and x stays for the next projection of the same x.
  */
 #include "trainer/cuda/fp8.h"
 
@@ -36,6 +37,9 @@ struct fp8 {
     const void       *copies;           /* dev->copies, which they lie in */
     uint64_t          loaded, taken;    /* the device's count then; bytes of it */
     const void       *turned;           /* the dy that lies there turned; NULL: none */
+    const void       *x;                /* likewise; with x_turned turned */
+    int64_t           n, n_in;          /* of it */
+    bool              x_turned;
 };
 
 /* One operation's part of the workspace. */
@@ -93,11 +97,16 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
     return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
 }
 
-static bool wanted(const struct device *dev, const struct op_linear *a)
+/* Also forgets another x than the last. */
+static bool wanted(struct device *dev, const struct op_linear *a)
 {
     int64_t least = a->n_in < a->n_out ? a->n_in : a->n_out;
 
-    return dev->fp8 && a->n >= LEAST_ROWS && least >= LEAST_SIDE &&
+    if (dev->err.code || !dev->fp8)
+        return false;
+    if (!a->x_again)
+        cuda_of(dev)->fp8->x = NULL;
+    return a->n >= LEAST_ROWS && least >= LEAST_SIDE &&
            a->n_in * a->n_out >= LEAST_WEIGHTS && a->n_in % 16 == 0 && a->n_out % 16 == 0;
 }
 
@@ -108,6 +117,7 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     uint64_t weights = (uint64_t)(a->n_in * a->n_out);
     uint64_t need = size_of_all(a->n, a->n_in, a->n_out, weights);
     uint64_t end = dev->work_bytes / 256 * 256;
+    struct fp8 *f = cuda_of(dev)->fp8;
 
     if (!cuda_work(dev, p->op, MATMUL_WORK + cuda_part(p->busy) + need))
         return false;
@@ -116,7 +126,32 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     s->dy = s->w - cuda_part((uint64_t)(filled(a->n) * a->n_out));
     s->dy_t = s->dy - cuda_part((uint64_t)(filled(a->n) * a->n_out));
     cuda_of(dev)->tail = need;
+    if (f->n != a->n || f->n_in != a->n_in)
+        f->x = NULL;
+    f->n = a->n;
+    f->n_in = a->n_in;
     return true;
+}
+
+/* x as it lies, or turned. */
+static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear *a,
+                                      const struct matmul_args *p, const void *x,
+                                      const struct space *s, bool turned)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_cast c = {};
+
+    c.scale = &f->scale[SCALE_X];
+    if (f->x == x && f->x_turned == turned)
+        return c.scale;
+    c.x = x;
+    c.rows = a->n;
+    c.cols = c.ld = a->n_in;
+    *(turned ? &c.turned : &c.plain) = s->x;
+    fp8_cast(dev, p->op, &c, f->parts);
+    f->x = x;
+    f->x_turned = turned;
+    return c.scale;
 }
 
 /* -- weights ---------------------------------------------------------------------------------- */
@@ -218,23 +253,16 @@ static bool wide_gradients(const struct device *dev) { return dev->fp8 == DEVICE
 
 void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p)
 {
-    struct fp8 *f = cuda_of(dev)->fp8;
+    const struct fp8_scale *x_scale;
     struct fp8_scale *w_scale;
-    struct fp8_cast x = {};
     const unsigned char *w;
     struct space s;
 
-    if (dev->err.code || !wanted(dev, a) || !open_space(&s, dev, a, p))
+    if (!wanted(dev, a) || !open_space(&s, dev, a, p))
         return;
-    x.x = p->a;
-    x.rows = a->n;
-    x.cols = a->n_in;
-    x.ld = p->lda;
-    x.plain = s.x;
-    x.scale = &f->scale[SCALE_X];
-    fp8_cast(dev, p->op, &x, f->parts);
+    x_scale = cast_x(dev, a, p, p->a, &s, false);
     w = weights(dev, a, p->op, s.w, a->in_out, false, &w_scale);
-    factors(p, s.x, x.scale, w, w_scale, a->n_in);
+    factors(p, s.x, x_scale, w, w_scale, a->n_in);
     p->fast = true;
 }
 
@@ -264,7 +292,7 @@ void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64
     struct fp8_cast c;
     struct space s;
 
-    if (dev->err.code || !wanted(dev, a) || !open_space(&s, dev, a, p))
+    if (!wanted(dev, a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     fp8_cast(dev, p->op, &c, f->parts);
@@ -279,11 +307,12 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
             struct matmul_args *p)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
-    struct fp8_cast x = {}, c;
-    bool there;
+    const struct fp8_scale *x_scale;
+    struct fp8_cast c;
     struct space s;
+    bool there;
 
-    if (dev->err.code || !a->dw || !wanted(dev, a) || !open_space(&s, dev, a, p))
+    if (!wanted(dev, a) || !a->dw || !open_space(&s, dev, a, p))
         return;
     there = f->turned == dy;
     f->turned = NULL;
@@ -291,16 +320,11 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
     c.plain = NULL;
     if (!there)
         fp8_cast(dev, p->op, &c, f->parts);
-    x.x = a->x;
-    x.rows = a->n;
-    x.cols = x.ld = a->n_in;
-    x.turned = s.x;
-    x.scale = &f->scale[SCALE_X];
-    fp8_cast(dev, p->op, &x, f->parts);
+    x_scale = cast_x(dev, a, p, a->x, &s, true);
     if (a->in_out)
-        factors(p, s.x, x.scale, s.dy_t, c.scale, filled(a->n));
+        factors(p, s.x, x_scale, s.dy_t, c.scale, filled(a->n));
     else
-        factors(p, s.dy_t, c.scale, s.x, x.scale, filled(a->n));
+        factors(p, s.dy_t, c.scale, s.x, x_scale, filled(a->n));
     if (c.e5m2)
         *(a->in_out ? &p->in_b : &p->in) = CKPT_F8_E5M2;
 }

@@ -3,7 +3,8 @@
  *
  * First the largest element: magnitudes are compared as integers, where a NaN is above infinity
  * and that above the numbers; blocks leave what they found, and the last to finish makes the
- * scale.  Then the rounding; x then lies in the second-level cache where it is small.
+ * scale.  That goes from the end to the beginning, since the end is what the second-level cache
+ * still has of whatever wrote x; the rounding behind it finds the beginning there.
  *
  * Turning goes by tiles of 128 x 128 through shared memory.  A word there is four neighbours of a
  * row; word c of row r lies at place c ^ (r / 16 * 4), so that both the rows that are written and
@@ -81,10 +82,10 @@ largest(const __nv_bfloat16 *x, uint32_t n, uint32_t each, int64_t ld, bool whol
 
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            uint32_t at = i + (uint32_t)k * stride;
+            uint32_t left = i + (uint32_t)k * stride, at = n - 1 - left;
 
-            v[k] = at < n ? load8(x + (int64_t)(at / each) * ld + at % each * 8, whole)
-                                     : make_uint4(0, 0, 0, 0);
+            v[k] = left < n ? load8(x + (int64_t)(at / each) * ld + at % each * 8, whole)
+                            : make_uint4(0, 0, 0, 0);
         }
 #pragma unroll
         for (int k = 0; k < 4; k++)

@@ -347,6 +347,7 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
     if (s->xd) {
         rest.x = s->xr;
+        rest.x_again = false;
         linear_main(dev, &rest, s->z, a->n_out, s->busy);
         return;
     }

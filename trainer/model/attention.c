@@ -125,6 +125,7 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
             .x = attention_in(p, b), .w = unit_weight(u, role), .b = unit_weight(u, role_b),
             .n = p->n, .n_in = a->hidden_size, .n_out = width, .out_ld = qkv_width(a),
             .lora = unit_lora(p, u, role), .in_out = a->weight_order == ARCH_IN_OUT,
+            .x_again = i > 0,
         };
         if (back) {
             op[i].dout = part;

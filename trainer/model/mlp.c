@@ -68,6 +68,7 @@ static int gate_linears(struct op_linear op[2], const struct pass *p, const stru
     op[0] = from_y2(p, u, b, ROLE_GATE_W, ROLE_GATE_B, ff);
     op[1] = up_linear(p, u, b);
     op[0].out_ld = op[1].out_ld = 2 * ff;
+    op[1].x_again = true;
     return 2;
 }
 

@@ -220,6 +220,8 @@ struct op_linear {
                                        with pre, residual, act or drop */
     bool        in_out;             /* dw likewise */
     bool        dx_add, x_made, fresh;
+    bool        x_again;            /* x is what the last linear_fwd, or linear_bwd, read, and has
+                                       not changed: what was made of it may serve again */
     struct op_drop drop, x_drop;
     struct op_lora lora;
 };
