@@ -241,13 +241,13 @@ static void decode(struct bench *b)
     const struct params *p = model_params(b->model);
     const struct arch *a = b->arch;
     int64_t V = a->vocab_size, docs = b->o.docs, length = b->o.length, n = b->o.steps;
-    float *logits = malloc((size_t)(docs * V) * sizeof *logits);
+    struct decode_top top = {.k = 1};
     int32_t *ids = malloc((size_t)(docs * length) * sizeof *ids);
     int32_t *some = malloc((size_t)docs * sizeof *some);
     struct gpu_watch watch;
     struct ckpt_err err = {0};
     struct decode *d;
-    double weights = 0, cache, start, each, bound;
+    double weights = 0, cache, start = 0, each, bound;
     char text[256];
 
     for (int64_t i = 0; i < docs * length; i++)
@@ -255,15 +255,18 @@ static void decode(struct bench *b)
     need(decode_new(&d, b->model, docs, length + n + 8, &err), &err);
     for (int64_t i = 0; i < docs; i++)
         some[i] = (int32_t)length;
-    need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    need(decode_top(d, zero_weights(b->zero), ids, some, docs, &top, &err), &err);
     for (int64_t i = 0; i < docs; i++)
         some[i] = 1;
-    for (int i = 0; i < 4; i++)
-        need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
-    gpu_watch_start(&watch);
-    start = now();
-    for (int64_t i = 0; i < n; i++)
-        need(decode_step(d, zero_weights(b->zero), ids, some, docs, logits, &err), &err);
+    for (int64_t i = -4; i < n; i++) {
+        if (i == 0) {
+            gpu_watch_start(&watch);
+            start = now();
+        }
+        for (int64_t j = 0; j < docs; j++)
+            ids[j] = top.id[j];
+        need(decode_top(d, zero_weights(b->zero), ids, some, docs, &top, &err), &err);
+    }
     each = (now() - start) / (double)n;
     gpu_watch_stop(&watch);
     for (size_t i = 0; i < p->n; i++)
@@ -276,8 +279,16 @@ static void decode(struct bench *b)
     printf("model=%s work=decode tok_s=%.1f ms=%.3f bound_ms=%.3f bound=%.1f gib=%.2f steps=%lld "
            "%s\n", b->o.model, (double)docs / each, 1e3 * each, 1e3 * bound, 100 * bound / each,
            (double)b->dev->held / (1 << 30), (long long)n, gpu_watch_text(&watch, text));
+    if (b->o.profile) {
+        struct profile *prof = NULL;
+
+        need(profile_on(&prof, b->dev, &err), &err);
+        for (int i = 0; i < 3; i++)
+            need(decode_top(d, zero_weights(b->zero), ids, some, docs, &top, &err), &err);
+        profile_print(prof, stderr, 3);
+        profile_off(prof);
+    }
     decode_free(d);
-    free(logits);
     free(ids);
     free(some);
 }

@@ -45,7 +45,8 @@ struct beams {
     struct search              *search;         /* [n] */
     int32_t                    *tokens;         /* [n][2][B][max_new] */
     struct decode              *decode;
-    float                      *logits;         /* [n B][vocab] */
+    struct decode_top           top;            /* k 0: all logits come */
+    float                      *logits;         /* [n B][vocab]; of one beam with top */
     int32_t                    *ids, *n_new, *from;     /* ids [all], [n B] each */
     int32_t                    *history;        /* [longest] */
     int32_t                    *kept;           /* [B][max_new] */
@@ -54,11 +55,22 @@ struct beams {
     int64_t                     n_best;
 };
 
-/* Logits become log-probabilities, processed. */
-static int log_probs(struct beams *s, const struct search *q, const struct generate_seq *seq,
-                     int64_t beam, int64_t len, float *z, struct ckpt_err *err)
+/* Where a beam stands; its history is put together. */
+static struct generate_place place_of(struct beams *s, const struct search *q,
+                                      const struct generate_seq *seq, int64_t beam, int64_t len)
 {
     struct generate_place at = {.history = s->history, .most = q->most};
+
+    at.n_fed = generate_fed(s->history, s->arch, s->opts, seq);
+    at.n = at.n_fed + len;
+    memcpy(s->history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
+    return at;
+}
+
+/* Logits become log-probabilities, processed. */
+static int log_probs(struct beams *s, const struct generate_place *at, int64_t len, float *z,
+                     struct ckpt_err *err)
+{
     float max = -INFINITY;
     double sum = 0;
 
@@ -71,10 +83,7 @@ static int log_probs(struct beams *s, const struct search *q, const struct gener
         sum += exp((double)(z[i] - max));
     for (int64_t i = 0; i < s->vocab; i++)
         z[i] = z[i] - max - (float)log(sum);
-    at.n_fed = generate_fed(s->history, s->arch, s->opts, seq);
-    at.n = at.n_fed + len;
-    memcpy(s->history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
-    generate_process(z, s->vocab, &at, s->opts, s->scratch);
+    generate_process(z, s->vocab, at, s->opts, s->scratch);
     return 0;
 }
 
@@ -142,6 +151,51 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
     q->done |= b < s->B;                /* the last token, or too few ids to go on with */
 }
 
+/* A beam's continuations from its likeliest tokens alone; false: they do not tell. */
+static bool offer_some(struct beams *s, const struct generate_place *at, int64_t row, int64_t beam,
+                       float score)
+{
+    const struct decode_top *t = &s->top;
+    struct generate_top top = {t->value + row * t->k, t->id + row * t->k, t->k, t->sum[row]};
+    struct generate_choice c[OP_TOP_MOST];
+    float max = top.value[0], by = (float)log(top.sum), beyond;
+    int64_t n, sure = 0;
+    bool changed;
+
+    if (!isfinite(max) || !isfinite(top.sum))
+        return false;
+    n = generate_some(c, &top);
+    for (int64_t i = 0; i < n; i++)
+        c[i].logit = c[i].logit - max - by;
+    if (!generate_process_some(c, n, at, s->opts, &changed))
+        return false;
+    beyond = top.k < s->vocab ? top.value[top.k - 1] - max - by + score : -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        sure += c[i].logit + score > beyond;
+    if (top.k < s->vocab && sure < s->K)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        offer(s, (struct next){.score = c[i].logit + score, .id = c[i].id, .beam = beam});
+    return true;
+}
+
+/* Beam b of prompt i: its continuations among the best. */
+static int offer_all(struct beams *s, int64_t i, int64_t b, int64_t len, struct ckpt_err *err)
+{
+    const struct search *q = &s->search[i];
+    struct generate_place at = place_of(s, q, &s->seq[i], b, len);
+    int64_t row = i * s->B + b;
+    float *z = s->logits + (s->top.k ? 0 : row * s->vocab);
+
+    if (s->top.k && offer_some(s, &at, row, b, q->score[b]))
+        return 0;
+    if ((s->top.k && decode_row(s->decode, row, z, err)) || log_probs(s, &at, len, z, err))
+        return ckpt_err_in(err, "sequence %lld", (long long)i);
+    for (int64_t t = 0; t < s->vocab; t++)
+        offer(s, (struct next){.score = z[t] + q->score[b], .id = (int32_t)t, .beam = b});
+    return 0;
+}
+
 /* Prompt i's beams after len tokens each. */
 static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err)
 {
@@ -150,14 +204,9 @@ static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err
     bool full = s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
 
     s->n_best = 0;
-    for (int64_t b = 0; b < (len ? s->B : 1); b++) {
-        float *z = s->logits + (i * s->B + b) * s->vocab;
-
-        if (log_probs(s, q, &s->seq[i], b, len, z, err))
-            return ckpt_err_in(err, "sequence %lld", (long long)i);
-        for (int64_t t = 0; t < s->vocab; t++)
-            offer(s, (struct next){.score = z[t] + q->score[b], .id = (int32_t)t, .beam = b});
-    }
+    for (int64_t b = 0; b < (len ? s->B : 1); b++)
+        if (offer_all(s, i, b, len, err))
+            return err->code;
     for (int64_t k = 0; !full && k < s->B && k < s->n_best; k++)
         if (last || generate_is_eos(s->opts, s->best[k].id))
             add_end(s, q, &s->best[k], len);
@@ -197,7 +246,8 @@ static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *
     if (begin(s, w, err))
         return err->code;
     for (int64_t len = 0; fed > 0; len++) {
-        if (decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err))
+        if (s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n * s->B, &s->top, err)
+                     : decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err))
             return err->code;
         for (int64_t i = 0; i < s->n * s->B; i++)
             s->from[i] = (int32_t)i;
@@ -226,6 +276,16 @@ static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *
     return 0;
 }
 
+/* K of each beam, and as many as the rules may take away. */
+static int64_t top_wanted(const struct beams *s)
+{
+    struct generate_opts as = *s->opts;
+
+    as.do_sample = true;
+    as.top_k = s->K;
+    return generate_top_wanted(&as, s->vocab);
+}
+
 static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
 {
     int64_t longest = 0, all = 0, row = s->B * s->max_new;
@@ -245,6 +305,12 @@ static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
     s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
     s->scratch = ckpt_alloc(V, sizeof *s->scratch);
     s->best = ckpt_alloc((size_t)s->K, sizeof *s->best);
+    if (decode_new(&s->decode, m, s->n * s->B, longest, err))
+        return err->code;
+    if ((int64_t)seqs <= decode_top_docs(s->decode))
+        s->top.k = top_wanted(s);
+    s->top.temperature = 1;
+    seqs = s->top.k ? 1 : seqs;
     s->logits = ckpt_alloc(seqs * V, sizeof *s->logits);
     if (!s->search || !s->tokens || !s->kept || !s->ids || !s->n_new || !s->from || !s->history ||
         !s->scratch || !s->best || !s->logits)
@@ -256,7 +322,7 @@ static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
         for (int64_t b = 0; b < s->B; b++)
             s->search[i].end_score[b] = NO_SCORE;
     }
-    return decode_new(&s->decode, m, s->n * s->B, longest, err);
+    return 0;
 }
 
 int generate_beams(struct model *m, const struct model_weights *w,

@@ -17,7 +17,8 @@ struct state {
     int64_t                     n, vocab;
     const struct arch          *arch;
     struct decode              *decode;
-    float                      *logits;         /* [n][vocab] */
+    struct decode_top           top;            /* k 0: all logits come */
+    float                      *logits;         /* [n][vocab]; of one sequence with top */
     int32_t                    *ids, *n_new;    /* what is fed next */
     int32_t                    *history;        /* [longest] of the sequence in work */
     struct generate_choice     *scratch;
@@ -88,10 +89,16 @@ static int allocate(struct state *s, struct model *m, struct ckpt_err *err)
     s->n_new = ckpt_alloc(n, sizeof *s->n_new);
     s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
     s->scratch = ckpt_alloc((size_t)s->vocab, sizeof *s->scratch);
+    if (decode_new(&s->decode, m, s->n, longest, err))
+        return err->code;
+    if (s->n <= decode_top_docs(s->decode))
+        s->top.k = generate_top_wanted(s->opts, s->vocab);
+    s->top.temperature = generate_top_temperature(s->opts, s->vocab);
+    n = s->top.k ? 1 : n;
     s->logits = ckpt_alloc(n * (size_t)s->vocab, sizeof *s->logits);
     if (!s->ids || !s->n_new || !s->history || !s->scratch || !s->logits)
         return ckpt_nomem(err, n * (size_t)s->vocab * sizeof *s->logits);
-    return decode_new(&s->decode, m, s->n, longest, err);
+    return 0;
 }
 
 int64_t generate_fed(int32_t *ids, const struct arch *arch, const struct generate_opts *o,
@@ -138,11 +145,23 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
     int64_t fed = generate_fed(s->history, s->arch, s->opts, q), len = fed + q->n_out;
     struct generate_place at = {.history = s->history, .n = len, .n_fed = fed,
                                 .most = generate_most(s->arch, s->opts, q)};
+    double draw = rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out);
+    const struct decode_top *t = &s->top;
+    struct generate_top top = {.k = t->k};
+    float *logits = s->logits + (t->k ? 0 : i * s->vocab);
     int32_t id;
 
     memcpy(s->history + fed, q->out, (size_t)q->n_out * sizeof *s->history);
-    id = generate_pick(s->logits + i * s->vocab, s->vocab, &at, s->opts,
-                       rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out), s->scratch);
+    if (t->k) {
+        top.value = t->value + i * t->k;
+        top.id = t->id + i * t->k;
+        top.sum = t->sum[i];
+    }
+    if (!t->k || !generate_pick_top(&id, &top, s->vocab, &at, s->opts, draw)) {
+        if (t->k && decode_row(s->decode, i, logits, err))
+            return err->code;
+        id = generate_pick(logits, s->vocab, &at, s->opts, draw, s->scratch);
+    }
     if (id < 0)
         return ckpt_fail_as(err, CKPT_ENO, "non-finite",
                             "sequence %lld: logits after %lld tokens "
@@ -164,7 +183,8 @@ static int run(struct state *s, const struct model_weights *w, struct ckpt_err *
         fed += s->n_new[i];
     }
     while (fed > 0) {
-        if (decode_step(s->decode, w, s->ids, s->n_new, s->n, s->logits, err))
+        if (s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n, &s->top, err)
+                     : decode_step(s->decode, w, s->ids, s->n_new, s->n, s->logits, err))
             return err->code;
         fed = 0;
         for (int64_t i = 0; i < s->n; i++) {

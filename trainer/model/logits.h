@@ -44,4 +44,28 @@ int32_t generate_pick(float *logits, int64_t vocab, const struct generate_place 
                       const struct generate_opts *opts, double draw,
                       struct generate_choice *scratch);
 
+/* -- from the largest alone, as decode_top gives them ----------------------------------------- */
+
+struct generate_top {
+    const float   *value;               /* [k] falling */
+    const int32_t *id;
+    int64_t        k;
+    double         sum;                 /* where generate_top_temperature asks for it */
+};
+
+/* How many these options ask for; 0: all.  And the temperature of the sum; 0: none is asked for. */
+int64_t generate_top_wanted(const struct generate_opts *opts, int64_t vocab);
+double generate_top_temperature(const struct generate_opts *opts, int64_t vocab);
+/* generate_pick from them, the same choice; false: they do not tell, all logits are asked for. */
+bool generate_pick_top(int32_t *id, const struct generate_top *top, int64_t vocab,
+                       const struct generate_place *at, const struct generate_opts *opts,
+                       double draw);
+/* Them by rising id; gives how many. */
+int64_t generate_some(struct generate_choice *some, const struct generate_top *top);
+/* generate_process to some logits, by rising id: those of others only fall.  False: a rule asks
+ * for all.  *changed: a rule changed one of them, or of the others. */
+bool generate_process_some(struct generate_choice *some, int64_t n,
+                           const struct generate_place *at, const struct generate_opts *opts,
+                           bool *changed);
+
 #endif
