@@ -43,6 +43,8 @@ __global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v
 {
     using pack = cuda_pack<T, E>;
     int row = (int)blockIdx.x, each = a.dim / E;
+
+    cuda_begin();
     int seg = segment_of(a.doc_start, a.n_docs, row);
     int64_t pos = a.past[seg] + row - a.doc_start[seg];
     int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
@@ -192,6 +194,7 @@ __global__ void __launch_bounds__(THREADS)
     struct seen w[HEADS];
     float q[HEADS][8], slopes[HEADS];
 
+    cuda_begin();
     g %= a.n_kv;
     int h0 = g * a.share + chunk * HEADS, heads = min(HEADS, a.share - chunk * HEADS);
     struct part p = part_of(a, row, g, part, n_parts);
@@ -337,6 +340,7 @@ __global__ void __launch_bounds__(THREADS)
     int row = g / a.n_kv, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, stage = 0;
     int mine = warp * ROWS * (D + 8);
 
+    cuda_begin();
     g %= a.n_kv;
     int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
     struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
@@ -413,6 +417,7 @@ __global__ void __launch_bounds__(THREADS)
     const float *at = parts + id * (a.dim + 2);
     float max = -INFINITY, sum = 0;
 
+    cuda_begin();
     for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
         by[i] = at[i * next];
     __syncthreads();
@@ -463,8 +468,8 @@ static void launch_rows(struct device *dev, const struct attend &a, float *parts
     int64_t chunks = cuda_blocks(a.share, HEADS);
     dim3 grid((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
 
-    row_part<T, LANES, HEADS><<<grid, THREADS, 0, cuda_of(dev)->stream>>>(a, parts, (int)n_parts,
-                                                                          (int)chunks);
+    cuda_early(dev, true, row_part<T, LANES, HEADS>, grid, THREADS, 0, a, parts, (int)n_parts,
+               (int)chunks);
     cuda_launched(dev, "attention_cached");
 }
 
@@ -488,8 +493,8 @@ static void launch_heads(struct device *dev, const struct attend &a, float *part
 
     if (!cuda_ok(dev, "attention_cached", may_share(heads_part<T, D>, bytes)))
         return;
-    heads_part<T, D><<<grid, THREADS, bytes, cuda_of(dev)->stream>>>(a, parts, (int)n_parts,
-                                                                     (int)chunks);
+    cuda_early(dev, true, heads_part<T, D>, grid, THREADS, bytes, a, parts, (int)n_parts,
+               (int)chunks);
     cuda_launched(dev, "attention_cached");
 }
 
@@ -529,8 +534,7 @@ template <typename T> static void rows(struct device *dev, const struct attend &
     }
     by_width<T>(dev, a, parts, n_parts);
     if (n_parts > 1 && !dev->err.code) {
-        join_parts<T><<<(unsigned)all, THREADS, 0, cuda_of(dev)->stream>>>(a, parts,
-                                                                           (int)n_parts);
+        cuda_early(dev, true, join_parts<T>, (unsigned)all, THREADS, 0, a, parts, (int)n_parts);
         cuda_launched(dev, "attention_cached");
     }
 }
@@ -539,13 +543,10 @@ template <typename T>
 static void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o)
 {
     const int E = 16 / sizeof(T);
-    cudaStream_t stream = cuda_of(dev)->stream;
     T *k = (T *)o->k_cache, *v = (T *)o->v_cache;
 
-    if (a.vec)
-        append<T, E><<<(unsigned)a.n, 256, 0, stream>>>(a, k, v);
-    else
-        append<T, 1><<<(unsigned)a.n, 256, 0, stream>>>(a, k, v);
+    cuda_early(dev, a.n <= CUDA_FEW_ROWS, a.vec ? append<T, E> : append<T, 1>, (unsigned)a.n, 256,
+               0, a, k, v);
     cuda_launched(dev, "attention_cached");
 }
 

@@ -37,6 +37,7 @@ struct cuda_device {
     uint64_t       limit;               /* bytes that dev.held may reach; 0: what the chip has */
     cudaEvent_t   *stamps;              /* [n_stamps] */
     int64_t        n_stamps;
+    bool           early;               /* kernels may start before those in front of them end */
     bool           tf32;                /* f32 products may round their factors to tf32 */
     double        *host;                /* pinned [CUDA_SMALL]: what comes back */
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
@@ -68,6 +69,44 @@ static inline uint64_t cuda_part(uint64_t bytes) { return (bytes + 255) / 256 * 
 static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
 static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+/* -- launching early ------------------------------------------------------------------------ */
+
+/*
+ * Kernels of a few rows wait for their launches more than they compute.  On chips that can (9.0 and
+ * later) one that is launched by cuda_early may start while the one before it still runs: it begins
+ * with cuda_begin, behind which all that was queued before is done and seen, and in front of which
+ * it may ask for nothing but to have weights brought into the L2 cache.  Every thread calls it, so
+ * that a kernel never ends before those in front of it.  Plainly launched such kernels are as
+ * others.
+ */
+__device__ __forceinline__ void cuda_begin(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+enum { CUDA_FEW_ROWS = 64 };            /* from more on a launch costs nothing beside the work */
+
+template <typename... P, typename... A>
+static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P...), dim3 grid,
+                              dim3 block, size_t shared, A... args)
+{
+    cudaLaunchAttribute how = {};
+    cudaLaunchConfig_t c = {};
+
+    how.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    how.val.programmaticStreamSerializationAllowed = 1;
+    c.gridDim = grid;
+    c.blockDim = block;
+    c.dynamicSmemBytes = shared;
+    c.stream = cuda_of(dev)->stream;
+    c.attrs = &how;
+    c.numAttrs = early && cuda_of(dev)->early ? 1 : 0;
+    cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
 
 /* -- types ------------------------------------------------------------------------------------ */
 

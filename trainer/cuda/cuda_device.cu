@@ -318,6 +318,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     o->cuda.limit = opts->memory_limit;
     o->cuda.tf32 = opts->tf32;
     o->cuda.sms = prop.multiProcessorCount;
+    o->cuda.early = prop.major >= 9;
     o->cuda.shared_most = prop.sharedMemPerBlockOptin;
     if (cuda_ok(dev, "opening", cudaSetDevice(index)) &&
         cuda_ok(dev, "opening", cudaStreamCreateWithFlags(&o->cuda.stream,

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(block) forward(struct args<T> a)
     int64_t c = ((int64_t)(blockIdx.x % a.across) * blockDim.x + threadIdx.x) * N;
     float g[N], u[N];
 
+    cuda_begin();
     if (c >= a.ff)
         return;
     row_get(g, a.u + 2 * i * a.ff + c);
@@ -82,7 +83,8 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     if (back)
         CUDA_OP_ACT(op->act, backward<T, N, A><<<blocks, threads, 0, on>>>(a));
     else
-        CUDA_OP_ACT(op->act, forward<T, N, A><<<blocks, threads, 0, on>>>(a));
+        CUDA_OP_ACT(op->act, cuda_early(dev, op->n <= CUDA_FEW_ROWS, forward<T, N, A>, blocks,
+                                        threads, 0, a));
 }
 
 template <typename T> void run(struct device *dev, const struct op_gate *op, bool back)

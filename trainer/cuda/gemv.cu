@@ -3,7 +3,7 @@
  *
  * A warp makes one output column for all rows: its lanes read the weights' row 16 bytes at once,
  * several loads in flight, the rows of x out of the nearest cache.  The order of the sum depends
- * on n_in alone.
+ * on n_in alone.  Weights are on their way before what makes x has ended.
  */
 #include "trainer/cuda/gemv.h"
 
@@ -36,9 +36,12 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     float sum[R] = {};
     int64_t c = lane * N;
 
+    w += (o < p.n_out ? o : 0) * p.n_in;
+    if (lane * 128 < p.n_in * (int64_t)sizeof(T))       /* the first 4 KB of the row */
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)w + lane * 128));
+    cuda_begin();
     if (o >= p.n_out)
         return;
-    w += o * p.n_in;
     for (; c + (AHEAD - 1) * 32 * N < p.n_in; c += AHEAD * 32 * N) {
         row_pack<T> held[AHEAD];
 
@@ -79,9 +82,9 @@ static void launch(struct device *dev, const struct gemv *g)
     struct place p = {g->n_in, g->n_out, g->out_ld, g->alpha};
     unsigned blocks = (unsigned)cuda_blocks(g->n_out, WARPS);
 
-    CUDA_OP_ACT(g->act, gemv_kernel<T, O, R, A><<<blocks, THREADS, 0, cuda_of(dev)->stream>>>(
-                            (O *)g->out, (T *)g->pre, (const T *)g->x, (const T *)g->w,
-                            (const T *)g->b, (const T *)g->residual, p));
+    CUDA_OP_ACT(g->act, cuda_early(dev, true, gemv_kernel<T, O, R, A>, blocks, THREADS, 0,
+                                   (O *)g->out, (T *)g->pre, (const T *)g->x, (const T *)g->w,
+                                   (const T *)g->b, (const T *)g->residual, p));
 }
 
 template <typename T, typename O> static void by_rows(struct device *dev, const struct gemv *g)

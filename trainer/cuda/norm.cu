@@ -82,6 +82,7 @@ forward(struct args<T> a)
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
 
+    cuda_begin();
     for (int k = 0; k < a.stages; k++)
         ask_x<T, WARPS, PACKS>(a, i + k * step, k, lane);
 #pragma unroll
@@ -402,7 +403,8 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
                     cudaFuncSetAttribute(forward<T, WARPS, PACKS>,
                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)(row * (size_t)a.stages))))
-            forward<T, WARPS, PACKS><<<blocks, WARPS * 32 * teams, row * (size_t)a.stages, on>>>(a);
+            cuda_early(dev, a.n <= CUDA_FEW_ROWS, forward<T, WARPS, PACKS>, blocks,
+                       WARPS * 32 * teams, row * (size_t)a.stages, a);
     })
         forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
 }

@@ -81,6 +81,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(
     const T *from;
     T *to;
 
+    cuda_begin();
     if (head >= a.n_head + a.n_kv)
         return;
     from = head_at(a.in, row, head, a.n_head, a.n_kv);
@@ -131,6 +132,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float x[N], y[N], wx[N], wy[N], cos[N], sin[N], r = 0;
 
+    cuda_begin();
     for (int p = me; on && !copied && p < a.pairs; p += a.group) {
         row_get(x, from + p * N);
         row_get(y, from + p * N + half);
@@ -179,6 +181,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs
     int all = me < a.pairs ? a.n_head + 2 * a.n_kv : 0, c = me * N;
     float cos[N] = {}, sin[N] = {}, x[2][N], y[2][N];
 
+    cuda_begin();
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         const T *from = head_at(a.in, row, first + k * each, a.n_head, a.n_kv);
@@ -442,8 +445,8 @@ template <typename T, int N> void launch_turn(struct device *dev, struct args<T>
 {
     unsigned threads = share(&a.across, (int64_t)(a.n_head + a.n_kv) * a.pairs, block);
 
-    turn_rows<T, N><<<(unsigned)a.n * a.across, (threads + 31) / 32 * 32, 0,
-                      cuda_of(dev)->stream>>>(a);
+    cuda_early(dev, a.n <= CUDA_FEW_ROWS, turn_rows<T, N>, (unsigned)a.n * a.across,
+               (threads + 31) / 32 * 32, 0, a);
 }
 
 /* A group's threads have a pair each, and there is nothing else. */
@@ -457,12 +460,9 @@ template <typename T, int N> void launch_norm(struct device *dev, struct args<T>
     int64_t all = a.n_head + 2 * a.n_kv;
     unsigned groups = share(&a.across, one_pair(&a) ? (all + 1) / 2 : all, block / a.group);
     unsigned threads = (groups * (unsigned)a.group + 31) / 32 * 32;
-    cudaStream_t on = cuda_of(dev)->stream;
 
-    if (one_pair(&a))
-        norm_pairs<T, N><<<(unsigned)a.n * a.across, threads, 0, on>>>(a);
-    else
-        norm_rows<T, N><<<(unsigned)a.n * a.across, threads, 0, on>>>(a);
+    cuda_early(dev, a.n <= CUDA_FEW_ROWS, one_pair(&a) ? norm_pairs<T, N> : norm_rows<T, N>,
+               (unsigned)a.n * a.across, threads, 0, a);
 }
 
 uint64_t part_bytes(const struct device *dev, int64_t dim)
