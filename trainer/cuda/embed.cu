@@ -74,7 +74,7 @@ template <typename T, int WARPS, int PACKS>
 __global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, block)) gather(struct args<T> a)
 {
     constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, block);
-    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
     int64_t step = (int64_t)gridDim.x * TEAMS;
 
     for (int64_t i = a.first + (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += step) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, block)) gather(
                 gathered(v[p], a, row, i, c);
         }
         if (a.w)
-            s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane);
+            s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &turn);
         if (a.w && lane == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
 #pragma unroll

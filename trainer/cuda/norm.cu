@@ -5,8 +5,8 @@
  * blocks stay: while a team works on a row its next ones are copied to shared memory.
  * Statistics as on the CPU: the mean first, then centred squares.  Backward runs as many blocks
  * as the chip has processors; each thread sums the gradients of gain and bias for its columns
- * over the rows its team took, the teams of a block add theirs in their order through shared
- * memory, and a second kernel adds the blocks' sums in their order.
+ * over the rows its team took, a block adds its teams' in their order through shared memory, and
+ * a second kernel adds the blocks' sums in their order.
  *
  * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or not
  * aligned are read again for each step by a whole block.
@@ -81,6 +81,7 @@ forward(struct args<T> a)
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
+    int turn = 0;
 
     cuda_begin();
     for (int k = 0; k < a.stages; k++)
@@ -106,18 +107,16 @@ forward(struct args<T> a)
             for (int k = 0; k < N; k++)
                 v[p][k] = raw.at(k);
         }
-        s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane);
+        s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &turn);
         if (lane == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             int64_t c = (int64_t)(p * SPAN + lane) * N;
 
-            row_pack<T> b;
-
             if (c >= a.dim)
                 continue;
-            b = a.b ? row_load(a.b, c) : row_zero<T>();
+            row_pack<T> b = a.b ? row_load(a.b, c) : row_zero<T>();
 #pragma unroll
             for (int k = 0; k < N; k++)
                 v[p][k] = (v[p][k] - s.x) * s.y * w[p].at(k) + b.at(k);
@@ -156,63 +155,63 @@ __device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot
     __pipeline_commit();
 }
 
-/* The gradient that reaches the norm, and what it normalised: columns [c, c + pack) of row i. */
-template <typename T, int PACKS>
-__device__ __forceinline__ void pair_of(float (&g)[CUDA_PACK<T>], float (&xhat)[CUDA_PACK<T>],
-                                        const struct args<T> &a, int slot, int p, float2 s,
-                                        int64_t i, int64_t c)
-{
-    row_pack<T> x, dout, add = a.dout_add ? row_load(a.dout_add + i * a.dim, c) : row_zero<T>();
-
-    x.raw = *place<3, PACKS>(slot, 0, p);
-    dout.raw = *place<3, PACKS>(slot, 1, p);
-#pragma unroll
-    for (int k = 0; k < CUDA_PACK<T>; k++) {
-        g[k] = dout.at(k) + add.at(k);
-        xhat[k] = (x.at(k) - s.x) * s.y;
-    }
-}
-
-/* The block's sums by turns: each team adds its own to what lies in shared memory. */
+/* The block's sums: its teams' in order, which lie in shared memory. */
 template <typename T, int WARPS, int PACKS, int SUMS>
 __device__ __forceinline__ void add_teams(const struct args<T> &a,
                                           const float (&dw)[PACKS][CUDA_PACK<T>],
                                           const float (&db)[PACKS][CUDA_PACK<T>], int team,
                                           int lane)
 {
-    float *shared = reinterpret_cast<float *>(ring);
     constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
+    const int wide = SUMS * (int)a.dim;
+    float *shared = reinterpret_cast<float *>(ring) + team * wide;
     float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
 
     __syncthreads();                    /* no row is on its way or read any more */
-    for (int t = 0; t < TEAMS; t++) {
-        if (team == t) {
 #pragma unroll
-            for (int p = 0; p < PACKS; p++)
-#pragma unroll
-                for (int k = 0; k < N; k++) {
-                    int64_t c = (int64_t)(p * SPAN + lane) * N + k;
-                    float w = dw[p][k], b = db[p][k];
+    for (int p = 0; p < PACKS; p++) {
+        int c = (p * SPAN + lane) * N;
 
-                    if (c >= a.dim)
-                        continue;
-                    if (t > 0) {
-                        w += shared[c];
-                        if (SUMS > 1)
-                            b += shared[a.dim + c];
-                    }
-                    if (t + 1 < TEAMS) {
-                        shared[c] = w;
-                        if (SUMS > 1)
-                            shared[a.dim + c] = b;
-                    } else {
-                        to[c] = w;
-                        if (SUMS > 1)
-                            to[a.dim + c] = b;
-                    }
-                }
+        if (c < a.dim) {
+            row_put<float>(shared + c, dw[p]);
+            if (SUMS > 1)
+                row_put<float>(shared + a.dim + c, db[p]);
         }
-        __syncthreads();
+    }
+    __syncthreads();
+    shared = reinterpret_cast<float *>(ring);
+    for (int c = (int)threadIdx.x * 4; c < wide; c += (int)blockDim.x * 4) {
+        float4 sum = *reinterpret_cast<float4 *>(shared + c);
+
+#pragma unroll
+        for (int k = 1; k < TEAMS; k++) {
+            float4 x = *reinterpret_cast<float4 *>(shared + k * wide + c);
+
+            sum.x += x.x;
+            sum.y += x.y;
+            sum.z += x.z;
+            sum.w += x.w;
+        }
+        *reinterpret_cast<float4 *>(to + c) = sum;
+    }
+}
+
+/* The gradient that reaches a pack of a row: dout, and dout_add where there is one. */
+template <typename T>
+__device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct args<T> &a,
+                                        const uint4 *dout, int64_t i, int64_t c)
+{
+    row_pack<T> x;
+
+    x.raw = *dout;
+#pragma unroll
+    for (int k = 0; k < CUDA_PACK<T>; k++)
+        g[k] = x.at(k);
+    if (a.dout_add) {
+        x = row_load(a.dout_add + i * a.dim, c);
+#pragma unroll
+        for (int k = 0; k < CUDA_PACK<T>; k++)
+            g[k] += x.at(k);
     }
 }
 
@@ -222,59 +221,74 @@ __global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK))
 backward(struct args<T> a)
 {
     constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
-    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
+    const float2 *stats = reinterpret_cast<const float2 *>(a.stats);
+    float2 s, next = make_float2(0, 0);
     row_pack<T> w[PACKS];
 
+    for (int k = 0; k < a.stages; k++)
+        ask<T, WARPS, PACKS>(a, i + k * step, k, lane);
+    if (i < a.n)
+        next = stats[i];
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int64_t c = (int64_t)(p * SPAN + lane) * N;
 
         w[p] = c < a.dim ? row_load(a.w, c) : row_zero<T>();
     }
-    for (int k = 0; k < a.stages; k++)
-        ask<T, WARPS, PACKS>(a, i + k * step, k, lane);
     for (int slot = 0; i < a.n; i += step) {
-        float2 s = reinterpret_cast<const float2 *>(a.stats)[i], sum = make_float2(0, 0);
+        float2 sum = make_float2(0, 0);
+        float gw[PACKS][N], shift;
 
+        s = next;
+        if (i + step < a.n)
+            next = stats[i + step];
+        shift = -s.x * s.y;
         wait_oldest(a.stages);
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             int64_t c = (int64_t)(p * SPAN + lane) * N;
-            float g[N], xhat[N];
+            row_pack<T> x;
 
             if (c >= a.dim)
                 continue;
-            pair_of<T, PACKS>(g, xhat, a, slot, p, s, i, c);
+            x.raw = *place<3, PACKS>(slot, 0, p);
+            reaches(gw[p], a, place<3, PACKS>(slot, 1, p), i, c);
 #pragma unroll
             for (int k = 0; k < N; k++) {
+                float xhat = fmaf(x.at(k), s.y, shift);
+
                 if (SUMS > 0)
-                    dw[p][k] += g[k] * xhat[k];
+                    dw[p][k] = fmaf(gw[p][k], xhat, dw[p][k]);
                 if (SUMS > 1)
-                    db[p][k] += g[k];
-                sum.x += g[k] * w[p].at(k);
-                sum.y += g[k] * w[p].at(k) * xhat[k];
+                    db[p][k] += gw[p][k];
+                gw[p][k] *= w[p].at(k);
+                sum.x += gw[p][k];
+                sum.y = fmaf(gw[p][k], xhat, sum.y);
             }
         }
-        sum = team_sum<WARPS>(sum, team);
+        sum = team_sum<WARPS>(sum, team, turn++);
         sum.x = a.rms ? 0.0f : sum.x * inv;
         sum.y *= inv;
 #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             int64_t c = (int64_t)(p * SPAN + lane) * N;
-            row_pack<T> more = row_zero<T>();
-            float g[N], xhat[N];
+            row_pack<T> x, more = row_zero<T>();
 
             if (c >= a.dim)
                 continue;
-            pair_of<T, PACKS>(g, xhat, a, slot, p, s, i, c);
+            x.raw = *place<3, PACKS>(slot, 0, p);
             if (a.dx_add)
                 more.raw = *place<3, PACKS>(slot, 2, p);
 #pragma unroll
-            for (int k = 0; k < N; k++)
-                g[k] = s.y * (g[k] * w[p].at(k) - sum.x - xhat[k] * sum.y) + more.at(k);
-            row_store(a.out + dx_row(a, i) * a.dim, c, g);
+            for (int k = 0; k < N; k++) {
+                float xhat = fmaf(x.at(k), s.y, shift);
+
+                gw[p][k] = fmaf(s.y, fmaf(-xhat, sum.y, gw[p][k] - sum.x), more.at(k));
+            }
+            row_store(a.out + dx_row(a, i) * a.dim, c, gw[p]);
         }
         ask<T, WARPS, PACKS>(a, i + a.stages * step, slot, lane);
         slot = slot + 1 < a.stages ? slot + 1 : 0;
@@ -340,28 +354,27 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
     }
 }
 
-/* 32 columns by 8 threads, each of which takes every eighth part. */
-__global__ void __launch_bounds__(256)
+/* 32 columns by 32 threads, each of which takes every 32nd part. */
+__global__ void __launch_bounds__(1024)
 add_parts(float *first, float *second, const float *part, int64_t n, int64_t dim)
 {
-    __shared__ float sums[8][32];
+    __shared__ float sums[32][33];
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float *total = blockIdx.y ? second : first, sum = 0;
 
     if (total && c < dim) {
         const float *from = part + blockIdx.y * dim + c;
 
-#pragma unroll 4
-        for (int64_t i = threadIdx.y; i < n; i += 8)
+#pragma unroll 5
+        for (int64_t i = threadIdx.y; i < n; i += 32)
             sum += from[i * 2 * dim];
     }
-    sums[threadIdx.y][threadIdx.x] = sum;
+    sums[threadIdx.x][threadIdx.y] = sum;
     __syncthreads();
-    if (threadIdx.y || !total || c >= dim)
-        return;
-    for (int i = 1; i < 8; i++)
-        sum += sums[i][threadIdx.x];
-    total[c] += sum;
+    sum = warp_sum(sums[threadIdx.y][threadIdx.x]);
+    c = (int64_t)blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x == 0 && total && c < dim)
+        total[c] += sum;
 }
 
 template <typename T> struct args<T> args_of(const struct op_rownorm *op, const void *out)
@@ -416,7 +429,7 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
     const int teams = team_count(WARPS, BLOCK);
     const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
     int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
-    size_t shared, sums = SUMS && teams > 1 ? (size_t)(2 * a.dim) * sizeof(float) : 0;
+    size_t shared, sums = (size_t)(SUMS * teams * a.dim) * sizeof(float);
 
     a.stages = (int)fewer(3, (int64_t)(cuda_of(dev)->shared_most / row));
     shared = (size_t)a.stages * row;
@@ -485,7 +498,7 @@ void cuda_add_parts(struct device *dev, const char *op, float *first, float *sec
 
     if (dev->err.code || dim == 0 || (!first && !second))
         return;
-    add_parts<<<grid, dim3(32, 8), 0, cuda_of(dev)->stream>>>(first, second, part, n, dim);
+    add_parts<<<grid, dim3(32, 32), 0, cuda_of(dev)->stream>>>(first, second, part, n, dim);
     cuda_launched(dev, op);
 }
 

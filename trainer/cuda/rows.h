@@ -147,25 +147,24 @@ template <int WARPS> __device__ __forceinline__ void team_wait(int team)
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(WARPS * 32) : "memory");
 }
 
-/* The sums over the team, in all its threads; all of them call it.  At most 15 teams of more
- * than one warp live in a block (barrier 0 is the block's). */
-template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int team)
+/* The sums over the team, in all its threads; all of them call it, with `turn` going up by one from
+ * call to call.  At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
+template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int team, int turn)
 {
     v.x = warp_sum(v.x);
     v.y = warp_sum(v.y);
     if constexpr (WARPS > 1) {
-        __shared__ float2 part[32];
+        __shared__ float2 part[2][32];  /* in turn: readers of the last call may be late */
         int warp = (int)threadIdx.x / 32, first = team * WARPS;
 
-        team_wait<WARPS>(team);         /* the last call's readers are done */
         if (threadIdx.x % 32 == 0)
-            part[warp] = v;
+            part[turn & 1][warp] = v;
         team_wait<WARPS>(team);
-        v = part[first];
+        v = part[turn & 1][first];
 #pragma unroll
         for (int i = 1; i < WARPS; i++) {
-            v.x += part[first + i].x;
-            v.y += part[first + i].y;
+            v.x += part[turn & 1][first + i].x;
+            v.y += part[turn & 1][first + i].y;
         }
     }
     return v;
@@ -186,17 +185,19 @@ template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int te
     CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
 #define CUDA_TEAM2(packs_, ...)                                                                \
     CUDA_TEAM_IF(packs_, 2, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 2, 3, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 4, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 4, 3, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 8, 2, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 16, 2, __VA_ARGS__)                                                   \
     CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
 
 /* -- norms ------------------------------------------------------------------------------------ */
 
-/* Mean and 1 / std of the row that the team holds; 0 from dim on. */
+/* Mean and 1 / std of the row that the team holds; 0 from dim on.  turn: as above, 2 a row. */
 template <typename T, int WARPS, int PACKS>
 __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>], bool rms,
-                                            float eps, int64_t dim, int team, int lane)
+                                            float eps, int64_t dim, int team, int lane, int *turn)
 {
     constexpr int N = CUDA_PACK<T>;
     float inv = 1.0f / (float)dim, mean = 0, sq = 0;
@@ -209,17 +210,18 @@ __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum += v[p][i];
-        mean = team_sum<WARPS>(make_float2(sum, 0), team).x * inv;
+        mean = team_sum<WARPS>(make_float2(sum, 0), team, (*turn)++).x * inv;
     }
 #pragma unroll
-    for (int p = 0; p < PACKS; p++)
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float x = (p * WARPS * 32 + lane) * N < dim ? v[p][i] - mean : 0.0f;
+    for (int p = 0; p < PACKS; p++) {
+        float part = 0;
 
-            sq += x * x;
-        }
-    sq = team_sum<WARPS>(make_float2(sq, 0), team).x;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            part = fmaf(v[p][i] - mean, v[p][i] - mean, part);
+        sq += (p * WARPS * 32 + lane) * N < dim ? part : 0.0f;
+    }
+    sq = team_sum<WARPS>(make_float2(sq, 0), team, (*turn)++).x;
     return make_float2(mean, 1.0f / sqrtf(sq * inv + eps));
 }
 
