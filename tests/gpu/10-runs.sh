@@ -28,6 +28,32 @@ t "the CPU's goes on on the GPU" goon cpu cg cuda
 t "to the same losses too" near cg cpu 1e-5 3
 t "weights and activations of bf16" train half cuda --bf16
 t "losses within its rounding" near half cpu 2e-2 6
+t "products of tf32" train tf32 cuda --tf32
+t "losses within theirs" near tf32 gpu 1e-3 6
+t "which are others" bash -c "! diff -q $T/tf32/metrics.jsonl $T/gpu/metrics.jsonl"
+cat > "$T/wide.json" <<C
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 2048,
+ "num_hidden_layers": 1, "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 4096, "rms_norm_eps": 1e-5,
+ "max_position_embeddings": 256, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true}
+C
+t "a wide model" ckpt-train -q --init "$T/wide.json" --tokenizer $R/tokenizer --init-only -o "$T/wide"
+wide() { local out=$1; shift; train "$out" cuda --model "$T/wide" --per-device-train-batch-size 64 --bf16 "$@"; }
+t "in bf16" wide w16
+t "with products of 8 bits" wide w8 --fp8
+t "losses within their rounding" near w8 w16 2e-2 6
+t "which are others too" bash -c "! diff -q $T/w8/metrics.jsonl $T/w16/metrics.jsonl"
+on8() { cp -r "$T/w8" "$T/on8" && rm -r "$T/on8/checkpoint-6" && wide on8 --fp8 --resume-from-checkpoint latest; }
+t "their checkpoint goes on" on8
+t "bit for bit, without any state of scales" diff <(state w8) <(state on8)
+t "an adapter over weights of 8 bits" wide lora8 --fp8 --lora-rank 4 --target-modules all-linear
+# As much memory as the run takes with them, and too little for what must stay free beside them.
+plan() { ckpt-train --dry-run --device cuda --model "$T/wide" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 6 --per-device-train-batch-size 64 --bf16 --fp8 "$@" 2>&1; }
+most=$(plan | sed -n 's/.*activations.*: \([0-9]*\)\.[0-9]* MiB$/\1/p')
+short="--device-memory-limit $((most + 100))M"
+t "where memory is short they are not kept" bash -c "grep -q 'rounded at each use' <<<'$(plan $short)'"
+t "but rounded at each use" wide short --fp8 $short
+t "to the same bits" diff <(state w8) <(state short)
+rm -rf "$T"/w8 "$T"/w16 "$T"/on8 "$T"/lora8 "$T"/short
 t "blocks made again" train again cuda --gradient-checkpointing
 t "give the same losses" near again gpu 1e-6 6
 t "norms made again" train norms cuda --recompute norms
