@@ -253,9 +253,10 @@ static void within(const char *name, struct error e, double bound)
 }
 
 /*
- * Against f64 over the rounded factors.  Sums of a tensor core's 8-bit products keep about 14 bits
- * of the largest term so far; forward they run over all of k, back they are promoted to f32 on
- * the way.  A sum of k terms is about sqrt(k) of them, here 45: 2^-13 of it at most, a few times.
+ * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it has so
+ * far at once, each cut to about 14 bits of the largest: 2^-14 of the sum or so for each, 64 times
+ * for k 2048, half of them up.  Forward that goes on over all of k; back the sums of 128 products,
+ * a quarter as large, are promoted to f32.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -276,13 +277,13 @@ static void check_products(enum device_fp8 fp8)
     round_all(w, p.w.cpu, in * out, false);
     round_all(dy, p.dout.cpu, N * out, wide);
     got = gpu_fetch(&g, &p.out);
-    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 4e-3);
+    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 1e-2);
     free(got);
     got = gpu_fetch(&g, &p.dx);
-    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 1e-3);
+    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 2e-3);
     free(got);
     got = gpu_fetch(&g, &p.dw);
-    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 1e-3);
+    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 2e-3);
     free(got);
     free(x);
     free(w);
