@@ -11,7 +11,9 @@
  *   --prompt P            so many percent of each sequence carry no loss (0)
  *   --accumulate N        micro-batches of a step (1)
  *   --packed              documents whose lengths are drawn (below) fill batch x length tokens
- *   --recompute           only blocks' inputs are kept between the passes
+ *   --recompute HOW       none, norms (norms and activations are made again) or full (none)
+ *   --moments TYPE        f32, bf16 or 8bit (f32)
+ *   --paged               true weights and moments lie on the host
  *   --fp16                instead of bf16
  *   --fp8                 projections multiply factors of 8 bits
  *   --memory GIB          the device's limit
@@ -22,7 +24,7 @@
  *   --decode              N steps of generation behind `length` ids instead
  *
  * Prints one line of name=value.  Weights are random (their values cost what trained ones do), ids
- * too.  Weights have f32 masters and moments.  MFU is strict: 6 FLOPs a token for each weight of a
+ * too.  Weights have f32 masters.  MFU is strict: 6 FLOPs a token for each weight of a
  * matrix that is multiplied (4 where it is frozen), attention causal and once, recomputing not
  * counted, over 989.4 TFLOP/s.  Generation's bound: the weights that are multiplied and the cache
  * go once over the memory's 4.1 TB/s for each token.
@@ -57,7 +59,9 @@ enum { WARM = 5, AT_LEAST = 10, PACKED_BATCHES = 8 };
 
 struct options {
     const char *model, *device;
-    bool        lora, decode, recompute, fp16, fp8, packed, profile;
+    bool        lora, decode, fp16, fp8, packed, profile, paged;
+    enum recompute  recompute;
+    enum op_moments moments;
     int64_t     docs, length, target, prompt, accumulate, steps;
     double      memory, seconds;
 };
@@ -260,7 +264,7 @@ static void decode(struct bench *b)
         some[i] = 1;
     for (int64_t i = -4; i < n; i++) {
         if (i == 0) {
-            gpu_watch_start(&watch);
+            gpu_watch_start(&watch, b->dev->bus);
             start = now();
         }
         for (int64_t j = 0; j < docs; j++)
@@ -319,7 +323,7 @@ static void train(struct bench *b)
     need(device_sync(b->dev, &err), &err);
     fprintf(stderr, "%s: loss %.4f, gradient norm %.4g\n", b->o.model, loss, norm);
     b->tokens = b->docs = b->flops = 0;
-    gpu_watch_start(&watch);
+    gpu_watch_start(&watch, b->dev->bus);
     began = now();
     for (n = 0; n < b->o.steps && (n < AT_LEAST || now() - began < b->o.seconds); n++) {
         double start = now();
@@ -363,12 +367,28 @@ static json_t *preset(const char *name)
     return one;
 }
 
+/* Which of the words it is. */
+static int one_of(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    int i = 0;
+
+    for (const char *at = words; at; at = strchr(at, ' '), i++) {
+        at += i > 0;
+        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || !at[n]))
+            return i;
+    }
+    fprintf(stderr, "bench_gpu: %s is none of: %s\n", word, words);
+    exit(64);
+}
+
 static void read_options(struct options *o, int argc, char **argv)
 {
     static const struct option names[] = {
         {"lora", 0, 0, 'l'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
-        {"recompute", 0, 0, 'r'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
+        {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
+        {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
         {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
         {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
     };
@@ -385,7 +405,9 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'p': o->prompt = atol(optarg); break;
         case 'a': o->accumulate = atol(optarg); break;
         case 'k': o->packed = true; break;
-        case 'r': o->recompute = true; break;
+        case 'r': o->recompute = (enum recompute)one_of("none norms full", optarg); break;
+        case 'o': o->moments = (enum op_moments)one_of("f32 bf16 8bit", optarg); break;
+        case 'g': o->paged = true; break;
         case 'h': o->fp16 = true; break;
         case '8': o->fp8 = true; break;
         case 'm': o->memory = strtod(optarg, NULL); break;
@@ -410,6 +432,7 @@ int main(int argc, char **argv)
     struct options *o = &b.o;
     struct device_opts device = {0};
     struct model_opts opts;
+    struct zero_opts zero;
     struct ckpt_err err = {0};
     json_t *config;
 
@@ -427,6 +450,7 @@ int main(int argc, char **argv)
     device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
     device.fp8 = o->fp8 ? DEVICE_FP8_HYBRID : DEVICE_FP8_OFF;
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
+    zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged};
     need(device_open(&b.dev, &device, &err), &err);
     need(comm_open(&b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
@@ -435,8 +459,7 @@ int main(int argc, char **argv)
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
-    need(zero_new(&b.zero, model_params(b.model), &(struct zero_opts){.train = !o->decode}, b.dev,
-                  b.comm, &err), &err);
+    need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
         need(copies_lend(b.dev, model_params(b.model), &err), &err);

@@ -29,7 +29,8 @@ parse = argparse.ArgumentParser()
 parse.add_argument("model")
 for name, value in (("batch", 8), ("length", 512), ("target", 0), ("prompt", 0), ("accumulate", 1), ("steps", 50)):
     parse.add_argument("--" + name, type=int, default=value)
-for name in ("lora", "packed", "recompute", "fp16", "decode", "eager", "all-bf16", "profile"):
+parse.add_argument("--recompute", choices=("none", "norms", "full"), default="none")
+for name in ("lora", "packed", "fp16", "decode", "eager", "all-bf16", "profile"):
     parse.add_argument("--" + name, action="store_true")
 parse.add_argument("--seconds", type=float, default=60)
 parse.add_argument("--memory", type=float, default=0)
@@ -166,7 +167,7 @@ def batches():
 def train():
     global model, watch
     model.train()
-    if o.recompute:
+    if o.recompute == "full":
         model.gradient_checkpointing_enable()
     if o.lora:
         import peft
@@ -208,7 +209,7 @@ def train():
            loss=round(loss.item() * o.accumulate, 4))
 
 
-if o.moments or o.paged or o.memory:
+if (o.moments and not o.all_bf16) or o.paged or o.memory:
     sys.exit("peer_torch.py: no 8-bit or paged moments in torch")
 watch = None
 decode() if o.decode else train()
