@@ -15,22 +15,51 @@ static const char *const models[] = {
     "t5-v10", "t5-v11", "mixtral-aux",
 };
 
-/* What may be off, relative: logits to the largest of them, the loss, and a tensor's gradient to
- * its norm (with three thousandths of that to the norm of all: some gradients are sums that cancel,
- * a key's bias to nothing).  16 bits: torch 2.15's own models in that type are off from these goldens
- * by up to 0.142 (bf16; opt-a, t5-v10) and 0.038 (f16; t5-v10), counted in the same way: what is
- * rounded across 0 changes ReLU's derivative.
+/*
+ * What may be off, relative: logits to the largest of them, the loss, a tensor's gradient to its
+ * norm with three thousandths of that of all (some gradients are sums that cancel, a key's bias to
+ * nothing), all gradients together to theirs.
  */
 struct bounds {
-    enum ckpt_dtype type;
-    double logits, loss, gradient;
+    double logits, loss, gradient, all;
 };
 
-static const struct bounds bounds[] = {
-    {CKPT_F32, 1e-5, 1e-6, 3e-5},
-    {CKPT_BF16, 4e-2, 1e-2, 0.142},
-    {CKPT_F16, 5e-3, 1e-3, 0.038},
-};
+static const struct bounds f32 = {1e-5, 1e-6, 3e-5, 3e-5};
+
+/*
+ * In 16 bits transformers' own models are off from these goldens too, by what half_errors.json
+ * says (tests/golden/make_half_errors.py): half as much again may ours be, which rounds at other
+ * places, and three units of the type.  A routed model's row near the border between two experts
+ * picks another one then, which of them is chance: they share the largest of their bounds.
+ */
+static struct bounds bounds_of(const char *name, enum ckpt_dtype type)
+{
+    double unit = type == CKPT_BF16 ? 0x1p-8 : 0x1p-11;
+    struct bounds may = {0, type == CKPT_BF16 ? 1e-2 : 1e-3, 0, 0};
+    json_t *errors, *one;
+    const char *model;
+
+    if (type == CKPT_F32)
+        return f32;
+    errors = json_load_file("tests/golden/models/half_errors.json", 0, NULL);
+    assert_non_null(json_object_get(errors, name));
+    json_object_foreach (errors, model, one) {
+        bool routed = strstr(name, "mixtral") || strstr(name, "moe");
+        json_t *row = json_object_get(one, type == CKPT_BF16 ? "BF16" : "F16");
+
+        if (strcmp(model, name) != 0 &&
+            !(routed && (strstr(model, "mixtral") || strstr(model, "moe"))))
+            continue;
+        may.logits = fmax(may.logits, json_number_value(json_object_get(row, "logits")));
+        may.gradient = fmax(may.gradient, json_number_value(json_object_get(row, "gradient")));
+        may.all = fmax(may.all, json_number_value(json_object_get(row, "all")));
+    }
+    json_decref(errors);
+    may.logits = 1.5 * may.logits + 3 * unit;
+    may.gradient = 1.5 * may.gradient + 3 * unit;
+    may.all = 1.5 * may.all + 3 * unit;
+    return may;
+}
 
 static int n_wrong;
 
@@ -144,7 +173,7 @@ static void check_logits(struct on_gpu *o, const char *side, const struct bounds
         if (!(fabs((double)found[i] - want) <= may->logits * most)) {
             wrong("%s row %lld id %lld: %.8g, wanted %.8g of %.4g (%s)", name,
                   (long long)(i / V), (long long)(i % V), (double)found[i], want, most,
-                  ckpt_dtype_name(may->type));
+                  ckpt_dtype_name(o->g.dev->act));
             return;
         }
     }
@@ -160,7 +189,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     double sum;
     char name[200];
     int64_t n;
-    double whole, want;
+    double whole, want, apart = 0;
 
     golden_batch(&o->g, "right", &b, &place);
     zero_begin(o->zero);
@@ -170,7 +199,7 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     want = json_number_value(json_object_get(o->g.json, "right.loss"));
     sum /= (double)b.n_rows;
     if (!(fabs(sum - want) <= may->loss * want))
-        wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(may->type));
+        wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(o->g.dev->act));
     for (size_t i = 0; i < p->n; i++) {
         const float *unit = zero_gather_grad(o->zero, p->item[i].unit, &err);
         const float *found = unit + p->item[i].grad_offset, *wanted;
@@ -191,23 +220,28 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
             most = fmax(most, fabs((double)wanted[j]));
             worst = fmax(worst, fabs(d));
         }
+        apart += off;
         if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 3e-3 * whole)) ||
-            (may->type == CKPT_F32 && worst > 5e-5 * most + 1e-7))
+            (o->g.dev->act == CKPT_F32 && worst > 5e-5 * most + 1e-7))
             wrong("%s: gradient is off by %.3g of %.3g, %.3g of all (worst %.3g of %.3g, %s)",
                   p->item[i].name, sqrt(off), sqrt(norm), whole, worst, most,
-                  ckpt_dtype_name(may->type));
+                  ckpt_dtype_name(o->g.dev->act));
     }
+    if (!(sqrt(apart) <= may->all * whole))
+        wrong("all gradients are off by %.3g of %.3g (%s)", sqrt(apart), whole,
+              ckpt_dtype_name(o->g.dev->act));
 }
 
-static void all(const struct bounds *may, enum recompute recompute)
+static void all(enum ckpt_dtype type, enum recompute recompute)
 {
     n_wrong = 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct on_gpu o;
+        struct bounds bounds = bounds_of(models[i], type), *may = &bounds;
         int before = n_wrong;
         float *again;
 
-        start(&o, models[i], may->type, recompute);
+        start(&o, models[i], type, recompute);
         again = malloc((size_t)model_params(o.g.model)->grad_numel * sizeof *again);
         check_logits(&o, "right", may);
         check_logits(&o, "left", may);
@@ -216,7 +250,7 @@ static void all(const struct bounds *may, enum recompute recompute)
         free(again);
         stop(&o);
         if (n_wrong > before)
-            print_message("in %s, %s\n", models[i], ckpt_dtype_name(may->type));
+            print_message("in %s, %s\n", models[i], ckpt_dtype_name(type));
     }
     assert_int_equal(n_wrong, 0);
 }
@@ -224,26 +258,26 @@ static void all(const struct bounds *may, enum recompute recompute)
 static void test_f32(void **state)
 {
     (void)state;
-    all(&bounds[0], RECOMPUTE_NONE);
+    all(CKPT_F32, RECOMPUTE_NONE);
 }
 
 static void test_f32_when_blocks_are_recomputed(void **state)
 {
     (void)state;
-    all(&bounds[0], RECOMPUTE_FULL);
-    all(&bounds[0], RECOMPUTE_NORMS);
+    all(CKPT_F32, RECOMPUTE_FULL);
+    all(CKPT_F32, RECOMPUTE_NORMS);
 }
 
 static void test_bf16(void **state)
 {
     (void)state;
-    all(&bounds[1], RECOMPUTE_NONE);
+    all(CKPT_BF16, RECOMPUTE_NONE);
 }
 
 static void test_f16(void **state)
 {
     (void)state;
-    all(&bounds[2], RECOMPUTE_NONE);
+    all(CKPT_F16, RECOMPUTE_NONE);
 }
 
 int main(void)
