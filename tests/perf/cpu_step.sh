@@ -56,8 +56,8 @@ median() { sort -g -k"$2" "$1" | awk -v c="$2" '{ x[NR] = $c } END { print x[int
 for round in $(seq "$ROUNDS"); do
     for model in ${JOBS:-llama bloom}; do for type in ${TYPES:-f32 bf16}; do for size in ${SIZES:-1x512 4x512}; do
         job="${size%x*} ${size#*x} $STEPS"
+        peer "step $model $type $job"       # first: its start would run beside ours
         ours "step $model $type $job"
-        peer "step $model $type $job"
         [ "$type" = f32 ] || peer "step $model autocast $job"
     done; done; done
 done
