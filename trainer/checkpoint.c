@@ -16,12 +16,18 @@
 #include "trainer/run_files.h"
 #include "trainer/weights.h"
 
+/* Steps of the optimizer and of the schedule: those that were not skipped. */
+static int64_t done_steps(const struct checkpoint *c)
+{
+    return c->state->global_step - c->scaler->skipped;
+}
+
 static struct adamw_group group_options(const struct checkpoint *c, int group)
 {
     const struct settings *s = c->settings;
 
     return (struct adamw_group){
-        .lr = schedule_lr(c->schedule, c->state->global_step), .initial_lr = s->learning_rate,
+        .lr = schedule_lr(c->schedule, done_steps(c)), .initial_lr = s->learning_rate,
         .beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
         .weight_decay = group == 0 ? s->weight_decay : 0.0,
     };
@@ -94,7 +100,7 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
         .param = param, .n_param = order.n, .alias = &alias, .n_alias = tied ? 1 : 0,
         .group = group, .n_group = OPTIM_GROUPS, .model_dtype = CKPT_F32,
         .reader = {read_slot, &reading},
-        .optimizer_step = c->state->global_step, .global_steps = c->state->global_step,
+        .optimizer_step = done_steps(c), .global_steps = c->state->global_step,
         .global_samples = c->state->global_step * c->settings->per_device_train_batch_size *
                           c->settings->gradient_accumulation_steps * flat->world_size,
         .ds_config = config,
@@ -127,7 +133,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
-        rc = optimizer_file_write(out, param, order.n, group, OPTIM_GROUPS, c->state->global_step,
+        rc = optimizer_file_write(out, param, order.n, group, OPTIM_GROUPS, done_steps(c),
                                   &(struct adamw_reader){read_slot, &reading}, err);
     ckpt_arena_release(&a);
     return rc;
@@ -205,13 +211,23 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
 
     for (int g = 0; g < OPTIM_GROUPS; g++) {
         base[g] = c->settings->learning_rate;
-        last[g] = schedule_lr(c->schedule, c->state->global_step);
+        last[g] = schedule_lr(c->schedule, done_steps(c));
     }
     if (ckpt_outdir_file(&out, dir, "scheduler.pt", err))
         return err->code;
     return scheduler_file_write(out, &(struct scheduler_state){
         .base_lr = base, .last_lr = last, .n_group = OPTIM_GROUPS,
-        .last_epoch = c->state->global_step}, err);
+        .last_epoch = done_steps(c)}, err);
+}
+
+static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, struct ckpt_err *err)
+{
+    struct ckpt_out *out;
+
+    if (!c->scaler->o.on && c->scaler->skipped == 0)
+        return 0;
+    return ckpt_outdir_file(&out, dir, "scaler.pt", err) ? err->code
+                                                         : scaler_file_write(out, c->scaler, err);
 }
 
 /* What rank 0 alone writes. */
@@ -225,6 +241,8 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
         rc = copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
     if (rc == 0)
         rc = save_scheduler(c, dir, err);
+    if (rc == 0)
+        rc = save_scaler(c, dir, err);
     if (rc == 0)
         rc = save_training_args(c->settings, dir, err);
     if (rc == 0)

@@ -5,13 +5,15 @@
  * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place of
  * the model, in both stages, and its shards are of the adapter alone.  Both:
  * config.json, tokenizer files, trainer_state.json, scheduler.pt, rng_state files,
- * training_args.bin and MANIFEST.json with the digests of all others.
+ * scaler.pt where the loss is scaled, training_args.bin and MANIFEST.json with the digests of all
+ * others.
  * A checkpoint is built aside and renamed whole; what stands under its name is complete.
  */
 #ifndef CKPT_CHECKPOINT_H
 #define CKPT_CHECKPOINT_H
 
 #include "trainer/run_state.h"
+#include "trainer/scaler.h"
 #include "trainer/schedule.h"
 #include "trainer/session.h"
 #include "trainer/settings.h"
@@ -21,6 +23,7 @@ struct checkpoint {
     const struct settings  *settings;
     const struct schedule  *schedule;
     const struct run_state *state;
+    struct scaler          *scaler;     /* of the loss; a resumed run's is read */
     unsigned char           data[16];   /* fingerprint of the training data */
 };
 

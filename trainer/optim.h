@@ -11,13 +11,10 @@ struct optim_opts {
     double beta1, beta2, eps;
     double weight_decay;
     double max_grad_norm;       /* clip the whole gradient to this norm; 0: never */
+    uint64_t seed;              /* of moments that are rounded by chance */
 };
 
-/*
- * One update.  grad_norm is the norm over all ranks before clipping; step counts from 1.
- * Clipping as torch.nn.utils.clip_grad_norm_: factor max_norm / (norm + 1e-6), at most 1.
- */
-void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_t step,
-                double grad_norm);
+/* One update, as zero_judge said before: with its factor, or none.  step counts from 1. */
+void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_t step);
 
 #endif

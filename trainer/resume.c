@@ -183,6 +183,21 @@ static int check_manifest(const char *path, const struct checkpoint *c, struct c
     return err->code;
 }
 
+/* What the loss is scaled by; how many steps were skipped counts without scaling too. */
+static int load_scaler(struct scaler *s, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    struct ckpt_file *f;
+
+    if (!ckpt_dir_has(dir, "scaler.pt")) {
+        if (s->o.on)
+            ckpt_log(CKPT_LOG_NOTE, "no scaler.pt: the loss scale starts at %g", s->scale);
+        return 0;
+    }
+    if (ckpt_file_open_at(&f, dir, "scaler.pt", err) || scaler_file_read(s, f, err))
+        return ckpt_err_in(err, "scaler.pt");
+    return 0;
+}
+
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,
                 struct run_state *state, struct ckpt_err *err)
 {
@@ -200,6 +215,8 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
         rc = ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
     if (rc == 0)
         rc = run_state_read(state, json, err);
+    if (rc == 0)
+        rc = load_scaler(c->scaler, dir, err);
     if (rc == 0 && !(index = ckpt_alloc(zero_flat(s->zero)->params->n, sizeof *index)))
         rc = ckpt_nomem(err, zero_flat(s->zero)->params->n * sizeof *index);
     if (rc == 0)

@@ -26,6 +26,7 @@ struct run {
     struct run_data        data;
     struct schedule        schedule;
     struct run_state       state;
+    struct scaler          scaler;
     struct checkpoint      checkpoint;
     struct metrics        *metrics;
     struct memory_log     *memory;      /* NULL: not asked for */
@@ -58,11 +59,13 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
         .train = true, .recompute = settings_recompute(r->s),
     };
-    struct zero_opts zero = {.stage = (int)r->s->zero_stage,
-                             .paged = strcmp(r->s->offload_optimizer, "cpu") == 0};
+    struct zero_opts zero = {.stage = (int)r->s->zero_stage, .moments = settings_moments(r->s),
+                             .paged = settings_paged(r->s)};
 
     if (zero.paged && r->session.comm->world_size > 1) {
-        ckpt_fail(err, CKPT_ECONFIG, "--offload-optimizer cpu is of one rank, there are %d",
+        ckpt_fail(err, CKPT_ECONFIG, "--%s is of one rank, there are %d",
+                  strncmp(r->s->optim, "paged_", 6) == 0 ? "optim paged_..."
+                                                         : "offload-optimizer cpu",
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }
@@ -187,20 +190,21 @@ static bool stop_wanted(struct run *r)
 
 /* Sums since the last log line. */
 struct window {
-    double  loss, start;
-    int64_t steps, tokens;
+    double  loss, grad_norm, start;     /* the norm is the last step's */
+    int64_t steps, tokens;              /* steps that were not skipped */
 };
 
-static int log_step(struct run *r, const struct step_result *res, double lr, struct window *w,
-                    struct ckpt_err *err)
+static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err *err)
 {
     struct metrics_step m = {
         .step = r->state.global_step, .max_steps = r->state.max_steps, .epoch = r->state.epoch,
-        .loss = w->loss / (double)w->steps, .grad_norm = res->grad_norm, .learning_rate = lr,
+        .loss = w->loss / (double)w->steps, .grad_norm = w->grad_norm, .learning_rate = lr,
         .tokens = w->tokens, .seconds = now() - w->start,
     };
     json_t *row;
 
+    if (w->steps == 0)                  /* all were skipped, which the log has told */
+        return 0;
     if (metrics_step(r->metrics, &m, &row, err) || run_state_log(&r->state, row, err))
         return err->code;
     *w = (struct window){.start = now()};
@@ -214,15 +218,17 @@ static int loop(struct run *r, struct ckpt_err *err)
     const struct settings *s = r->s;
     struct step_opts opts = {
         .optim = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
-                  .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm},
-        .seed = s->seed, .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
+                  .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm,
+                  .seed = s->seed},
+        .scaler = &r->scaler, .seed = s->seed,
+        .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
     struct window w = {.start = now()};
     int64_t first = r->state.global_step;
     bool watch = s->profile && r->session.comm->rank == 0;
 
     while (r->state.global_step < r->state.max_steps) {
-        double lr = schedule_lr(&r->schedule, r->state.global_step);
+        double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
         struct step_result res;
 
         if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
@@ -234,12 +240,15 @@ static int loop(struct run *r, struct ckpt_err *err)
         r->state.global_step++;
         r->state.epoch = res.epoch;
         r->state.num_input_tokens_seen += res.n_tokens;
-        w.loss += res.loss;
         w.tokens += res.n_tokens;
-        w.steps++;
+        if (!res.skipped) {
+            w.loss += res.loss;
+            w.grad_norm = res.grad_norm;
+            w.steps++;
+        }
         if (due(s->logging_steps, r->state.global_step) ||
             r->state.global_step == r->state.max_steps)
-            if (log_step(r, &res, lr, &w, err))
+            if (log_step(r, lr, &w, err))
                 return err->code;
         if (due(s->eval_steps, r->state.global_step) && evaluate(r, err))
             return err->code;
@@ -369,8 +378,11 @@ static int prepare(struct run *r, struct ckpt_err *err)
     r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
     r->state.save_steps = s->save_steps;
     r->state.train_batch_size = s->per_device_train_batch_size;
+    r->scaler.o = s->scaler;
+    r->scaler.o.on = s->fp16;
+    scaler_init(&r->scaler, &r->scaler.o);
     r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
-                                        .state = &r->state};
+                                        .state = &r->state, .scaler = &r->scaler};
     if (data_source_fingerprint(r->data.train.source, r->checkpoint.data, err))
         return err->code;
     return s->dry_run ? 0 : start_weights(r, err);

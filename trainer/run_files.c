@@ -92,7 +92,9 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
                         choice(a, "transformers.trainer_utils", "SchedulerType",
                                s->lr_scheduler_type)) |
           value_set_str(a, d, "optim",
-                        choice(a, "transformers.training_args", "OptimizerNames", "adamw_torch")) |
+                        choice(a, "transformers.training_args", "OptimizerNames",
+                               strcmp(s->optim, "paged_adamw") == 0 ? "paged_adamw_32bit"
+                                                                    : s->optim)) |
           value_set_str(a, d, "save_strategy",
                         choice(a, "transformers.trainer_utils", "SaveStrategy", "steps")) |
           value_set_str(a, d, "eval_strategy",

@@ -132,9 +132,6 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
 {
     struct model_opts with = *opts;
 
-    if (opts->train && s->dev->apart && s->dev->act == CKPT_F16)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--fp16 on a GPU trains with scaled losses only, "
-                         "which are not there: take --bf16");
     with.lora = s->lora;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;

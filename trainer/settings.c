@@ -26,6 +26,9 @@ void settings_default(struct settings *s)
         .adam_beta2 = 0.999,
         .adam_epsilon = 1e-8,
         .max_grad_norm = 1.0,
+        .optim = "adamw_torch",
+        .scaler = {.initial_scale_power = 16, .loss_scale_window = 1000, .hysteresis = 2,
+                   .min_loss_scale = 1},
         .seed = 42,
         .recompute = "none",
         .device = "auto",
@@ -48,6 +51,18 @@ enum recompute settings_recompute(const struct settings *s)
     if (s->gradient_checkpointing || strcmp(s->recompute, "full") == 0)
         return RECOMPUTE_FULL;
     return strcmp(s->recompute, "norms") == 0 ? RECOMPUTE_NORMS : RECOMPUTE_NONE;
+}
+
+enum op_moments settings_moments(const struct settings *s)
+{
+    if (strcmp(s->optim, "adamw_anyprecision") == 0)
+        return OP_MOMENTS_BF16;
+    return strstr(s->optim, "8bit") ? OP_MOMENTS_8BIT : OP_MOMENTS_F32;
+}
+
+bool settings_paged(const struct settings *s)
+{
+    return strncmp(s->optim, "paged_", 6) == 0 || strcmp(s->offload_optimizer, "cpu") == 0;
 }
 
 struct device_opts settings_device(const struct settings *s)
@@ -90,11 +105,28 @@ static int check_adapter(const struct settings *s, struct ckpt_err *err)
     return 0;
 }
 
+/* Options that only count in float16. */
+static int check_scale(const struct settings *s, struct ckpt_err *err)
+{
+    const struct scaler_opts *o = &s->scaler;
+    const struct { const char *name; bool given; } of[] = {
+        {"loss-scale", o->loss_scale > 0}, {"initial-scale-power", o->initial_scale_power != 16},
+        {"loss-scale-window", o->loss_scale_window != 1000}, {"hysteresis", o->hysteresis != 2},
+        {"min-loss-scale", o->min_loss_scale != 1},
+    };
+
+    for (size_t i = 0; !s->fp16 && i < sizeof of / sizeof of[0]; i++)
+        if (of[i].given)
+            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --fp16: other losses are not scaled",
+                             of[i].name);
+    return 0;
+}
+
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
     enum schedule_kind kind;
 
-    if (check_adapter(s, err))
+    if (check_adapter(s, err) || check_scale(s, err))
         return err->code;
     if (!s->model == !s->init && !s->resume_from_checkpoint && !(s->adapter && !s->model))
         return clash(err, s->model ? "--model and --init exclude each other"
@@ -139,6 +171,9 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
         return clash(err, "--fp8-format needs --fp8");
     if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
         return clash(err, "--eval-steps needs --eval-file PATH");
+    if (s->zero_stage == 3 && settings_moments(s) != OP_MOMENTS_F32)
+        return ckpt_fail(err, CKPT_ECONFIG, "--optim %s needs --zero-stage 0: DeepSpeed's shards "
+                         "hold moments in float32", s->optim);
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
         return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");
     return 0;

@@ -13,6 +13,7 @@
 #include "trainer/data/options.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
+#include "trainer/scaler.h"
 
 struct settings {
     /* model */
@@ -67,6 +68,8 @@ struct settings {
     int64_t      warmup_steps;
     double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */
     double       weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm;
+    const char  *optim;                 /* what keeps the moments: HF's OptimizerNames */
+    struct scaler_opts scaler;          /* of the loss, with fp16 (which `on` does not tell) */
     uint64_t     seed;
     int64_t      data_seed;             /* of the data order; -1: seed */
     const char  *train_sampling_strategy;
@@ -99,6 +102,10 @@ struct settings {
 enum ckpt_dtype settings_weights(const struct settings *s);
 /* What the backward pass makes again. */
 enum recompute settings_recompute(const struct settings *s);
+/* How moments are kept. */
+enum op_moments settings_moments(const struct settings *s);
+/* Whether they, and true weights beside rounded ones, may lie on the host. */
+bool settings_paged(const struct settings *s);
 struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);
 /*

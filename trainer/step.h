@@ -9,10 +9,12 @@
 
 #include "trainer/data/loader.h"
 #include "trainer/optim.h"
+#include "trainer/scaler.h"
 
 struct step_result {
     double  loss;               /* before the update */
-    double  grad_norm;          /* before clipping */
+    double  grad_norm;          /* before clipping, without the loss's scale */
+    bool    skipped;            /* nothing was updated: the gradient was not finite (scaler.h) */
     int64_t n_targets;          /* supervised tokens, all ranks */
     int64_t n_tokens;           /* all tokens, all ranks */
     double  epoch;              /* epochs done after this step, with their fraction */
@@ -20,6 +22,7 @@ struct step_result {
 
 struct step_opts {
     struct optim_opts optim;
+    struct scaler *scaler;      /* of the loss; its skipped steps are none of the optimizer's */
     uint64_t    seed;           /* of what is dropped out */
     const char *dump_grads;     /* file for the gradients of step dump_step, or NULL */
     int64_t     dump_step;
@@ -27,8 +30,9 @@ struct step_opts {
 
 /*
  * Collective: takes the loader's next step.  number counts from 1.  A record that one rank cannot
- * read is told on all.  CKPT_ENO (reason "non-finite") on every rank when loss or
- * gradient norm is not finite: the weights are then as before the step.  Dumped gradients are those
+ * read is told on all.  When loss or gradient norm is not finite the weights stay as before the
+ * step: with a scaled loss the step is skipped, else, or when the scale cannot fall any more, it
+ * is CKPT_ENO (reason "non-finite") on every rank.  Dumped gradients are those
  * of the mean loss before clipping, as safetensors under the published names.
  */
 int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,

@@ -274,9 +274,10 @@ int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
     return list_of(out, params, dtype, is_trained, err);
 }
 
-/* Elements [start, start + numel) of a tensor, in the sink's dtype. */
+/* Elements [start, start + numel) of a tensor, in the sink's dtype; where that is F32 multiplied
+ * by `times`. */
 static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const float *from,
-                      int64_t numel, void *stage, struct ckpt_err *err)
+                      int64_t numel, float times, void *stage, struct ckpt_err *err)
 {
     enum ckpt_dtype dtype = ckpt_sink_tensors(sink)->item[i].dtype;
     int64_t step = (int64_t)(STAGE_BYTES / ckpt_dtype_size(dtype));
@@ -285,6 +286,8 @@ static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const flo
         int64_t n = numel - at < step ? numel - at : step;
 
         ckpt_convert(stage, dtype, from + at, CKPT_F32, (size_t)n);
+        for (int64_t k = 0; dtype == CKPT_F32 && times != 1.0f && k < n; k++)
+            ((float *)stage)[k] *= times;
         if (ckpt_sink_write(sink, i, start + at, n, stage, err))
             return err->code;
     }
@@ -295,7 +298,7 @@ static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const flo
 
 /* One parameter from where this rank holds it whole. */
 static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckpt_sink *sink,
-                        size_t to, float *piece, void *stage, struct ckpt_err *err)
+                        size_t to, float times, float *piece, void *stage, struct ckpt_err *err)
 {
     int64_t numel = zero_flat(z)->params->item[i].numel;
 
@@ -303,7 +306,7 @@ static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckp
         int64_t n = numel - at < PIECE ? numel - at : PIECE;
 
         if (zero_read(z, of, i, at, n, piece, err) ||
-            write_some(sink, to, at, piece, n, stage, err))
+            write_some(sink, to, at, piece, n, times, stage, err))
             return err->code;
     }
     return 0;
@@ -311,7 +314,7 @@ static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckp
 
 /* The chosen parameters of an array to the sink, in order; collective where others hold parts. */
 static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct ckpt_sink *sink,
-                  bool (*in)(const struct params *p, size_t i), struct ckpt_err *err)
+                  bool (*in)(const struct params *p, size_t i), float times, struct ckpt_err *err)
 {
     const struct flat *flat = zero_flat(z);
     const struct params *p = flat->params;
@@ -333,11 +336,11 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
             if (in(p, i))
                 rc = write_some(sink, k++, 0,
                                 all + (grads ? p->item[i].grad_offset : p->item[i].offset),
-                                p->item[i].numel, stage, err);
+                                p->item[i].numel, times, stage, err);
     }
     for (size_t i = 0; whole && sink && rc == 0 && i < p->n; i++)
         if (in(p, i))
-            rc = stream_param(z, of, i, sink, k++, piece, stage, err);
+            rc = stream_param(z, of, i, sink, k++, times, piece, stage, err);
     ckpt_free(piece);
     ckpt_free(stage);
     if (rc == 0)
@@ -348,11 +351,11 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err)
 {
-    return gather(z, ZERO_MASTER, comm, sink, is_saved, err);
+    return gather(z, ZERO_MASTER, comm, sink, is_saved, 1, err);
 }
 
-int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
                          struct ckpt_err *err)
 {
-    return gather(z, ZERO_GRAD, comm, sink, is_trained, err);
+    return gather(z, ZERO_GRAD, comm, sink, is_trained, times, err);
 }

@@ -50,7 +50,7 @@ int weights_match_saved(size_t *index, const struct params *params, const struct
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err);
 /* The same for the gradients of the step in work; the list is that of what is trained. */
-int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
                          struct ckpt_err *err);
 /* The list of what is saved in dtype, in the model's order: all parameters, or an adapter's. */
 int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,

@@ -6,7 +6,7 @@ head -n 16 "$T/eval.jsonl" > "$T/few.jsonl"
 t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
 train() {
     local out=$1 stage=$2 ranks=$3; shift 3
-    ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 1e-3 --max-steps 6 \
+    ckpt-train ${SAY--q} --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 1e-3 --max-steps 6 \
         --logging-steps 1 --save-steps 3 --per-device-train-batch-size $((8 / ranks)) --nproc "$ranks" --zero-stage "$stage" -o "$T/$out" "$@"
 }
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
@@ -27,6 +27,21 @@ resume() {
 }
 t "3 steps, stop, 3 more = 6 steps, bit for bit" resume bf16 0 1
 t "the same with shards" resume bf16-2 3 2
+# The loss's scale: a power of two changes nothing on a CPU until it overflows; then steps are skipped and the scale falls.
+t "fp16 with a fixed scale of 1" train fixed 0 1 --fp16 --loss-scale 1
+same_model() { cmp "$T/$1/checkpoint-6/model.safetensors" "$T/$2/checkpoint-6/model.safetensors"; }
+t "is fp16 with a scale that is found" same_model fixed fp16
+overflowing() { SAY= train "$1" 0 1 --fp16 --initial-scale-power 133 --hysteresis 1 "${@:2}" 2>"$T/said"; }
+t "a scale that is much too large" overflowing large
+t "skips steps and says so" grep -q "step 1: .*skipped, the scale is" "$T/said"
+t "the skipped are no steps of the optimizer" bash -c "ckpt-inspect --tree $T/large/checkpoint-6/scheduler.pt | grep -q 'last_epoch.*[1-5],'"
+again() {
+    cp -r "$T/large" "$T/large-again" && rm -r "$T/large-again/checkpoint-6" &&
+        overflowing large-again --resume-from-checkpoint latest && diff <(state large) <(state large-again)
+}
+t "a resumed run goes on with the scale and the count" again
+expect 1 "a fixed scale that overflows ends the run" overflowing y --loss-scale 1e45
+expect 78 "a scale without float16" train x 0 1 --bf16 --loss-scale 8
 t "the true weights are kept as float32" bash -c "ckpt-inspect $T/bf16/checkpoint-6/model.safetensors | grep -q F32"
 t "the arguments say so" bash -c "ckpt-inspect --args $T/bf16/checkpoint-6 | grep -q 'bf16.*[Tt]rue'"
 expect 78 "both types at once" train x 0 1 --bf16 --fp16

@@ -234,8 +234,9 @@ static double step(struct bench *b, double *norm)
         b->flops += flops(b, some);
     }
     zero_reduce(b->zero);
-    *norm = sqrt(zero_grad_sum_squares(b->zero));
-    optim_step(b->zero, &optim, 1e-5, ++b->step, *norm);
+    zero_judge(b->zero, optim.max_grad_norm, 1);
+    optim_step(b->zero, &optim, 1e-5, ++b->step);
+    *norm = zero_verdict_host(b->zero).norm;
     return loss / rows;
 }
 

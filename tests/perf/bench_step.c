@@ -84,7 +84,8 @@ static double spent[32];
                 enum ckpt_dtype from, int64_t n), (d, p, to, q, from, n))                      \
     X(2, adamw, (struct device *d, const struct adamw_run *r, int64_t n, const struct adamw *a),\
          (d, r, n, a))                                                                         \
-    X(3, sum_squares, (struct device *d, double *s, const float *g, int64_t n), (d, s, g, n))  \
+    X(3, grad_norm, (struct device *d, struct op_verdict *v, const float *g, int64_t n,        \
+                     double m, double s), (d, v, g, n, m, s))                                  \
     X(4, embed_fwd, (struct device *d, const struct op_embed *a), (d, a))                      \
     X(5, embed_bwd, (struct device *d, const struct op_embed *a), (d, a))                      \
     X(6, norm_fwd, (struct device *d, const struct op_rownorm *a), (d, a))                     \
@@ -207,7 +208,8 @@ static double step(struct bench *b, struct ckpt_err *err)
         exit(1);
     }
     zero_reduce(b->zero);
-    optim_step(b->zero, &optim, 1e-3, ++b->step, sqrt(zero_grad_sum_squares(b->zero)));
+    zero_judge(b->zero, optim.max_grad_norm, 1);
+    optim_step(b->zero, &optim, 1e-3, ++b->step);
     return loss / (double)b->batch.n_rows;
 }
 

@@ -2,6 +2,7 @@
 #include "trainer/shard/zero_own.h"
 
 #include "libckpt/mem.h"
+#include "trainer/ops/verdict.h"
 
 /* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
 static struct slot *slot_for(struct slot *slot, int unit)
@@ -185,7 +186,9 @@ static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_e
     }
     if (train) {
         z->grads = floats(z, f->grad_numel, &ok);
-        ok = ok && states_new(&z->states, f, &states, z->dev, ZERO_MARK_STATES, err) == 0;
+        z->verdict = ok ? z->dev->ops->alloc(z->dev, sizeof *z->verdict) : NULL;
+        ok = z->verdict &&
+             states_new(&z->states, f, &states, z->dev, ZERO_MARK_STATES, err) == 0;
     }
     for (int i = 0; i < N_SLOTS; i++) {
         z->weight[i].unit = z->grad[i].unit = -1;
@@ -262,6 +265,7 @@ void zero_free(struct zero *z)
         z->dev->ops->free(z->dev, z->weight[i].whole);
         z->dev->ops->free(z->dev, z->grad[i].whole);
     }
+    z->dev->ops->free(z->dev, z->verdict);
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
     z->dev->ops->unpin(z->dev, z->stage);
@@ -349,12 +353,29 @@ void zero_reduce(struct zero *z)
         comm_all_reduce(z->comm, z->grads, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }
 
-double zero_grad_sum_squares(struct zero *z)
+void zero_judge(struct zero *z, double max_norm, double scale)
 {
+    struct op_verdict v;
     double sum = 0;
 
+    if (z->comm->world_size == 1) {
+        z->dev->ops->grad_norm(z->dev, z->verdict, z->grads, z->flat.grad_numel, max_norm,
+                               scale);
+        return;
+    }
     z->dev->ops->sum_squares(z->dev, &sum, z->grads, z->flat.grad_numel);
     if (z->flat.stage == 3)
         comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
-    return sum;
+    v = verdict_of(sum, max_norm, scale);
+    z->dev->ops->to_device(z->dev, z->verdict, &v, sizeof v);
+}
+
+const struct op_verdict *zero_verdict(const struct zero *z) { return z->verdict; }
+
+struct op_verdict zero_verdict_host(struct zero *z)
+{
+    struct op_verdict v = {0};
+
+    z->dev->ops->to_host(z->dev, &v, z->verdict, sizeof v);
+    return v;
 }

@@ -62,8 +62,13 @@ void zero_begin(struct zero *z);
 void zero_reduce(struct zero *z);
 /* A unit's gradients [unit_grad] on the host after that, on every rank; likewise. */
 const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err);
-/* Square of the norm of the whole gradient, the same on every rank. */
-double zero_grad_sum_squares(struct zero *z);
+/*
+ * The verdict on the step's gradient, that of a loss multiplied by scale (verdict.h), the same on
+ * every rank.  It is made on the device; where one rank has all the host does not wait for it.
+ */
+void zero_judge(struct zero *z, double max_norm, double scale);
+const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device */
+struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
 /* The weights were changed in place: what was gathered is stale, what is rounded is made again. */
 void zero_changed(struct zero *z);
 /* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of

@@ -33,6 +33,7 @@ struct zero {
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
     float               *reduced;       /* [largest unit part] */
     float               *unit_host;     /* [largest unit], once asked for, where one rank has all */
+    struct op_verdict   *verdict;       /* on the device */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
     bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
