@@ -133,6 +133,7 @@ static void linear(struct bench *b, const char *name, int64_t n, int64_t in, int
     back.dx = values(b, n * in);
     back.x_act = back_act;
     back.x_pre = values(b, n * in);
+    back.x_made = back.fresh = true;
     row(b, name, "dgrad", flops, linear_bwd, &back);
     back.dx = NULL;
     back.x_act = OP_ACT_NONE;
@@ -216,6 +217,59 @@ static void experts(struct bench *b, const char *name, int64_t n, int64_t dim, i
     done(b);
 }
 
+enum { MOST = 3 };
+
+/* Projections of one x with changes, at once. */
+struct many {
+    struct op_linear op[MOST];
+    int              n;
+};
+
+static void many_fwd(struct device *dev, const void *op)
+{
+    dev->ops->linears_fwd(dev, ((const struct many *)op)->op, ((const struct many *)op)->n);
+}
+
+static void many_bwd(struct device *dev, const void *op)
+{
+    dev->ops->linears_bwd(dev, ((const struct many *)op)->op, ((const struct many *)op)->n);
+}
+
+static void many(struct bench *b, const char *name, int64_t n, int64_t in,
+                 const int64_t out[MOST], int count, int64_t rank)
+{
+    struct many m = {.n = count};
+    double flops = 0;
+    int64_t wide = 0, at = 0;
+    size_t item = ckpt_dtype_size(b->dev->act);
+    void *x, *dx, *to, *dout, *t;
+
+    if (b->only && !strstr(name, b->only))
+        return;
+    for (int i = 0; i < count; i++)
+        wide += out[i];
+    x = values(b, n * in);
+    dx = values(b, n * in);
+    to = values(b, n * wide);
+    dout = values(b, n * wide);
+    t = values(b, n * rank * count);
+    for (int i = 0; i < count; at += out[i++]) {
+        struct op_lora lora = {.a = values(b, rank * in), .b = values(b, out[i] * rank),
+                               .da = floats(b, rank * in), .db = floats(b, out[i] * rank),
+                               .rank = rank, .scale = 1, .t = t};
+
+        m.op[i] = (struct op_linear){.x = x, .dx = dx, .n = n, .n_in = in, .n_out = out[i],
+                                     .out = (unsigned char *)to + (size_t)at * item,
+                                     .dout = (unsigned char *)dout + (size_t)at * item,
+                                     .w = values(b, in * out[i]), .out_ld = wide,
+                                     .dx_add = i > 0, .lora = lora};
+        flops += 2.0 * (double)n * (double)in * (double)out[i];
+    }
+    row(b, name, "fwd", flops, many_fwd, &m);
+    row(b, name, "all back", flops, many_bwd, &m);
+    done(b);
+}
+
 static void samples(struct bench *b)
 {
     float *host = malloc(SAMPLE * sizeof *host);
@@ -256,6 +310,8 @@ static void all(struct bench *b)
     linear(b, "qwen3-8b lora k", 8192, 4096, 1024, false, none, none, false, 32);
     linear(b, "qwen3-8b lora gate", 8192, 4096, 12288, false, none, none, false, 32);
     linear(b, "qwen3-8b lora down", 8192, 12288, 4096, false, none, none, true, 32);
+    many(b, "qwen3-8b lora q, k, v", 8192, 4096, (const int64_t[]){4096, 1024, 1024}, 3, 32);
+    many(b, "qwen3-8b lora gate, up", 8192, 4096, (const int64_t[]){12288, 12288}, 2, 32);
     linear(b, "qwen3-8b decode 1 q", 1, 4096, 4096, false, none, none, false, 0);
     linear(b, "qwen3-8b decode 1 gate", 1, 4096, 12288, false, none, none, false, 0);
     linear(b, "qwen3-8b decode 64 gate", 64, 4096, 12288, false, none, none, false, 0);

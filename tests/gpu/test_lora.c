@@ -70,15 +70,136 @@ static void test_magnitude(void **state)
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
+/* -- several of one x ------------------------------------------------------------------------- */
+
+enum { MOST = 3 };
+
+struct many_case {
+    struct linear_case c;           /* of the first; the others differ in width and rank */
+    int64_t out[MOST], rank[MOST];
+    int     count;
+    bool    kept;                   /* t is, from forward to back */
+};
+
+static void many_arrays(struct gpu *g, const struct many_case *m, struct linear_case c[MOST],
+                        struct linear_pair p[MOST])
+{
+    for (int i = 0; i < m->count; i++) {
+        c[i] = m->c;
+        c[i].out = m->out[i];
+        c[i].rank = m->rank[i];
+        c[i].dx_add = m->c.dx_add || i > 0;
+        p[i] = linear_arrays(g, &c[i]);
+        if (i > 0) {
+            p[i].x = p[i].back_x = p[0].x;
+            p[i].dx = p[0].dx;
+        }
+    }
+    if (!m->c.dx_add)
+        p[0].dx = p[1].dx = p[2].dx = gpu_blank(g, g->type, m->c.n * m->c.in);
+}
+
+/* On the CPU one by one, on the GPU at once. */
+static void many_run(struct gpu *g, const struct many_case *m, const struct linear_case c[MOST],
+                     const struct linear_pair p[MOST], bool gpu)
+{
+    struct device *dev = gpu ? g->gpu : g->cpu;
+    int64_t columns = 0;
+    struct both t;
+
+    for (int i = 0; i < m->count; i++)
+        columns += (m->rank[i] + 7) / 8 * 8;
+    t = gpu_blank(g, g->type, m->c.n * columns);
+    for (int back = 0; back < 2; back++) {
+        struct op_linear op[MOST];
+
+        for (int i = 0, at = 0; i < m->count; i++) {
+            op[i] = linear_op(&c[i], &p[i], gpu, back);
+            if (m->kept && gpu)
+                op[i].lora.t = (unsigned char *)t.gpu +
+                               (size_t)(m->c.n * at) * ckpt_dtype_size(g->type);
+            at += (int)((m->rank[i] + 7) / 8 * 8);
+        }
+        if (gpu)
+            (back ? dev->ops->linears_bwd : dev->ops->linears_fwd)(dev, op, m->count);
+        for (int i = 0; !gpu && i < m->count; i++)
+            (back ? dev->ops->linear_bwd : dev->ops->linear_fwd)(dev, &op[i]);
+    }
+}
+
+static void many_check(struct gpu *g, const struct many_case *m)
+{
+    static const char *const names[] = {"out", "dx", "dw", "db", "lora da", "lora db"};
+    uint64_t draws = g->draws;
+    struct linear_case c[MOST];
+    struct linear_pair p[MOST], q[MOST];
+    char name[160];
+
+    many_arrays(g, m, c, p);
+    many_run(g, m, c, p, false);
+    many_run(g, m, c, p, true);
+    g->draws = draws;
+    many_arrays(g, m, c, q);
+    many_run(g, m, c, q, true);
+    for (int i = 0; i < m->count; i++) {
+        struct both *all[] = {&p[i].out, &p[i].dx, &p[i].dw, &p[i].db, &p[i].dla, &p[i].dlb};
+        struct both *twice[] = {&q[i].out, &q[i].dx, &q[i].dw, &q[i].db, &q[i].dla, &q[i].dlb};
+
+        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) {
+            snprintf(name, sizeof name, "%s of %d of %d, [%lld, %lld -> %lld] rank %lld",
+                     names[j], i, m->count, (long long)c[i].n, (long long)c[i].in,
+                     (long long)c[i].out, (long long)c[i].rank);
+            /* dx is rounded once more for each projection behind the first */
+            gpu_close_to(g, name, all[j], gpu_bound(g->type) * (3 + m->count));
+            same_bytes(g, name, all[j], twice[j]);
+        }
+    }
+    gpu_fine(g);
+}
+
+static void test_many(void **state)
+{
+    static const struct many_case c[] = {
+        {{.n = 40, .in = 64, .frozen = true}, {48, 24, 24}, {8, 8, 8}, 3, false},
+        {{.n = 40, .in = 64, .frozen = true}, {48, 24, 24}, {8, 8, 8}, 3, true},
+        {{.n = 130, .in = 72, .bias = true, .dx_add = true}, {48, 24, 21}, {16, 8, 24}, 3, true},
+        {{.n = 40, .in = 64, .bias = true, .fresh = true}, {48, 80}, {8, 16}, 2, true},
+        {{.n = 3, .in = 64, .frozen = true}, {48, 80}, {8, 8}, 2, false},
+        {{.n = 33, .in = 41, .bias = true, .odd = true}, {19, 30}, {8, 8}, 2, true},
+        {{.n = 33, .in = 64, .out_ld = 200, .frozen = true}, {48, 80, 72}, {8, 8, 8}, 3, true},
+        {{.n = 40, .in = 64, .no_dx = true, .bias = true}, {48, 80}, {8, 8}, 2, false},
+        /* one by one: ranks, dropout, a magnitude */
+        {{.n = 40, .in = 64, .bias = true}, {48, 80}, {5, 8}, 2, true},
+        {{.n = 40, .in = 64, .lora_drop = 0.2f, .frozen = true}, {48, 80}, {8, 8}, 2, true},
+        {{.n = 40, .in = 64, .magnitude = true, .frozen = true}, {48, 80}, {8, 8}, 2, true},
+        {{.n = 0, .in = 64, .bias = true, .fresh = true}, {48, 80}, {8, 8}, 2, true},
+        {{.n = 2048, .in = 1024, .frozen = true}, {1024, 256, 256}, {16, 16, 16}, 3, true},
+    };
+    struct op_limits l = {.n = 2048, .n_rows = 64, .dim = 1024, .n_head = 8, .n_kv = 8,
+                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
+                          .lora_drop = true, .lora_magnitude = true, .drop = true,
+                          .train = true};
+
+    (void)state;
+    for (size_t t = 0; t < N_TYPES; t++) {
+        struct gpu g;
+
+        gpu_open(&g, linear_types[t], &l);
+        for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
+            many_check(&g, &c[i]);
+        gpu_close(&g);
+    }
+}
+
 static void test_large(void **state)
 {
     static const struct linear_case c[] = {
-        {.n = 4096, .in = 2048, .out = 1024, .rank = 24, .residual = true, .frozen = true},
-        {.n = 4096, .in = 1024, .out = 2048, .rank = 24, .lora_drop = 0.05f, .frozen = true},
+        {.n = 2048, .in = 2048, .out = 1024, .rank = 24, .residual = true, .frozen = true},
+        {.n = 2048, .in = 1024, .out = 1536, .rank = 24, .lora_drop = 0.05f, .frozen = true},
     };
 
     (void)state;
-    linear_check_all(c, sizeof c / sizeof c[0], 4096);
+    linear_check_all(c, sizeof c / sizeof c[0], 2048);
 }
 
 int main(void)
@@ -87,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_change),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_magnitude),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_large),
     };
 

@@ -279,6 +279,8 @@ void cuda_norm_fwd(struct device *dev, const struct op_rownorm *a);
 void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a);
 void cuda_linear_fwd(struct device *dev, const struct op_linear *a);
 void cuda_linear_bwd(struct device *dev, const struct op_linear *a);
+void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n);
+void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n);
 void cuda_rope_fwd(struct device *dev, const struct op_rope *a);
 void cuda_rope_bwd(struct device *dev, const struct op_rope *a);
 void cuda_gate_fwd(struct device *dev, const struct op_gate *a);

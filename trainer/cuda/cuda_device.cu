@@ -243,6 +243,7 @@ static const struct ops cuda_row = {
     .drop = cuda_drop_op, .jitter = cuda_jitter,
     .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,
     .linear_fwd = cuda_linear_fwd, .linear_bwd = cuda_linear_bwd,
+    .linears_fwd = cuda_linears_fwd, .linears_bwd = cuda_linears_bwd,
     .rope_fwd = cuda_rope_fwd, .rope_bwd = cuda_rope_bwd,
     .gate_fwd = cuda_gate_fwd, .gate_bwd = cuda_gate_bwd,
     .experts_fwd = cuda_experts_fwd, .experts_bwd = cuda_experts_bwd,

@@ -13,22 +13,9 @@
  * With dropout of the change's input the gradient through the change is dropped out likewise:
  *   dx = dy W + drop((dz - dy) W + dt A), dz = gain dy with a magnitude, else dy.
  */
-#include "trainer/cuda/linear.h"
+#include "trainer/cuda/lora.h"
 
 enum { THREADS = 256, COLS = 32, GROUPS = 8 };
-
-/* The workspace of one call; NULL: not needed. */
-struct space {
-    unsigned char *t, *dt;          /* [n, r8] */
-    unsigned char *xd, *xr;         /* [n, n_in]: dropped-out x; x - xd, or what goes back */
-    unsigned char *z, *dz;          /* [n, n_out]: with a magnitude */
-    float         *gain, *inv;      /* [n_out]: magnitude / length of the row; 1 / length */
-    float         *wa, *aa;         /* [n_out, r], [r, r]: W A^T, A A^T */
-    unsigned char *dy;              /* [n, n_out]: dropped-out dout */
-    float         *part;            /* as linear_sums asks */
-    int64_t        r8;
-    uint64_t       busy;
-};
 
 struct sizes {
     int64_t n, in, out, r;
@@ -36,7 +23,7 @@ struct sizes {
 };
 
 /* Bytes of the parts; s gets their places from base on. */
-static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char *base,
+static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned char *base,
                         const struct sizes *z)
 {
     uint64_t at = 0;
@@ -64,8 +51,8 @@ static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char
     return at;
 }
 
-static bool open_space(struct space *s, struct device *dev, const struct op_linear *a, bool back,
-                       const char *op)
+static bool open_space(struct lora_space *s, struct device *dev, const struct op_linear *a,
+                       bool back, const char *op)
 {
     struct sizes z = {a->n, a->n_in, a->n_out, a->lora.rank, a->lora.drop.p > 0,
                       a->lora.magnitude != NULL, back && a->drop.p > 0, back && a->db != NULL};
@@ -74,6 +61,8 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     if (!base)
         return false;
     lay_out(s, dev, base, &z);
+    if (a->lora.t)
+        s->t = (unsigned char *)a->lora.t;
     return true;
 }
 
@@ -81,14 +70,17 @@ uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, 
                            int64_t out)
 {
     struct sizes z = {l->n, in, out, l->lora_rank, l->lora_drop, l->lora_magnitude, false, false};
-    struct space none;
+    uint64_t many = lora_many_bytes(dev, l->n, in, l->lora_rank), one;
+    struct lora_space none;
 
-    return lay_out(&none, dev, NULL, &z);
+    one = lay_out(&none, dev, NULL, &z);
+    return one > many ? one : many;
 }
 
 /* -- products --------------------------------------------------------------------------------- */
 
-static struct matmul_args product(const struct device *dev, const char *op, const struct space *s)
+struct matmul_args lora_product(const struct device *dev, const char *op,
+                                const struct lora_space *s)
 {
     struct matmul_args p = {};
 
@@ -116,12 +108,15 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
 }
 
 /* t = scale * xd A^T, with xd = drop(x) first where there is such, and with rest x - xd. */
-static void narrow(struct device *dev, const struct op_linear *a, const struct space *s, bool rest)
+static void narrow(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                   bool rest, bool back)
 {
-    struct matmul_args p = product(dev, "linear_fwd", s);
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
 
     if (s->xd)
         drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
+    if (back && a->lora.t)
+        return;
     p.m = a->n;
     p.n = a->lora.rank;
     p.k = p.lda = p.ldb = a->n_in;
@@ -134,11 +129,10 @@ static void narrow(struct device *dev, const struct op_linear *a, const struct s
     matmul(dev, &p);
 }
 
-/* to = t B^T + add; rows of to and add are ld apart. */
-static void widen(struct device *dev, const struct op_linear *a, const struct space *s, void *to,
+void lora_widen(struct device *dev, const struct op_linear *a, const struct lora_space *s, void *to,
                   int64_t ld, const void *add)
 {
-    struct matmul_args p = product(dev, "linear_fwd", s);
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
 
     p.m = a->n;
     p.n = a->n_out;
@@ -154,11 +148,10 @@ static void widen(struct device *dev, const struct op_linear *a, const struct sp
     matmul(dev, &p);
 }
 
-/* dt = scale * dz B */
-static void narrow_back(struct device *dev, const struct op_linear *a, const struct space *s,
+void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                         const void *dz, int64_t ld)
 {
-    struct matmul_args p = product(dev, "linear_bwd", s);
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = a->n;
     p.n = p.ldb = a->lora.rank;
@@ -173,10 +166,10 @@ static void narrow_back(struct device *dev, const struct op_linear *a, const str
 }
 
 /* to[n, n_in] = dt A, on what is there with add. */
-static void widen_back(struct device *dev, const struct op_linear *a, const struct space *s,
+static void widen_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                        void *to, bool add)
 {
-    struct matmul_args p = product(dev, "linear_bwd", s);
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
@@ -189,12 +182,11 @@ static void widen_back(struct device *dev, const struct op_linear *a, const stru
     matmul(dev, &p);
 }
 
-/* to[m, n] += x[rows, m]^T y[rows, n], in f32 */
-static void add_outer(struct device *dev, const struct space *s, void *to, const void *x,
+void lora_add_outer(struct device *dev, const struct lora_space *s, void *to, const void *x,
                       int64_t x_ld, const void *y, int64_t y_ld, int64_t rows, int64_t m,
                       int64_t n)
 {
-    struct matmul_args p = product(dev, "linear_bwd", s);
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = m;
     p.n = p.ldd = n;
@@ -250,10 +242,10 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
 }
 
 /* gain and inv, by way of wa and aa. */
-static void gains(struct device *dev, const struct op_linear *a, const struct space *s)
+static void gains(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
     const struct op_lora *l = &a->lora;
-    struct matmul_args p = product(dev, "linear_fwd", s);
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
     int64_t step = a->in_out ? 1 : a->n_in, each = a->in_out ? a->n_out : 1;
     cudaStream_t stream = cuda_of(dev)->stream;
 
@@ -285,8 +277,8 @@ static void gains(struct device *dev, const struct op_linear *a, const struct sp
 }
 
 /* to = x * (gain - less) + add, by columns of the output. */
-static void times(struct device *dev, const struct op_linear *a, const struct space *s, void *to,
-                  const void *x, int64_t ld, float less, const void *add)
+static void times(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                  void *to, const void *x, int64_t ld, float less, const void *add)
 {
     struct linear_mix m = {};
 
@@ -324,11 +316,11 @@ magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *
 }
 
 /* z = xd W^T + t B^T */
-static void changed(struct device *dev, const struct op_linear *a, const struct space *s)
+static void changed(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
     struct matmul_args p = linear_product(dev, a, s->xd ? s->xd : a->x, s->z, a->n_out);
 
-    widen(dev, a, s, s->z, a->n_out, NULL);
+    lora_widen(dev, a, s, s->z, a->n_out, NULL);
     p.beta = 1.0f;
     p.busy = s->busy;
     matmul(dev, &p);
@@ -336,7 +328,7 @@ static void changed(struct device *dev, const struct op_linear *a, const struct 
 
 /* -- the operations --------------------------------------------------------------------------- */
 
-static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct space *s)
+static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
     const void *add = a->drop.p > 0 ? NULL : a->residual;
     struct linear_finish f = {};
@@ -368,21 +360,21 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
 void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     void *to = a->pre ? a->pre : a->out;
-    struct space s;
+    struct lora_space s;
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
-    narrow(dev, a, &s, a->lora.magnitude != NULL);
+    narrow(dev, a, &s, a->lora.magnitude != NULL, false);
     if (a->lora.magnitude) {
         magnitude_fwd(dev, a, &s);
         return;
     }
-    widen(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
+    lora_widen(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
     linear_main(dev, a, to, linear_out_ld(a), s.busy);
 }
 
 /* dx from dy and dt, and x where it is rebuilt. */
-static void dx_of(struct device *dev, const struct op_linear *a, const struct space *s,
+static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                   const void *dy, int64_t ld)
 {
     bool add = a->dx_add && a->x_act == OP_ACT_NONE;
@@ -404,17 +396,18 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct sp
     linear_dx(dev, a, dy, ld, true, s->busy);
 }
 
-static void change_grads(struct device *dev, const struct op_linear *a, const struct space *s,
+static void change_grads(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                          const void *dy, int64_t ld)
 {
     const struct op_lora *l = &a->lora;
     const void *dz = s->dz ? s->dz : dy;
 
-    narrow(dev, a, s, false);
+    narrow(dev, a, s, false, true);
     if (l->db)
-        add_outer(dev, s, l->db, dz, s->dz ? a->n_out : ld, s->t, s->r8, a->n, a->n_out, l->rank);
+        lora_add_outer(dev, s, l->db, dz, s->dz ? a->n_out : ld, s->t, s->r8, a->n, a->n_out,
+                       l->rank);
     if (l->da)
-        add_outer(dev, s, l->da, s->dt, s->r8, s->xd ? s->xd : a->x, a->n_in, a->n, l->rank,
+        lora_add_outer(dev, s, l->da, s->dt, s->r8, s->xd ? s->xd : a->x, a->n_in, a->n, l->rank,
                   a->n_in);
     if (!s->z || !l->dmagnitude)
         return;
@@ -433,7 +426,7 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
     const struct op_lora *l = &a->lora;
     int64_t ld = linear_out_ld(a);
     const void *dy = a->dout;
-    struct space s;
+    struct lora_space s;
 
     if (!open_space(&s, dev, a, true, "linear_bwd"))
         return;
@@ -445,7 +438,7 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
         gains(dev, a, &s);
         times(dev, a, &s, s.dz, dy, ld, 0.0f, NULL);
     }
-    narrow_back(dev, a, &s, s.dz ? s.dz : dy, s.dz ? a->n_out : ld);
+    lora_narrow_back(dev, a, &s, s.dz ? s.dz : dy, s.dz ? a->n_out : ld);
     if (a->dx)
         dx_of(dev, a, &s, dy, ld);
     if (l->da || l->db || l->dmagnitude)

@@ -178,8 +178,7 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
 
     if (p->m->arch->place == ARCH_PRE_NORM)
         ops->norm_fwd(p->dev, &norm);
-    for (int i = 0; i < n; i++)
-        ops->linear_fwd(p->dev, &qkv[i]);
+    run_linears(p, qkv, n, false);
     if (has_rope(p->m->arch))
         ops->rope_fwd(p->dev, &turn);
     if (p->cache) {
@@ -229,8 +228,8 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
 
         qkv[i].dx = post ? dh : b->at[BUF_DY1];
         qkv[i].dx_add |= post;          /* the residual's gradient is there */
-        ops->linear_bwd(p->dev, &qkv[i]);
     }
+    run_linears(p, qkv, n, true);
     if (arch->place == ARCH_POST_NORM)
         return;
     norm.dout = b->at[BUF_DY1];

@@ -56,6 +56,18 @@ struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
                             .stream = (uint64_t)u->index << 16 | (uint64_t)place};
 }
 
+/* What a change leaves for the way back lies in its block's BUF_LOW. */
+static void *low_at(const struct pass *p, const struct unit *u, const struct change_at *c)
+{
+    const struct model *m = u->m;
+    bool block = u->index > 0 && u->index < m->params.n_unit - 1;
+
+    if (!m->low_rows || !p->keep || !block)
+        return NULL;
+    return (unsigned char *)m->fwd[u->index - 1].at[BUF_LOW] +
+           (size_t)(c->low * m->low_rows) * ckpt_dtype_size(p->dev->act);
+}
+
 struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role)
 {
     const struct change_at *c;
@@ -67,7 +79,7 @@ struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role r
         return (struct op_lora){0};
     return (struct op_lora){
         .a = weight_at(u, c->a), .b = weight_at(u, c->b), .da = grad_at(u, c->da),
-        .db = grad_at(u, c->db), .magnitude = weight_at(u, c->magnitude),
+        .db = grad_at(u, c->db), .t = low_at(p, u, c), .magnitude = weight_at(u, c->magnitude),
         .dmagnitude = grad_at(u, c->dmagnitude), .rank = c->rank, .scale = c->scale,
         .drop = role == ROLE_TOKENS ? (struct op_drop){0}
                                     : pass_drop(p, u, DROP_LORA + (int)role,
@@ -120,6 +132,17 @@ int join_linears(struct op_linear *op, int n, const struct device *dev)
         else
             op[left++] = op[i];
     return left;
+}
+
+void run_linears(const struct pass *p, const struct op_linear *op, int n, bool back)
+{
+    const struct ops *ops = p->dev->ops;
+    bool at_once = n > 1 && op->lora.rank && ops->linears_fwd;
+
+    if (at_once)
+        (back ? ops->linears_bwd : ops->linears_fwd)(p->dev, op, n);
+    for (int i = 0; !at_once && i < n; i++)
+        (back ? ops->linear_bwd : ops->linear_fwd)(p->dev, &op[i]);
 }
 
 int64_t qkv_width(const struct arch *a)
@@ -181,6 +204,8 @@ uint64_t block_bytes(const struct arch *a, const struct device *dev, enum block_
         return (uint64_t)(n_enc * 2 * H * d) * act;
     case BUF_PROBS:
         return (uint64_t)(n * a->num_experts) * sizeof(float);
+    case BUF_LOW:                       /* of a model, not of its description */
+        return 0;
     case BUF_PICKED:
         return (uint64_t)(n * a->num_experts_per_tok) * sizeof(int32_t);
     case BUF_U:

@@ -88,8 +88,7 @@ void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n)
     op[0].out = to.k;
     op[1].out = to.v;
     left = join_linears(op, 2, p->dev);
-    for (int i = 0; i < left; i++)
-        p->dev->ops->linear_fwd(p->dev, &op[i]);
+    run_linears(p, op, left, false);
 }
 
 void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
@@ -124,8 +123,7 @@ static void keys_bwd(const struct pass *p, const struct unit *u, const struct op
         op[i].dx_add = i > 0 || !first;
     }
     left = join_linears(op, 2, p->dev);
-    for (int i = 0; i < left; i++)
-        p->dev->ops->linear_bwd(p->dev, &op[i]);
+    run_linears(p, op, left, true);
 }
 
 void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)

@@ -123,8 +123,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         for (int i = 0; i < n; i++)
             op[i].out = half_of(p, b->at[BUF_U], i);
         n = join_linears(op, n, p->dev);
-        for (int i = 0; i < n; i++)
-            ops->linear_fwd(p->dev, &op[i]);
+        run_linears(p, op, n, false);
         if (g)
             ops->gate_fwd(p->dev, &gated);
     } else {
@@ -296,8 +295,7 @@ static void up_bwd(const struct pass *p, const struct unit *u, const struct bloc
         op[i].dx_add = i > 0;
     }
     n = join_linears(op, n, p->dev);
-    for (int i = 0; i < n; i++)
-        p->dev->ops->linear_bwd(p->dev, &op[i]);
+    run_linears(p, op, n, true);
 }
 
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)

@@ -49,6 +49,7 @@ static const struct life {
     [BUF_PICKED] = {"picked", 9, 10, 11, -1},
     [BUF_U] = {"u", 9, -1, 10, -1},
     [BUF_G] = {"g", 9, 10, 10, 10},
+    [BUF_LOW] = {"low", 1, -1, 19, -1},
     [BUF_DG] = {"dg", -1, -1, 10, 10},
     [BUF_DU] = {"du", -1, -1, 11, 10},
     [BUF_DY2] = {"dy2", -1, -1, 12, 11},
@@ -109,6 +110,20 @@ static int bwd_phase(const struct draft *d, int layer)
     return d->head + HEAD_PHASES + (d->layers - 1 - layer) * BWD_PHASES;
 }
 
+/* Columns of a block's BUF_LOW, and where each change's are. */
+static int64_t low_columns(struct model *m, int layer)
+{
+    int64_t n = 0;
+
+    for (int r = 0; m->low_rows && r < (int)ROLE_COUNT; r++) {
+        struct change_at *c = &m->change[(layer + 1) * (int)ROLE_COUNT + r];
+
+        c->low = n;
+        n += (c->rank + 7) / 8 * 8;
+    }
+    return n;
+}
+
 /* A block's buffer. */
 static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
 {
@@ -119,6 +134,8 @@ static size_t add(struct draft *d, int layer, enum block_buf b, int first, int l
 
     if (encoder && block_crosses(b))
         bytes = 0;
+    if (b == BUF_LOW)
+        bytes = (uint64_t)(m->low_rows * low_columns(m, layer)) * ckpt_dtype_size(m->dev->act);
     return plan_add(&m->plan, life[b].name, bytes, first, last);
 }
 
@@ -324,6 +341,8 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     lim.max_doc = rows;
     lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
+    if (m->change && m->dev->apart && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
+        m->low_rows = rows;
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
     n = draft_rest(d, at);

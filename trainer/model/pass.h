@@ -43,6 +43,7 @@ enum block_buf {
     BUF_PROBS, BUF_PICKED,      /* E (f32); k (i32) */
     BUF_U,                      /* F, gated 2F, of experts k 2F' */
     BUF_G,                      /* F */
+    BUF_LOW,                    /* of changes: the sum of their ranks, each rounded up to 8 */
     BUF_DG, BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
     BUF_DYX, BUF_DQX, BUF_DKVX, BUF_DCTXX,
     BUF_COUNT
@@ -57,6 +58,7 @@ struct change_at {
     int64_t a, b, magnitude;            /* -1: none */
     int64_t da, db, dmagnitude;         /* -1: frozen */
     int64_t rank;                       /* 0: no change */
+    int64_t low;                        /* columns before its own in the block's BUF_LOW */
     float   scale;
 };
 
@@ -103,6 +105,7 @@ struct model {
     float             *turns;           /* [turn_rows][R]: rope_table; NULL without rope */
     float             *turns_host;
     int64_t            turn_rows, turn_regime;
+    int64_t            low_rows;        /* of BUF_LOW; 0: there is none */
     void              *emb, *demb;      /* [N, w]: embeddings before their projection */
     void              *z_rows, *dz_rows;/* [rows, w]: what the head multiplies after its */
     void              *work;
@@ -164,6 +167,8 @@ void unit_tokens(struct op_embed *op, const struct unit *u);
  * one of all these outputs.  Gives how many are left.
  */
 int join_linears(struct op_linear *op, int n, const struct device *dev);
+/* Projections of one x, forward or back. */
+void run_linears(const struct pass *p, const struct op_linear *op, int n, bool back);
 /* Dropout with probability p of what stands at that place of the unit. */
 struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
 /* A norm's weights, gradients and constants. */

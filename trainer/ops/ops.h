@@ -129,6 +129,10 @@ struct op_lora {
     const void    *a, *b;           /* weights [r, n_in], [n_out, r]; of an embedding
                                        [r, V], [D, r] */
     void          *da, *db;         /* bwd: gradients; NULL both: frozen */
+    void          *t;               /* activation [n, r rounded up to 8]: fwd leaves scale * A xd
+                                       there for bwd, where the device has a use for it; of
+                                       projections done at once the first's has room for all;
+                                       NULL: not kept */
     const void    *magnitude;       /* weight [n_out], or NULL */
     void          *dmagnitude;      /* bwd: gradient; NULL: frozen */
     int64_t        rank;            /* r; 0: no change */
@@ -488,6 +492,10 @@ struct ops {
     void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
     void (*linear_fwd)(struct device *dev, const struct op_linear *a);
     void (*linear_bwd)(struct device *dev, const struct op_linear *a);
+    /* n projections with changes, of one x and back into one dx, as one after another (the first
+     * says whether dx is added to).  NULL: the device gains nothing by having them at once. */
+    void (*linears_fwd)(struct device *dev, const struct op_linear *a, int n);
+    void (*linears_bwd)(struct device *dev, const struct op_linear *a, int n);
     void (*rope_fwd)(struct device *dev, const struct op_rope *a);
     void (*rope_bwd)(struct device *dev, const struct op_rope *a);
     void (*gate_fwd)(struct device *dev, const struct op_gate *a);

@@ -115,6 +115,38 @@ static void prof_linear_bwd(struct device *dev, const struct op_linear *a)
          times * (double)(a->n * (a->n_in + a->n_out) + a->n_in * a->n_out) * SIZE(dev));
 }
 
+static void prof_linears_fwd(struct device *dev, const struct op_linear *a, int n)
+{
+    double flop = 0;
+    int64_t out = 0;
+
+    INNER(dev)->linears_fwd(dev, a, n);
+    for (int i = 0; i < n; i++) {
+        out += a[i].n_out;
+        flop += product(a->n, a->n_in, a[i].n_out) +
+                product(a->n, a->n_in + a[i].n_out, a[i].lora.rank);
+    }
+    note(dev, "linears_fwd", a->n, a->n_in, out, flop,
+         (double)(a->n * (a->n_in + out) + a->n_in * out) * SIZE(dev));
+}
+
+static void prof_linears_bwd(struct device *dev, const struct op_linear *a, int n)
+{
+    double flop = 0, bytes = 0;
+    int64_t out = 0;
+
+    INNER(dev)->linears_bwd(dev, a, n);
+    for (int i = 0; i < n; i++) {
+        double times = (a[i].dx ? 1 : 0) + (a[i].dw ? 1 : 0);
+
+        out += a[i].n_out;
+        flop += times * product(a->n, a->n_in, a[i].n_out) +
+                2 * product(a->n, a->n_in + a[i].n_out, a[i].lora.rank);
+        bytes += times * (double)(a->n * (a->n_in + a[i].n_out) + a->n_in * a[i].n_out);
+    }
+    note(dev, "linears_bwd", a->n, a->n_in, out, flop, bytes * SIZE(dev));
+}
+
 /* Multiply-adds of one product over what is seen: all, or the half before each row. */
 static double seen(const struct op_attention *a)
 {
@@ -277,6 +309,8 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.norm_bwd = prof_norm_bwd;
     p->row.linear_fwd = prof_linear_fwd;
     p->row.linear_bwd = prof_linear_bwd;
+    p->row.linears_fwd = dev->ops->linears_fwd ? prof_linears_fwd : NULL;
+    p->row.linears_bwd = dev->ops->linears_bwd ? prof_linears_bwd : NULL;
     p->row.rope_fwd = prof_rope_fwd;
     p->row.rope_bwd = prof_rope_bwd;
     p->row.gate_fwd = prof_gate_fwd;
