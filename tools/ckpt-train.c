@@ -158,7 +158,8 @@ static size_t rows(struct opt *row, struct want *w)
          0, 0, false},
         {0, "recompute", "WHICH", OPT_CHOICE, &s->recompute,
          "what the backward pass computes again: none, norms (and activations: a few percent "
-         "slower), full (as --gradient-checkpointing)", "none norms full", 0, 0, false},
+         "slower), full (as --gradient-checkpointing); auto: norms where memory is short",
+         "auto none norms full", 0, 0, false},
         {0, "bf16", NULL, OPT_FLAG, &s->bf16,
          "compute with weights rounded to bfloat16; the true ones stay float32", NULL, 0, 0, false},
         {0, "fp16", NULL, OPT_FLAG, &s->fp16, "the same with float16, the loss scaled", NULL, 0, 0,

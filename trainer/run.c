@@ -57,20 +57,21 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
         .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
-        .train = true, .recompute = settings_recompute(r->s),
+        .train = true, .recompute = settings_recompute(r->s), .dry = r->s->dry_run,
     };
     struct zero_opts zero = {.stage = (int)r->s->zero_stage, .moments = settings_moments(r->s),
-                             .paged = settings_paged(r->s)};
+                             .paged = settings_paged(r->s),
+                             .offload = strcmp(r->s->offload_optimizer, "cpu") == 0};
 
-    if (zero.paged && r->session.comm->world_size > 1) {
+    if ((zero.paged || zero.offload) && r->session.comm->world_size > 1) {
         ckpt_fail(err, CKPT_ECONFIG, "--%s is of one rank, there are %d",
-                  strncmp(r->s->optim, "paged_", 6) == 0 ? "optim paged_..."
-                                                         : "offload-optimizer cpu",
+                  zero.paged ? "optim paged_..." : "offload-optimizer cpu",
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }
     if (*r->base && session_untie(&r->session, r->base, NULL, err))
         return err->code;
+    r->session.paper_limit = r->s->device_memory_limit;
     return session_plan(&r->session, &opts, &zero, err);
 }
 

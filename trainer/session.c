@@ -127,6 +127,31 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
+/* What a driver keeps for a process on a GPU that is not there to be asked, about. */
+#define PAPER_CONTEXT ((uint64_t)1 << 30)
+
+/* Choose how memory is used: what is asked for becomes what is done. */
+static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_err *err)
+{
+    struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
+                         .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
+                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev)};
+    enum ckpt_dtype act = s->dev->act;
+
+    if (o.choose)
+        o.model.recompute = RECOMPUTE_NONE;
+    if (with->dry && s->paper_limit && !s->dev->apart) {
+        s->dev->act = s->dev->weight;
+        o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
+    }
+    fit_find(&s->fit, &o, err);
+    s->dev->act = act;
+    with->recompute = s->fit.recompute;
+    s->zero_opts.paged = s->fit.paged;
+    s->zero_opts.states_on_device = s->fit.states_on_device;
+    return comm_agree(s->comm, err);
+}
+
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
                  struct ckpt_err *err)
 {
@@ -135,11 +160,10 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     with.lora = s->lora;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;
-    if (model_new(&s->model, s->arch, &with, s->dev, err))
-        return comm_agree(s->comm, err);
-    s->size = zero_size(model_params(s->model), &s->zero_opts, s->comm->world_size,
-                        s->dev->weight);
-    if (zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
+    if (plan_memory(s, &with, err))
+        return err->code;
+    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry &&
+        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
         s->dev->fp8 && s->comm->world_size == 1)
         copies_lend(s->dev, model_params(s->model), err);
     return comm_agree(s->comm, err);
@@ -184,11 +208,11 @@ struct sample_pair session_pair(const struct session *s)
 void session_describe(const struct session *s, int64_t max_steps)
 {
     const struct params *p = model_params(s->model);
-    const struct flat *f = zero_flat(s->zero);
-    const struct zero_size *z = &s->size;
-    double mib = 1.0 / (1 << 20), act = (double)model_planned_bytes(s->model);
+    const struct zero_size *z = &s->fit.zero;
+    const double mib = 1.0 / (1 << 20);
     double weights = (double)(z->weights + s->dev->copies_bytes);
-    double all = weights + (double)(z->grads + z->states + z->ring + z->gathered) + act;
+    double all = (double)(s->fit.all + s->dev->copies_bytes);
+    char room[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_unit - 2);
@@ -196,17 +220,26 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
                  100.0 * (double)p->grad_numel / (double)p->numel);
-    if (s->dev->apart)
+    if (s->paper_limit && !s->dev->apart && !s->zero)
+        ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
+                 "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
+    else if (s->dev->apart)
         ckpt_log(CKPT_LOG_NOTE, "device: %s, %s", s->dev->label, ckpt_dtype_name(s->dev->act));
     else
-        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each", f->world_size,
-                 s->comm->ops->name, f->stage, s->dev->threads);
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
+                 s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
+    if (s->fit.room != UINT64_MAX)
+        snprintf(room, sizeof room, " of %.1f", (double)s->fit.room * mib);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
-             "activations %.1f: %.1f MiB", weights * mib, (double)z->grads * mib,
-             (double)(z->states + z->ring) * mib, (double)z->gathered * mib, act * mib, all * mib);
+             "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
+             (double)z->grads * mib, (double)(z->states + z->ring) * mib,
+             (double)z->gathered * mib, (double)s->fit.activations * mib,
+             (double)s->fit.workspace * mib, all * mib, room);
     if (z->states_host)
         ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f MiB", (double)z->states_host * mib);
+    if (s->fit.recompute == RECOMPUTE_NORMS)
+        ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
 }
 

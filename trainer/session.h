@@ -9,6 +9,7 @@
 #include "formats/tokens/tokenizer.h"
 #include "trainer/comm/comm.h"
 #include "trainer/data/sample.h"
+#include "trainer/fit.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 #include "trainer/shard/zero.h"
@@ -27,7 +28,9 @@ struct session {
     struct model     *model;            /* once session_plan has been called */
     struct zero      *zero;             /* likewise */
     struct zero_opts  zero_opts;        /* what it was made with */
-    struct zero_size  size;             /* what it takes */
+    struct fit        fit;              /* what is taken of the device's memory */
+    uint64_t          paper_limit;      /* a dry plan is for a GPU of so much memory that is not
+                                           there; 0: for the device that is open */
 };
 
 /*
@@ -46,7 +49,10 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
  * Before session_plan.  Not collective, the same on every rank.
  */
 int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
-/* Plan activations and allocate weights; with gradients and moments where opts->train says so. */
+/*
+ * Plan all memory, tell whether it fits, and allocate it, with gradients and moments where
+ * opts->train says so; with opts->dry nothing is allocated and there is no zero.
+ */
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
                  struct ckpt_err *err);
 /* Weights from a checkpoint (any format, dtype); every parameter must be there, nothing else. */

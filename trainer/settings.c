@@ -30,7 +30,7 @@ void settings_default(struct settings *s)
         .scaler = {.initial_scale_power = 16, .loss_scale_window = 1000, .hysteresis = 2,
                    .min_loss_scale = 1},
         .seed = 42,
-        .recompute = "none",
+        .recompute = "auto",
         .device = "auto",
         .offload_optimizer = "none",
         .fp8_format = "hybrid",
@@ -50,7 +50,8 @@ enum recompute settings_recompute(const struct settings *s)
 {
     if (s->gradient_checkpointing || strcmp(s->recompute, "full") == 0)
         return RECOMPUTE_FULL;
-    return strcmp(s->recompute, "norms") == 0 ? RECOMPUTE_NORMS : RECOMPUTE_NONE;
+    return strcmp(s->recompute, "norms") == 0  ? RECOMPUTE_NORMS
+           : strcmp(s->recompute, "none") == 0 ? RECOMPUTE_NONE : RECOMPUTE_AUTO;
 }
 
 enum op_moments settings_moments(const struct settings *s)
@@ -62,7 +63,7 @@ enum op_moments settings_moments(const struct settings *s)
 
 bool settings_paged(const struct settings *s)
 {
-    return strncmp(s->optim, "paged_", 6) == 0 || strcmp(s->offload_optimizer, "cpu") == 0;
+    return strncmp(s->optim, "paged_", 6) == 0;
 }
 
 struct device_opts settings_device(const struct settings *s)

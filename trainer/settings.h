@@ -104,7 +104,7 @@ enum ckpt_dtype settings_weights(const struct settings *s);
 enum recompute settings_recompute(const struct settings *s);
 /* How moments are kept. */
 enum op_moments settings_moments(const struct settings *s);
-/* Whether they, and true weights beside rounded ones, may lie on the host. */
+/* Whether they, and true weights beside rounded ones, may lie on the host where memory is short. */
 bool settings_paged(const struct settings *s);
 struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);

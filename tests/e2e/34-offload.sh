@@ -32,4 +32,9 @@ t "the same bits" diff <(state lora) <(state lorafar)
 expect 64 "somewhere else" train x --offload-optimizer nvme
 expect 78 "two ranks" train x --nproc 2 --offload-optimizer cpu
 t "which is told" says "--offload-optimizer cpu is of one rank"
+plan() { ckpt-train --dry-run --device cpu --bf16 --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 -o "$T/x" "$@"; }
+t "a plan for a GPU that is not there" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'that is not there.*BF16'"
+t "of memory enough" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'of 1024.0 MiB'"
+expect 71 "of too little" plan --device-memory-limit 1025M --per-device-train-batch-size 64
+says "GiB are needed (weights" && echo "ok says what is needed" || echo "not ok says what is needed"
 t "a plan tells what lies where" bash -c "ckpt-train --dry-run --device cpu --bf16 --offload-optimizer cpu --model $T/base --train-file $T/train.jsonl -o $T/x 2>&1 | grep -q 'on the host: optimizer'"

@@ -19,7 +19,7 @@ t "six steps on the GPU" train gpu cuda
 t "losses in f32 agree to 1e-5" near gpu cpu 1e-5 6
 t "again" train gpu2 cuda:0
 t "the same bits" diff <(state gpu) <(state gpu2)
-goon() { cp -r "$T/$1" "$T/$2" && rm -r "$T/$2/checkpoint-6" && train "$2" "$3" --resume-from-checkpoint latest; }
+goon() { cp -r "$T/$1" "$T/$2" && rm -r "$T/$2/checkpoint-6" && train "$2" "$3" "${@:4}" --resume-from-checkpoint latest; }
 t "the GPU's checkpoint goes on on the GPU" goon gpu gg cuda
 t "bit for bit" diff <(state gpu) <(state gg)
 t "on the CPU" goon gpu gc cpu
@@ -68,8 +68,14 @@ t "evaluation agrees" same_perplexity
 words() { ckpt-eval -q --json --device "$1" --prompt "The tools" --prompt "A checkpoint" --max-new-tokens 20 --no-do-sample "$T/gpu/checkpoint-6" | grep '"who"'; }
 t "generation gives the same words" diff <(words cuda) <(words cpu)
 expect 71 "a run that passes its memory limit" train limit cuda --device-memory-limit 1M
-says "pass the limit" && echo "ok says so" || echo "not ok says so"
+says "GiB are needed (weights" && echo "ok before anything is allocated" || echo "not ok before anything is allocated"
 t "a limit that is enough" train enough cuda --device-memory-limit 2G
+t "states on the host" train far cuda --bf16 --offload-optimizer cpu
+t "give the same bits" diff <(state half) <(state far)
+t "in f32 too" train widefar cuda --offload-optimizer cpu
+t "the same bits" diff <(state gpu) <(state widefar)
+t "they go on on the device" goon far near2 cuda --bf16
+t "bit for bit again" diff <(state half) <(state near2)
 expect 69 "a GPU that is not there" train none cuda:99
 expect 69 "a GPU hidden from the driver" env CUDA_VISIBLE_DEVICES= ckpt-train -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" -o "$T/hid"
 t "then auto takes the CPU" env CUDA_VISIBLE_DEVICES= ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/auto"

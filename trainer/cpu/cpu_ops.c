@@ -187,6 +187,13 @@ static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *
     return most + typed_reserve(dev);
 }
 
+/* What the system does not promise is not known before it is used. */
+static uint64_t cpu_room(struct device *dev)
+{
+    (void)dev;
+    return UINT64_MAX;
+}
+
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes)
 {
     bytes += typed_reserve(dev);
@@ -204,7 +211,7 @@ static const struct ops cpu_row = {
     .sync = cpu_sync, .close = cpu_close, .stamp = cpu_stamp, .elapsed = cpu_elapsed,
     .pin = cpu_alloc, .unpin = cpu_free, .lane_copy = cpu_lane_copy,
     .lane_mark = cpu_lane_mark, .lane_after = cpu_lane_mark, .lane_wait = cpu_lane_wait,
-    .workspace = cpu_workspace,
+    .workspace = cpu_workspace, .room = cpu_room,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .grad_norm = cpu_grad_norm,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
     .drop = cpu_drop, .jitter = cpu_jitter,

@@ -34,7 +34,9 @@ struct cuda_device {
     cudaStream_t   stream;
     int            index, sms;
     size_t         shared_most;         /* bytes of shared memory a block may ask for */
-    uint64_t       limit;               /* bytes that dev.held may reach; 0: what the chip has */
+    uint64_t       limit;               /* bytes that dev.held and the context may reach; 0: what
+                                           the chip has */
+    uint64_t       context;             /* what the driver holds for this process */
     cudaEvent_t   *stamps;              /* [n_stamps] */
     int64_t        n_stamps;
     bool           early;               /* kernels may start before those in front of them end */

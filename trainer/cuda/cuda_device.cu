@@ -77,10 +77,10 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
     dev->n_alloc++;
     if (dev->err.code)
         return NULL;
-    if (d->limit && dev->held + whole > d->limit) {
+    if (d->limit && dev->held + d->context + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
              "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
-             (double)whole / (1 << 30), (double)dev->held / (1 << 30),
+             (double)whole / (1 << 30), (double)(dev->held + d->context) / (1 << 30),
              (double)d->limit / (1 << 30));
         return NULL;
     }
@@ -227,6 +227,36 @@ static uint64_t cuda_workspace(const struct device *dev, const struct op_limits 
     return most;
 }
 
+/*
+ * Code of kernels is loaded when one is first used, and allocations are rounded up to 2 MiB: that
+ * much is not given away.
+ */
+enum { LATER = 256 << 20 };
+
+static uint64_t cuda_room(struct device *dev)
+{
+    struct cuda_device *d = cuda_of(dev);
+    size_t unused = 0, all = 0;
+    uint64_t left, taken = dev->held + d->context;
+
+    if (!cuda_ok(dev, "memory", cudaMemGetInfo(&unused, &all)))
+        return 0;
+    left = d->limit == 0 ? unused : d->limit > taken ? d->limit - taken : 0;
+    left = left < unused ? left : unused;
+    return left > LATER ? left - LATER : 0;
+}
+
+/* What the driver holds for this process: what is in use behind opening, as far as that can be
+ * ours alone. */
+static void measure_context(struct cuda_device *d)
+{
+    const uint64_t most = (uint64_t)1 << 30;
+    size_t unused = 0, all = 0;
+
+    if (cuda_ok(&d->dev, "memory", cudaMemGetInfo(&unused, &all)))
+        d->context = all - unused < most ? all - unused : most;
+}
+
 /* In the order of struct ops, which C++ asks for. */
 static const struct ops cuda_row = {
     .name = "cuda",
@@ -235,7 +265,7 @@ static const struct ops cuda_row = {
     .sync = cuda_sync, .close = cuda_close, .stamp = cuda_stamp, .elapsed = cuda_elapsed,
     .pin = cuda_pin, .unpin = cuda_unpin, .lane_copy = cuda_lane_copy,
     .lane_mark = cuda_lane_mark, .lane_after = cuda_lane_after, .lane_wait = cuda_lane_wait,
-    .workspace = cuda_workspace,
+    .workspace = cuda_workspace, .room = cuda_room,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
     .grad_norm = cuda_grad_norm,
@@ -330,6 +360,8 @@ static int open_device(struct device **out, int index, const struct device_opts 
                                            CUDA_SMALL * sizeof(double))) &&
         open_codec(&o->cuda) && matmul_open(&o->cuda) == 0)
         fp8_open(&o->cuda);
+    if (dev->err.code == 0)
+        measure_context(&o->cuda);
     if (dev->err.code) {
         *err = dev->err;
         cuda_close(dev);

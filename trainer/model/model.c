@@ -134,6 +134,10 @@ uint64_t model_planned_bytes(const struct model *m)
            (uint64_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns_host;
 }
 
+uint64_t model_arena_bytes(const struct model *m) { return m->plan.bytes; }
+
+uint64_t model_work_bytes(const struct model *m) { return m->work_bytes; }
+
 void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number)
 {
     uint32_t w[4];

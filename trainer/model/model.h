@@ -61,7 +61,8 @@ struct batch {
  * What a pass makes again on its way back instead of keeping it: nothing, what norms and
  * activations gave, or all of a block but its input.
  */
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL };
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL,
+                 RECOMPUTE_AUTO };      /* one of the first two, by memory: a session decides */
 
 struct model_opts {
     int64_t max_tokens;             /* N at most */
@@ -70,6 +71,7 @@ struct model_opts {
     int64_t max_enc;                /* rows of the encoder at most; with an encoder only */
     bool    train;                  /* keep activations for backward */
     enum recompute recompute;
+    bool    dry;                    /* plan alone: nothing is allocated, no pass may run */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
 };
 
@@ -79,6 +81,9 @@ void model_free(struct model *m);
 const struct params *model_params(const struct model *m);
 /* Bytes planned for activations and scratch. */
 uint64_t model_planned_bytes(const struct model *m);
+/* Of those what lies on the device, and of that what operations need as workspace. */
+uint64_t model_arena_bytes(const struct model *m);
+uint64_t model_work_bytes(const struct model *m);
 
 /*
  * Forward, and the summed cross-entropy over the supervised rows (not divided), to which routers

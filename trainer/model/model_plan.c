@@ -346,7 +346,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
     n = draft_rest(d, at);
-    if (plan_pack(&m->plan, err))
+    if (plan_pack(&m->plan, err) || m->opts.dry)
         return err->code;
     m->arena = device_alloc(m->dev, m->plan.bytes, err);
     if (!m->arena)

@@ -462,6 +462,8 @@ struct ops {
     void (*lane_wait)(struct device *dev, int i);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
+    /* Bytes that alloc may still give, when what the device needs for itself is taken off. */
+    uint64_t (*room)(struct device *dev);
 
     /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
     void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,

@@ -160,7 +160,8 @@ static struct states_opts states_of(const struct zero_opts *opts, const struct f
     return (struct states_opts){.moments = opts->moments,
                                 .chunk = opts->chunk,
                                 .master = own_masters(f, opts->train, type),
-                                .on_device = opts->paged ? opts->states_on_device : UINT64_MAX};
+                                .on_device = opts->offload ? 0
+                                             : opts->paged ? opts->states_on_device : UINT64_MAX};
 }
 
 /* n floats on the device; *ok turns false when they are refused. */
@@ -227,7 +228,7 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded};
-    if (opts->paged && comm->world_size > 1) {
+    if ((opts->paged || opts->offload) && comm->world_size > 1) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there are %d",
                   comm->world_size);
         goto fail;
@@ -299,7 +300,7 @@ struct zero_size zero_size(const struct params *params, const struct zero_opts *
     if (opts->train) {
         struct states_size s = states_size(&f, &states);
 
-        size.grads = (uint64_t)f.grad_numel * sizeof(float);
+        size.grads = (uint64_t)f.grad_numel * sizeof(float) + sizeof(struct op_verdict);
         size.states = s.device;
         size.states_host = s.host;
         size.ring = s.ring;

@@ -28,6 +28,7 @@ struct zero_opts {
     enum op_moments moments;            /* of what may have them so, see moments.h */
     bool     paged;                     /* true weights and moments beyond states_on_device bytes
                                            lie on the host (states.h); one rank alone */
+    bool     offload;                   /* all of them do */
     uint64_t states_on_device;
     int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };

@@ -1,0 +1,136 @@
+/* fit - see fit.h. */
+#include "trainer/fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t sum_of(const struct fit *f)
+{
+    return f->zero.weights + f->zero.grads + f->zero.states + f->zero.ring + f->zero.gathered +
+           f->activations + f->workspace;
+}
+
+/* Activations at a level of recompute, and the parameters' sizes for what is asked of zero. */
+static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
+{
+    struct model_opts with = o->model;
+    struct zero_opts zero = o->zero;
+    struct model *m;
+
+    with.dry = true;
+    with.recompute = f->recompute;
+    if (model_new(&m, o->arch, &with, o->dev, err))
+        return err->code;
+    f->workspace = model_work_bytes(m);
+    f->activations = model_arena_bytes(m) - f->workspace;
+    zero.train = with.train;
+    zero.offload = zero.paged = false;
+    if (f->paged) {
+        zero.paged = true;
+        zero.states_on_device = 0;
+        f->zero = zero_size(model_params(m), &zero, o->world_size, o->dev->weight);
+        f->all = sum_of(f);
+        f->states_on_device = o->zero.offload || f->all >= f->room ? 0 : f->room - f->all;
+        zero.states_on_device = f->states_on_device;
+    }
+    f->zero = zero_size(model_params(m), &zero, o->world_size, o->dev->weight);
+    f->all = sum_of(f);
+    model_free(m);
+    return 0;
+}
+
+/* Measure a way and tell whether it fits. */
+static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
+                 struct ckpt_err *err)
+{
+    *f = (struct fit){.room = o->room, .recompute = level, .paged = paged};
+    return measure(f, o, err) == 0 && f->all <= f->room;
+}
+
+/* -- what would fit --------------------------------------------------------------------------- */
+
+/* Ways that cost little before those that cost much. */
+static const struct way {
+    const char     *words;
+    enum recompute  level;
+    bool            coded, paged;
+} ways[] = {
+    {"--recompute norms", RECOMPUTE_NORMS, false, false},
+    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false},
+    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false},
+    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false},
+    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true},
+    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true},
+};
+
+static void hint(const struct fit_opts *o, struct ckpt_err *err)
+{
+    for (size_t i = 0; o->model.train && i < sizeof ways / sizeof ways[0]; i++) {
+        struct ckpt_err unused = {0};
+        struct fit_opts with = *o;
+        struct fit f;
+
+        if (ways[i].level < o->model.recompute || (ways[i].paged && o->world_size > 1) ||
+            (ways[i].coded && o->zero.stage == 3))
+            continue;
+        with.zero.moments = ways[i].coded ? OP_MOMENTS_8BIT : o->zero.moments;
+        if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload, &unused)) {
+            ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, (double)f.all / (1 << 30));
+            return;
+        }
+    }
+    if (o->model.max_docs > 1)
+        ckpt_err_hint(err, "take fewer or shorter samples at once: "
+                      "--per-device-train-batch-size, --max-seq-length");
+}
+
+static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
+{
+    const double gib = 1.0 / (1 << 30);
+
+    ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
+              "%.2f, activations %.2f, workspace %.2f), %.2f may be taken",
+              o->dev->apart ? o->dev->label : "the limit", (double)f->all * gib,
+              (double)f->zero.weights * gib, (double)f->zero.grads * gib,
+              (double)(f->zero.states + f->zero.ring) * gib, (double)f->activations * gib,
+              (double)f->workspace * gib, (double)f->room * gib);
+    hint(o, err);
+    return err->code;
+}
+
+int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
+{
+    enum recompute level = o->model.recompute;
+    bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
+    uint64_t host = fit_host_room();
+
+    if (!fits(out, o, level, must, err) && err->code == 0) {
+        bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
+        bool found = more && fits(out, o, RECOMPUTE_NORMS, must, err);
+
+        if (!found && may_page && !must)
+            found = fits(out, o, more ? RECOMPUTE_NORMS : level, true, err);
+        if (!found && err->code == 0) {
+            fits(out, o, level, must || may_page, err);
+            return err->code ? err->code : refuse(out, o, err);
+        }
+    }
+    if (err->code == 0 && out->zero.states_host > host)
+        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB of states are to lie on the host, which has %.2f "
+                  "left", (double)out->zero.states_host / (1 << 30), (double)host / (1 << 30));
+    return err->code;
+}
+
+uint64_t fit_host_room(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    unsigned long long kib = 0;
+    char line[256];
+    bool found = false;
+
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+    if (f)
+        fclose(f);
+    return found ? (uint64_t)kib * 1024 : UINT64_MAX;
+}
