@@ -37,24 +37,26 @@ template <int MR> struct softmax {
     float max[MR][2], sum[MR][2];
 };
 
-/* Scores of a tile in base 2 with all terms; what a row does not see becomes -inf. */
-template <typename T, int MODE, int MR, int NT>
+/* Scores of a tile in base 2 with all terms: from the line where they differ, else `beyond`. */
+template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR][NT][4], int j,
-                                          int pos, float slope, const float *line)
+                                          int pos, float slope, float beyond, const float *line)
 {
+    float base = fmaf(slope, (float)(j - pos), beyond);
+
+    line += a.span + j - pos;
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
         for (int n = 0; n < NT; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                int at = j + 8 * n + e % 2, i = pos + 16 * m + e / 2 * 8;
-                float x = s[m][n][e] * a.scale2;
+                const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
+                float x = fmaf(slope, (float)step, base);
 
-                x = fmaf(slope, (float)(j - pos) + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), x);
-                if (MODE == ATTEND_ANY && a.table)
-                    x += distance_term(a, line, at - i);
-                s[m][n][e] = x;
+                if (MODE == ATTEND_ANY && DIFFER)
+                    x += line[step];
+                s[m][n][e] = fmaf(s[m][n][e], a.scale2, x);
             }
 }
 
@@ -148,7 +150,7 @@ template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
-    static_assert(MODE != ATTEND_ANY || S::BM <= rows_beyond<D, S::WG>(), "see attend_of");
+    static_assert(MODE != ATTEND_ANY || S::BM + S::BN <= TERMS_BEYOND, "what a line holds");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
@@ -199,10 +201,16 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
         copies_end();
     };
     auto scores_to_p = [&]() {
-        if (MODE != ATTEND_PLAIN)
-            add_terms<T, MODE>(a, s, j + lane % 4 * 2, pos + row + lane / 4, slope, line);
+        int col = j + lane % 4 * 2, i = pos + row + lane / 4;
+
+        if (MODE == ATTEND_ANY && a.table && terms_differ(a, j - pos - BM + 1, j - pos + BN - 1))
+            add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
+        else if (MODE != ATTEND_PLAIN)
+            add_terms<MODE, false>(a, s, col, i, slope,
+                                   MODE == ATTEND_ANY && a.table
+                                       ? line[j > pos ? 2 * a.span : 0] : 0.0f, line);
         if (j + BN > none_before || j < all_after)
-            mask(a, s, j + lane % 4 * 2, pos + row + lane / 4, p.keys);
+            mask(a, s, col, i, p.keys);
         soften<MODE>(s, w, fix, a.scale2);
     };
     auto p_to_factor = [&]() {
@@ -416,8 +424,7 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     if (o->distance.table) {
         a.table = o->distance.table;
         a.far = (int)far;
-        a.span = (int)o->max_doc + (a.wide && o->dim <= 128 ? rows_beyond<128, true>() :
-                                                              rows_beyond<128, false>());
+        a.span = a.far + TERMS_BEYOND;
         a.bucket = o->distance.bucket + (o->distance.reach - far);
     }
     return a;

@@ -143,8 +143,12 @@ __device__ __forceinline__ bool meet(const struct attend &a, int q0, int q1, int
 
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* The head's line of terms by distance, in base 2, for distances [-span, span]: all that a tile
- * at a document's edge can ask for. */
+/* A tile that has a term of its own to ask for has others at most so far beyond: 128 rows and 64
+ * keys at most. */
+enum { TERMS_BEYOND = 192 };
+
+/* The head's line of terms by distance, in base 2, for distances [-span, span]: all that such a
+ * tile can ask for. */
 template <typename T>
 __device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
 {
@@ -166,7 +170,13 @@ static inline __host__ __device__ int sums_floats(const struct attend &a) { retu
 
 __device__ __forceinline__ float distance_term(const struct attend &a, const float *line, int rel)
 {
-    return line[a.span + rel];
+    return line[a.span + min(max(rel, -a.span), a.span)];
+}
+
+/* Whether terms differ inside a tile whose distances are [least, most]. */
+__device__ __forceinline__ bool terms_differ(const struct attend &a, int least, int most)
+{
+    return least < a.far && most > -a.far;
 }
 
 __device__ __forceinline__ float head_slope(const struct attend &a, int h)
@@ -543,13 +553,6 @@ template <typename T> void attend_once(struct device *dev, struct attend a);
 /* attention_f32.cu */
 template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
 template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
-
-/* Rows of the largest tile where terms by distance are: one that is not there may stand so far
- * behind its document.  (As few as can be, so that two blocks of 128 columns fit side by side.) */
-template <int D, bool WG> static __host__ __device__ constexpr int rows_beyond()
-{
-    return WG && D <= 128 ? 64 : 128;
-}
 
 /* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
 enum { ATTEND_GROUPS = 16 };

@@ -150,7 +150,6 @@ template <typename T, int D, int MODE, bool WG>
 __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned char *pool)
 {
     using S = dq_shape<D, WG>;
-    static_assert(S::BM <= rows_beyond<D, WG>(), "see attend_of");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
     T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;

@@ -206,8 +206,7 @@ __device__ __forceinline__ void carry_group(const struct attend &a, struct pool_
         if (!last) {
             meet_at<GROUP>(3);
             if (t == 0) {
-                __threadfence();
-                asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(before + 1)
+                asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(before + 1)
                              : "memory");
             }
         }

@@ -183,7 +183,7 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                 if (edge)
                     hide(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
                          p.len - i - lane % 4 * 2);
-                if (MODE == ATTEND_ANY && a.table && apart - 63 < a.far && apart + 63 > -a.far)
+                if (MODE == ATTEND_ANY && a.table && terms_differ(a, apart - 63, apart + 63))
                     to_p<MODE, true>(a, s, m->lse[st], apart, row, slope, 0.0f, m->line);
                 else
                     to_p<MODE, false>(a, s, m->lse[st], apart, row, slope,
@@ -235,9 +235,9 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
     int64_t at = (p.key_first + p.begin) * a.kv_stride + g * a.dkv_head;
     int first = 64 * w + row / 16 * 16;
 
-    store_rows((T *)a.dk + at, a.kv_stride, first, p.keys - p.begin, a.dim, a.pairs, dk[0], a.scale,
+    store_rows((T *)a.dk + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dk[0], a.scale,
                a.scale);
-    store_rows((T *)a.dv + at, a.kv_stride, first, p.keys - p.begin, a.dim, a.pairs, dv[0], 1.0f,
+    store_rows((T *)a.dv + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dv[0], 1.0f,
                1.0f);
 }
 
@@ -340,7 +340,6 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
 template <typename T> void attend_once(struct device *dev, struct attend a)
 {
     a.slots = cuda_of(dev)->sms;
-    a.span = a.far + KEYS;
     if (a.table || a.drop.on) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, a);
