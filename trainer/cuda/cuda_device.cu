@@ -30,13 +30,27 @@ __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int 
     return code;
 }
 
+/* What a kernel that ran before left behind, whichever call it is that hears of it. */
+static bool of_a_kernel(cudaError_t rc)
+{
+    return rc == cudaErrorIllegalAddress || rc == cudaErrorMisalignedAddress ||
+           rc == cudaErrorInvalidAddressSpace || rc == cudaErrorInvalidPc ||
+           rc == cudaErrorIllegalInstruction || rc == cudaErrorHardwareStackError ||
+           rc == cudaErrorAssert || rc == cudaErrorLaunchTimeout || rc == cudaErrorLaunchFailure;
+}
+
 bool cuda_ok(struct device *dev, const char *op, cudaError_t rc)
 {
     if (rc == cudaSuccess)
         return dev->err.code == 0;
-    if (dev->err.code == 0)
-        fail(&dev->err, rc == cudaErrorMemoryAllocation ? CKPT_ENOMEM : CKPT_EDEVICE,
-             "GPU %d, %s: %s", cuda_of(dev)->index, op, cudaGetErrorString(rc));
+    if (dev->err.code)
+        return false;
+    fail(&dev->err, rc == cudaErrorMemoryAllocation ? CKPT_ENOMEM : CKPT_EDEVICE,
+         "GPU %d, %s: %s", cuda_of(dev)->index, op, cudaGetErrorString(rc));
+    if (of_a_kernel(rc))
+        snprintf(dev->err.hint, sizeof dev->err.hint,
+                 "an operation before may be the one; with CUDA_LAUNCH_BLOCKING=1 in the "
+                 "environment it is named");
     return false;
 }
 

@@ -1,0 +1,44 @@
+# What fails on a GPU: one line, a status, and an end in time.
+. "$(dirname "$0")/../e2e/lib.sh"
+R=tools/recipes/demo
+export OMP_NUM_THREADS=4
+mkdir -p "$T/lib" "$T/old" "$T/bin"
+gcc -shared -o "$T/lib/libcuda.so.1" -x c /dev/null
+gcc -shared -o "$T/old/libcublasLt.so.13" -x c /dev/null
+cp "$B/ckpt-train" "$B/ckpt-eval" "$T/bin"
+plugin() {      # FLAG... - one that wraps the true one stands beside the programs
+    gcc -shared -fPIC -O1 -I. -D_GNU_SOURCE "$@" -o "$T/bin/libckpt_cuda.so" tests/gpu/fault_plugin.c \
+        "$B/libtrain.a" "$B/libckpt.a" $(pkg-config --libs jansson libcrypto) -lopenblas -fopenmp -ldl -lm
+}
+sed 's/[\\"]//g' README.md | tr -d '\t\r' | grep -E '.{40}' | head -60 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' >"$T/train.jsonl"
+ckpt-train -q --device cpu --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+train() {       # OUT OPTION...
+    local out=$1; shift
+    timeout 60 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --max-steps 3 \
+        --save-steps 2 --zero-stage 0 -o "$T/$out" "$@"
+}
+told() { says "$1" && echo "ok it says $1" || fail "it says $1" "$T/.err"; }
+export REAL=$B/libckpt_cuda.so
+t "a plug-in around the true one" plugin
+t "three steps" train good
+for n in 1 40; do
+    FAULT=norm_fwd:$n expect 69 "a kernel fails (call $n)" train "f$n"
+    told "illegal memory access"
+    told "CUDA_LAUNCH_BLOCKING=1"
+done
+FAULT=norm_fwd:1 CUDA_LAUNCH_BLOCKING=1 expect 69 "and is asked for" train f
+told "GPU 0, norm_fwd: an illegal memory access"
+for n in 1 2 3 4; do
+    FAULT=alloc:$n expect 71 "more memory than there is, allocation $n" train "a$n"
+    told "no memory for"
+done
+FAULT=norm_fwd:3 expect 69 "generation" timeout 60 "$T/bin/ckpt-eval" --device cuda --prompt a --max-new-tokens 4 "$T/base"
+plugin -DFAULT_VERSION=CUDA_PLUGIN_VERSION+1
+expect 69 "a plug-in of another version" train v
+told "of another version"
+cp "$REAL" "$T/bin/libckpt_cuda.so"
+CKPT_CUDA_PATH=$T/old expect 69 "a cuBLASLt without what the plug-in needs" train c
+told "CUDA cannot be used"
+expect 69 "a driver that is none" env LD_LIBRARY_PATH="$T/lib" timeout 60 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" \
+    --train-file "$T/train.jsonl" -o "$T/d"
+expect 71 "too little memory by the limit" train l --device-memory-limit 1M

@@ -1,0 +1,105 @@
+/*
+ * fault_plugin - stands in the place of libckpt_cuda.so and lets one operation fail.
+ *
+ * FAULT=NAME:N    the N-th call of that operation fails: alloc finds no memory, norm_fwd and adamw
+ *                 touch an address that is not theirs, sync comes to nothing
+ * REAL=PATH       the true plug-in, whose device is wrapped; without it the CPU's is, and what fails
+ *                 marks it as a GPU would be
+ * FAULT_VERSION, FAULT_COUNT (of the compiler): what the plug-in says of itself.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/cuda/cuda_plugin.h"
+
+#ifndef FAULT_VERSION
+#define FAULT_VERSION CUDA_PLUGIN_VERSION
+#endif
+#ifndef FAULT_COUNT
+#define FAULT_COUNT 1
+#endif
+
+static struct ops row;
+static const struct ops *inner;
+static bool real;
+static char kind[32];
+static long left;
+
+static bool now(const char *op) { return strcmp(kind, op) == 0 && --left == 0; }
+
+static void mark(struct device *dev, const char *op)
+{
+    if (dev->err.code == 0) {
+        dev->err.code = CKPT_EDEVICE;
+        snprintf(dev->err.text, sizeof dev->err.text, "GPU 0, %s: it was made to fail", op);
+    }
+}
+
+static void *fault_alloc(struct device *dev, size_t bytes)
+{
+    if (!now("alloc"))
+        return inner->alloc(dev, bytes);
+    return inner->alloc(dev, (size_t)1 << 46);
+}
+
+static void fault_norm(struct device *dev, const struct op_rownorm *a)
+{
+    struct op_rownorm bad = *a;
+
+    if (now("norm_fwd")) {
+        if (real)
+            bad.x = (const void *)(uintptr_t)4096;
+        else
+            mark(dev, "norm_fwd");
+    }
+    inner->norm_fwd(dev, &bad);
+}
+
+static void fault_sync(struct device *dev)
+{
+    if (now("sync"))
+        mark(dev, "work given before");
+    inner->sync(dev);
+}
+
+static int wrapped(struct device **out, int index, const struct device_opts *opts,
+                   struct ckpt_err *err)
+{
+    const char *fault = getenv("FAULT"), *path = getenv("REAL"), *colon;
+    int rc;
+
+    if (path) {
+        void *so = dlopen(path, RTLD_NOW);
+        const struct cuda_plugin *p = so ? dlsym(so, "cuda_plugin") : NULL;
+
+        if (!p) {
+            fprintf(stderr, "fault_plugin: %s\n", dlerror());
+            abort();
+        }
+        real = true;
+        rc = p->open(out, index, opts, err);
+    } else {
+        rc = device_open_cpu(out, 1, err);
+    }
+    if (rc)
+        return rc;
+    colon = fault ? strchr(fault, ':') : NULL;
+    if (colon) {
+        snprintf(kind, sizeof kind, "%.*s", (int)(colon - fault), fault);
+        left = strtol(colon + 1, NULL, 10);
+    }
+    inner = (*out)->ops;
+    row = *inner;
+    row.alloc = fault_alloc;
+    row.norm_fwd = fault_norm;
+    row.sync = fault_sync;
+    (*out)->ops = &row;
+    return 0;
+}
+
+static int count(void) { return FAULT_COUNT; }
+
+__attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
+    FAULT_VERSION, wrapped, count};
