@@ -74,6 +74,19 @@ t "states on the host" train far cuda --bf16 --offload-optimizer cpu
 t "give the same bits" diff <(state half) <(state far)
 t "in f32 too" train widefar cuda --offload-optimizer cpu
 t "the same bits" diff <(state gpu) <(state widefar)
+echo '{"model_type": "bloom", "hidden_size": 512, "n_layer": 6, "n_head": 8, "vocab_size": 32000}' > "$T/mid.json"
+mid() {         # OUT OPTION...: 35 M parameters, whose states are 12 bytes each
+    ckpt-train --device cuda --bf16 --init "$T/mid.json" --tokenizer $R/tokenizer --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 3 \
+        --per-device-train-batch-size 8 -o "$T/$1" "${@:2}" 2>"$T/$1.log"
+}
+files() { (cd "$T/$1/checkpoint-3" && sha256sum model.safetensors optimizer.pt); }
+t "a larger model" mid mid
+t "some of its states on the host, to obey a limit" mid paged --optim paged_adamw --device-memory-limit 1300M
+t "as is told" grep -q "on the host: optimizer" "$T/paged.log"
+t "give the same bits" diff <(files mid) <(files paged)
+t "in 8 bits" mid coded --optim adamw_8bit
+t "on the host, 8 bits" mid coded2 --optim paged_adamw_8bit --offload-optimizer cpu
+t "give the same bits" diff <(files coded) <(files coded2)
 t "they go on on the device" goon far near2 cuda --bf16
 t "bit for bit again" diff <(state half) <(state near2)
 expect 69 "a GPU that is not there" train none cuda:99
