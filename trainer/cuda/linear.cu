@@ -2,9 +2,10 @@
  * linear - projections with bias, activation, residual and dropout, and their backward.
  *
  * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
- * into the product's epilogue; what it cannot do is one elementwise pass behind it.  A few rows
- * have a kernel of their own.  The sums of a bias' gradient are made beside the weights', which
- * adds in f32, or by a pass of their own where that is faster.
+ * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
+ * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
+ * their own.  The sums of a bias' gradient are made beside the weights', which adds in f32, or by
+ * a pass of their own where that is faster.
  */
 #include "trainer/cuda/linear.h"
 
@@ -136,6 +137,29 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
+/* The product with ReLU's slope at x_pre at once, by way of bits. */
+static bool clipped(struct device *dev, const struct op_linear *a,
+                    const struct matmul_args *product, uint64_t busy)
+{
+    uint64_t bytes = cuda_part((uint64_t)(a->n * a->n_in) / 8);
+    struct matmul_args p = *product;
+    unsigned char *work;
+
+    if (a->x_act != OP_ACT_RELU || (a->x != a->x_pre && !a->x_made) || a->x_drop.p > 0 ||
+        dev->act == CKPT_F32 || a->n_in % 128 || p.scale_a)
+        return false;
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_part(busy) + bytes);
+    if (!work)
+        return false;
+    p.epilogue = MATMUL_DRELU;
+    p.aux = work + cuda_part(busy);
+    p.busy = cuda_part(busy) + bytes;
+    if (!matmul_able(dev, &p))
+        return false;
+    linear_positive(dev, p.aux, a->x_pre, a->n, a->n_in);
+    return matmul(dev, &p);
+}
+
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy)
 {
@@ -160,6 +184,8 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     p.beta = add ? 1.0f : 0.0f;
     p.busy = busy;
     fp8_dx(dev, a, dy, ld, &p);
+    if (clipped(dev, a, &p, busy))
+        return;
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
         a->n_in % 8 == 0) {
         p.epilogue = MATMUL_DGELU;
@@ -273,6 +299,7 @@ uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
     if (l->train) {
         bytes += linear_sums_bytes(out) + TRIAL_BYTES;
         bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
+        bytes += cuda_part((uint64_t)(l->n * l->ff) / 8) + 256;
     }
     return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);
 }

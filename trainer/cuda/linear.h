@@ -37,6 +37,9 @@ void linear_finish(struct device *dev, const struct linear_finish *f);
 void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
                      int64_t n, int64_t width, const struct op_drop *drop);
 
+/* Bit j % 8 of byte j / 8 of row i: x[i, j] > 0.  width a multiple of 8, x aligned to 16 bytes. */
+void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, int64_t width);
+
 /* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j]; rest, where given, gets x minus what
  * is left of it by drop (without a gain).  Rows of x are ld (0: width) apart, the others dense.
  * to may be x or add. */

@@ -83,6 +83,32 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         row_put<T, N>(dx, g);
 }
 
+enum { BYTES = 4 };                     /* that a thread makes */
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+positive_kernel(unsigned char *bits, const T *x, int64_t n)
+{
+    int64_t first = (int64_t)blockIdx.x * THREADS * BYTES + threadIdx.x;
+    float v[BYTES][WIDE];
+
+#pragma unroll
+    for (int u = 0; u < BYTES; u++)
+        if (first + u * THREADS < n)
+            row_get<T, WIDE>(v[u], x + (first + u * THREADS) * WIDE);
+#pragma unroll
+    for (int u = 0; u < BYTES; u++) {
+        unsigned byte = 0;
+
+        if (first + u * THREADS >= n)
+            return;
+#pragma unroll
+        for (int j = 0; j < WIDE; j++)
+            byte |= (unsigned)(v[u][j] > 0) << j;
+        bits[first + u * THREADS] = (unsigned char)byte;
+    }
+}
+
 template <typename T, int N>
 static __global__ void __launch_bounds__(THREADS)
 mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less, const T *add,
@@ -236,6 +262,18 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
     CUDA_ACT(dev, CUDA_OP_ACT(act, BY_WIDTH(wide,
         act_back_kernel<T, A, N><<<blocks_of(n, width, N), THREADS, 0, stream>>>(
             (T *)x, (T *)dx, (const T *)pre, n, width, d))));
+    cuda_launched(dev, "linear_bwd");
+}
+
+void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, int64_t width)
+{
+    int64_t bytes = n * width / 8;
+
+    if (dev->err.code || n == 0)
+        return;
+    CUDA_ACT(dev, positive_kernel<T>
+             <<<(unsigned)cuda_blocks(bytes, THREADS * BYTES), THREADS, 0, cuda_of(dev)->stream>>>(
+                 (unsigned char *)bits, (const T *)x, bytes));
     cuda_launched(dev, "linear_bwd");
 }
 

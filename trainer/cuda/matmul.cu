@@ -152,6 +152,7 @@ static uint32_t epilogue_of(const struct matmul_args *a)
     case MATMUL_RELU: return CUBLASLT_EPILOGUE_RELU | bias;
     case MATMUL_GELU: return (a->aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU) | bias;
     case MATMUL_DGELU: return CUBLASLT_EPILOGUE_DGELU;
+    case MATMUL_DRELU: return CUBLASLT_EPILOGUE_DRELU;
     case MATMUL_SUM_A: return CUBLASLT_EPILOGUE_BGRADB;         /* its factors are exchanged */
     case MATMUL_SUM_B: return CUBLASLT_EPILOGUE_BGRADA;
     case MATMUL_BIAS: return CUBLASLT_EPILOGUE_BIAS;
@@ -201,7 +202,8 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     if (a->aux) {
         SET(EPILOGUE_AUX_POINTER, a->aux);
         SET(EPILOGUE_AUX_LD, aux_ld);
-        SET(EPILOGUE_AUX_DATA_TYPE, type);
+        if (a->epilogue != MATMUL_DRELU)
+            SET(EPILOGUE_AUX_DATA_TYPE, type);
     }
     layout(&to->a, type_of_b(a), a->b_t ? a->n : a->k, a->b_t ? a->k : a->n, a->ldb, a->batch,
            a->stride_b);
@@ -444,6 +446,7 @@ static double pass_bytes(const struct matmul_args *a)
     case MATMUL_SUM_B: return (double)a->n * (double)a->k * (double)size_of(a->in);
     case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
                               (double)size_of(a->out);
+    case MATMUL_DRELU:                  /* and a pass that makes its bits */
     case MATMUL_RELU:
     case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)size_of(a->out);
     default: return 0;
@@ -503,23 +506,45 @@ static cublasStatus_t launch_other(struct device *dev, const struct call *x)
     return ask(dev, x, &first, 1) ? launch(dev, x, &first.algo) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-bool matmul(struct device *dev, const struct matmul_args *a)
+/* The choice for the product, made now where there is none, and its call; NULL: no memory. */
+static const struct matmul_choice *choice_of(struct device *dev, const struct matmul_args *a,
+                                             struct call *x)
 {
-    struct matmul *mm = cuda_of(dev)->matmul;
     const struct matmul_choice *choice;
-    cublasStatus_t rc = CUBLAS_STATUS_NOT_SUPPORTED;
     struct matmul_key key;
+
+    describe(dev, x, a);
+    key = key_of(dev, a, x);
+    choice = matmul_choices_find(&cuda_of(dev)->matmul->choices, &key);
+    if (!choice)
+        choice = choose(dev, a, x, &key);
+    if (!choice)
+        cuda_ok(dev, a->op, cudaErrorMemoryAllocation);
+    return choice;
+}
+
+bool matmul_able(struct device *dev, const struct matmul_args *a)
+{
+    const struct matmul_choice *choice;
     struct call x;
 
     if (dev->err.code || a->m <= 0 || a->n <= 0)
         return true;
-    describe(dev, &x, a);
-    key = key_of(dev, a, &x);
-    choice = matmul_choices_find(&mm->choices, &key);
+    choice = choice_of(dev, a, &x);
+    return choice && choice->state == CHOICE_FOUND;
+}
+
+bool matmul(struct device *dev, const struct matmul_args *a)
+{
+    const struct matmul_choice *choice;
+    cublasStatus_t rc = CUBLAS_STATUS_NOT_SUPPORTED;
+    struct call x;
+
+    if (dev->err.code || a->m <= 0 || a->n <= 0)
+        return true;
+    choice = choice_of(dev, a, &x);
     if (!choice)
-        choice = choose(dev, a, &x, &key);
-    if (!choice)
-        return !cuda_ok(dev, a->op, cudaErrorMemoryAllocation);
+        return true;
     if (choice->state == CHOICE_FOUND)
         rc = launch(dev, &x, &choice->algo);
     if ((rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE) &&

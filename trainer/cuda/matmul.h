@@ -21,12 +21,14 @@
  *   BIAS    p                               RELU   max(0, p)
  *   GELU    its tanh form of p; aux, where given, <- p
  *   DGELU   the sum times the slope of GELU at aux
+ *   DRELU   the sum where aux has a bit, else 0: bit j % 8 of byte j / 8 of a row, n a multiple
+ *           of 128
  *   SUM_A   also sums[i] <- sum over k of op(A)[i, k]
  *   SUM_B   also sums[j] <- sum over k of op(B)[k, j]
  * Each of RELU and GELU also without bias. */
 enum matmul_epilogue {
-    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_SUM_A,
-    MATMUL_SUM_B
+    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_DRELU,
+    MATMUL_SUM_A, MATMUL_SUM_B
 };
 
 struct matmul_args {
@@ -47,7 +49,7 @@ struct matmul_args {
     int64_t         batch, stride_a, stride_b, stride_d;    /* batch 0: one */
     enum matmul_epilogue epilogue;
     const void     *bias;           /* [n] of out's type, or NULL */
-    void           *aux;            /* [m, n] of out's type, rows dense */
+    void           *aux;            /* [m, n] of out's type, or bits; rows dense */
     void           *sums;           /* [m] or [n] of out's type */
     bool            alone;          /* DGELU: else a pass over aux follows all the same */
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
@@ -59,6 +61,8 @@ struct matmul_args {
  * 0: nothing; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
+/* What it would say; nothing is queued but the timing of a shape that is seen first. */
+bool matmul_able(struct device *dev, const struct matmul_args *a);
 
 /* The workspace with `bytes` behind matmul's part: gives those; NULL as cuda_work. */
 static inline void *matmul_work(struct device *dev, const char *op, uint64_t bytes)
