@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/weights/bnb_optim.h"
 #include "formats/weights/deepspeed_out.h"
 #include "formats/weights/trainer_files.h"
 #include "libckpt/ckpt.h"
@@ -14,6 +15,7 @@
 #include "trainer/model/config.h"
 #include "trainer/optim_order.h"
 #include "trainer/run_files.h"
+#include "trainer/shard/moments.h"
 #include "trainer/weights.h"
 
 /* Steps of the optimizer and of the schedule: those that were not skipped. */
@@ -39,23 +41,38 @@ struct reading {
     const struct optim_slot *slot;
 };
 
+/* Bytes of `count` elements, or of their scales. */
+static size_t stored_bytes(enum op_moments m, enum adamw_array of, int64_t count)
+{
+    if (of == ADAMW_ABSMAX || of == ADAMW_ABSMAX_SQ)
+        return (size_t)(count + OP_MOMENTS_BLOCK - 1) / OP_MOMENTS_BLOCK * sizeof(float);
+    return (size_t)count * (of == ADAMW_MASTER ? sizeof(float) : moments_size(m));
+}
+
 /* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
-                     float *to, struct ckpt_err *err)
+                     void *to, struct ckpt_err *err)
 {
-    static const enum zero_array array[ADAMW_ARRAYS] = {
-        [ADAMW_MASTER] = ZERO_MASTER, [ADAMW_EXP_AVG] = ZERO_EXP_AVG,
-        [ADAMW_EXP_AVG_SQ] = ZERO_EXP_AVG_SQ};
+    static const enum states_array array[ADAMW_ARRAYS] = {
+        [ADAMW_EXP_AVG] = STATES_AVG, [ADAMW_EXP_AVG_SQ] = STATES_AVG_SQ,
+        [ADAMW_ABSMAX] = STATES_ABSMAX, [ADAMW_ABSMAX_SQ] = STATES_ABSMAX_SQ};
     const struct reading *r = ctx;
     const struct optim_slot *slot = &r->slot[n];
+    unsigned char *bytes = to;
 
     for (size_t k = 0; k < slot->n_part; k++) {
-        int64_t at = slot->part[k].at, own = flat_part(zero_flat(r->zero), slot->part[k].param);
+        size_t i = slot->part[k].param;
+        int64_t at = slot->part[k].at, own = flat_part(zero_flat(r->zero), i);
         int64_t from = start > at ? start : at;
         int64_t end = start + count < at + own ? start + count : at + own;
+        unsigned char *here = bytes + stored_bytes(zero_moments(r->zero, i), of, from - start);
 
-        if (from < end && zero_read(r->zero, array[of], slot->part[k].param, from - at, end - from,
-                                    to + (from - start), err))
+        if (from >= end)
+            continue;
+        if (of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
+                                           (float *)(void *)here, err)
+                               : zero_read_stored(r->zero, array[of], i, from - at, end - from,
+                                                  here, err))
             return err->code;
     }
     return 0;
@@ -112,12 +129,15 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
     return rc;
 }
 
-/* Whole moments of a stage-0 rank, as torch's optimizer keeps them. */
+/* Whole moments of a stage-0 rank, as torch's optimizer keeps them, or bitsandbytes' of 8 bits. */
 static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct optim_order order = {0};
+    static const enum adamw_kind kind[] = {[OP_MOMENTS_F32] = ADAMW_F32,
+                                           [OP_MOMENTS_BF16] = ADAMW_BF16,
+                                           [OP_MOMENTS_8BIT] = ADAMW_8BIT};
     struct adamw_group group[OPTIM_GROUPS] = {group_options(c, 0), group_options(c, 1)};
     struct adamw_param *param = NULL;
     struct reading reading;
@@ -127,14 +147,17 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     if (rc == 0 && !(param = ckpt_arena_alloc(&a, order.n + 1, sizeof *param)))
         rc = ckpt_nomem(err, order.n * sizeof *param);
     for (size_t n = 0; rc == 0 && n < order.n; n++)
-        param[n] = (struct adamw_param){.shape = order.slot[n].shape,
-                                        .group = order.slot[n].group};
+        param[n] = (struct adamw_param){
+            .shape = order.slot[n].shape, .group = order.slot[n].group,
+            .kind = kind[zero_moments(s->zero, order.slot[n].part[0].param)]};
     reading = (struct reading){s->zero, order.slot};
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
-        rc = optimizer_file_write(out, param, order.n, group, OPTIM_GROUPS, done_steps(c),
-                                  &(struct adamw_reader){read_slot, &reading}, err);
+        rc = (settings_moments(c->settings) == OP_MOMENTS_8BIT
+                  ? bnb_optimizer_file_write : optimizer_file_write)(
+            out, param, order.n, group, OPTIM_GROUPS, done_steps(c),
+            &(struct adamw_reader){read_slot, &reading}, err);
     ckpt_arena_release(&a);
     return rc;
 }

@@ -11,7 +11,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/manifest.h"
-#include "trainer/optim_order.h"
+#include "trainer/optim_load.h"
 #include "trainer/weights.h"
 
 static int by_number_down(const void *a, const void *b)
@@ -95,24 +95,17 @@ int resume_prune(const char *output_dir, int64_t keep, const char *best, struct 
 }
 
 /*
- * One array of the rank from a source: weights, or a moment named by suffix or state.  Of an
- * adapter, live: under the wrapped model's names.
+ * One array of the rank from a source: weights, or a moment named by suffix.  Of an adapter, live:
+ * under the wrapped model's names.
  */
 static int read_array(enum zero_array of, struct session *s, struct ckpt_source *src,
-                      size_t *index, const char *suffix, const char *state, bool live,
-                      struct ckpt_err *err)
+                      size_t *index, const char *suffix, bool live, struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;
-    int64_t *from = state ? ckpt_alloc(p->n, sizeof *from) : NULL;
-    int rc = state && !from ? ckpt_nomem(err, p->n * sizeof *from)
-             : state   ? optim_match(index, from, p, s->arch, src, state, err)
-             : s->lora ? weights_match_saved(index, p, src, suffix, live, err)
-                       : weights_match(index, p, src, suffix, NULL, false, err);
+    int rc = s->lora ? weights_match_saved(index, p, src, suffix, live, err)
+                     : weights_match(index, p, src, suffix, NULL, false, err);
 
-    if (rc == 0)
-        rc = weights_load(s->zero, of, src, index, from, err);
-    ckpt_free(from);
-    return rc;
+    return rc ? rc : weights_load(s->zero, of, src, index, NULL, err);
 }
 
 /* Weights and moments out of DeepSpeed's shards. */
@@ -124,11 +117,11 @@ static int load_deepspeed(struct session *s, const char *path, size_t *index,
     int rc = ckpt_open_as(&src, "deepspeed", path, &opts, err);
 
     if (rc == 0)
-        rc = read_array(ZERO_MASTER, s, src, index, "", NULL, true, err);
+        rc = read_array(ZERO_MASTER, s, src, index, "", true, err);
     if (rc == 0)
-        rc = read_array(ZERO_EXP_AVG, s, src, index, "|exp_avg", NULL, true, err);
+        rc = read_array(ZERO_EXP_AVG, s, src, index, "|exp_avg", true, err);
     if (rc == 0)
-        rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, "|exp_avg_sq", NULL, true, err);
+        rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, "|exp_avg_sq", true, err);
     ckpt_source_close(src);
     return rc;
 }
@@ -142,17 +135,9 @@ static int load_plain(struct session *s, const char *path, size_t *index, struct
 
     snprintf(file, sizeof file, "%s/optimizer.pt", path);
     if (rc == 0)
-        rc = read_array(ZERO_MASTER, s, src, index, "", NULL, false, err);
+        rc = read_array(ZERO_MASTER, s, src, index, "", false, err);
     ckpt_source_close(src);
-    src = NULL;
-    if (rc == 0)
-        rc = ckpt_open_as(&src, "torch", file, NULL, err);
-    if (rc == 0)
-        rc = read_array(ZERO_EXP_AVG, s, src, index, NULL, "exp_avg", false, err);
-    if (rc == 0)
-        rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, NULL, "exp_avg_sq", false, err);
-    ckpt_source_close(src);
-    return rc;
+    return rc ? rc : optim_load(s, file, err);
 }
 
 /* Our own manifest says which data and seed the run had: the order of samples hangs on both. */

@@ -15,9 +15,10 @@
 
 #define BNB_MIN_8BIT 4096       /* elements from which a state is packed */
 
-/* Write an optimizer.pt that AdamW8bit.load_state_dict takes.  Takes out. */
+/* Write an optimizer.pt that AdamW8bit.load_state_dict takes.  Takes out.  Parameters are F32 or
+ * 8BIT; those that have their arrays are packed here. */
 int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                              const struct adamw_group *group, size_t n_group, int64_t step,
-                             struct ckpt_err *err);
+                             const struct adamw_reader *reader, struct ckpt_err *err);
 
 #endif

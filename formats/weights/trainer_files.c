@@ -213,11 +213,11 @@ struct value *adamw_param_groups(struct ckpt_arena *a, const struct adamw_group 
     return groups;
 }
 
-/* A contiguous f32 tensor over a whole storage. */
-static struct value *whole_tensor(struct ckpt_arena *a, const struct ckpt_shape *shape,
-                                  size_t storage)
+/* A contiguous tensor over a whole storage. */
+static struct value *whole_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
+                                  const struct ckpt_shape *shape, size_t storage)
 {
-    struct value_tensor t = {.dtype = CKPT_F32, .shape = *shape, .storage = storage};
+    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
     int64_t stride = 1;
 
     for (int i = shape->rank; i-- > 0;) {
@@ -227,16 +227,22 @@ static struct value *whole_tensor(struct ckpt_arena *a, const struct ckpt_shape 
     return value_tensor_new(a, &t);
 }
 
+static enum ckpt_dtype moment_type(const struct adamw_param *p)
+{
+    return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
+}
+
 /* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
 static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
                      const struct adamw_param *p)
 {
     struct ckpt_shape scalar = {.rank = 0};
     struct value *d = value_dict(a, false);
+    enum ckpt_dtype type = moment_type(p);
 
-    return value_set_str(a, d, "step", whole_tensor(a, &scalar, 3 * i)) |
-           value_set_str(a, d, "exp_avg", whole_tensor(a, &p->shape, 3 * i + 1)) |
-           value_set_str(a, d, "exp_avg_sq", whole_tensor(a, &p->shape, 3 * i + 2)) |
+    return value_set_str(a, d, "step", whole_tensor(a, CKPT_F32, &scalar, 3 * i)) |
+           value_set_str(a, d, "exp_avg", whole_tensor(a, type, &p->shape, 3 * i + 1)) |
+           value_set_str(a, d, "exp_avg_sq", whole_tensor(a, type, &p->shape, 3 * i + 2)) |
            value_set(a, state, value_int(a, (int64_t)i), d);
 }
 
@@ -297,7 +303,8 @@ int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, 
             rc = 1;
         for (size_t k = 0; k < 3; k++)
             storage[3 * i + k] =
-                (struct torch_storage){.dtype = CKPT_F32, .numel = k ? numel : 1};
+                (struct torch_storage){.dtype = k ? moment_type(&param[i]) : CKPT_F32,
+                                       .numel = k ? numel : 1};
         if (!rc && count[param[i].group]++ == 0)
             first[param[i].group] = (int64_t)i;
     }

@@ -43,29 +43,37 @@ struct adamw_group {
     double lr, initial_lr, beta1, beta2, eps, weight_decay;
 };
 
+/* How moments are stored: codes are bitsandbytes' (bnb_codes.h). */
+enum adamw_kind { ADAMW_F32, ADAMW_BF16, ADAMW_8BIT };
+
 /* One parameter, in the order of optimizer.pt: group 0's first, then group 1's. */
 struct adamw_param {
     struct ckpt_shape shape;
     int               group;
     const float      *exp_avg, *exp_avg_sq;     /* [numel]; NULL: a reader gives them */
+    enum adamw_kind   kind;                     /* of what a reader gives */
 };
 
 /* What is kept of a parameter that AdamW steps. */
-enum adamw_array { ADAMW_MASTER, ADAMW_EXP_AVG, ADAMW_EXP_AVG_SQ, ADAMW_ARRAYS };
+enum adamw_array {
+    ADAMW_MASTER, ADAMW_EXP_AVG, ADAMW_EXP_AVG_SQ, ADAMW_ABSMAX, ADAMW_ABSMAX_SQ, ADAMW_ARRAYS
+};
 
 /*
  * Arrays that need not be in the host's memory: read gives elements [start, start + count) of one
  * of parameter i, its index in the list that is written; no more than ADAMW_PIECE at once.
+ * Moments have their kind's type, all else is f32; scales of 8BIT are those of 256 elements each,
+ * start is a multiple of that.
  */
 struct adamw_reader {
-    int (*read)(void *ctx, size_t i, enum adamw_array of, int64_t start, int64_t count, float *to,
+    int (*read)(void *ctx, size_t i, enum adamw_array of, int64_t start, int64_t count, void *to,
                 struct ckpt_err *err);
     void *ctx;
 };
 #define ADAMW_PIECE ((int64_t)1 << 20)
 
 /* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}.  Takes out.
- * reader NULL: every parameter has its arrays. */
+ * reader NULL: every parameter has its arrays.  No parameter is 8BIT (bnb_optim.h). */
 int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
                          const struct adamw_reader *reader, struct ckpt_err *err);

@@ -36,14 +36,14 @@ static int see(const char *path, struct ckpt_err *err)
 static int write_file(const char *unused, struct ckpt_err *err)
 {
     static float moment[2][4500];
-    const struct adamw_param param = {{1, {4500}}, 0, moment[0], moment[1]};
+    const struct adamw_param param = {{1, {4500}}, 0, moment[0], moment[1], ADAMW_8BIT};
     const struct adamw_group group = {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01};
     struct ckpt_out *out;
 
     (void)unused;
     if (ckpt_out_create(&out, OUT, 0, err))
         return err->code;
-    return bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, err);
+    return bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, NULL, err);
 }
 
 static const struct job {

@@ -97,7 +97,7 @@ static void test_a_file_comes_back_as_it_was_packed(void **state)
     static uint8_t code[4200];
     static struct bnb_codec c;
     const struct adamw_param param[] = {
-        {{2, {60, 70}}, 0, avg, sq}, {{1, {7}}, 1, small[0], small[1]},
+        {{2, {60, 70}}, 0, avg, sq, ADAMW_8BIT}, {{1, {7}}, 1, small[0], small[1], ADAMW_F32},
     };
     const struct adamw_group group[] = {{1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01},
                                         {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0}};
@@ -116,7 +116,7 @@ static void test_a_file_comes_back_as_it_was_packed(void **state)
         small[0][i] = small[1][i] = (float)i;
     mkdir("build", 0777);
     assert_int_equal(ckpt_out_create(&out, TMP, CKPT_REPLACE, &err), 0);
-    if (bnb_optimizer_file_write(out, param, 2, group, 2, 11, &err))
+    if (bnb_optimizer_file_write(out, param, 2, group, 2, 11, NULL, &err))
         fail_msg("%s", err.text);
     s = must_open(TMP, NULL);
     assert_int_equal(bnb_view(&seen, s, &err), 0);

@@ -15,8 +15,11 @@ enum op_moments moments_of(const struct params *params, size_t i, enum op_moment
 {
     const struct param *p = &params->item[i];
 
-    return wanted == OP_MOMENTS_8BIT && (p->numel < BNB_MIN_8BIT || is_embedding(p))
-               ? OP_MOMENTS_F32 : wanted;
+    if (wanted == OP_MOMENTS_8BIT &&
+        (p->numel < BNB_MIN_8BIT || is_embedding(p) ||
+         (role_is_expert((enum role)p->role) && p->numel % OP_MOMENTS_BLOCK)))
+        return OP_MOMENTS_F32;
+    return wanted;
 }
 
 size_t moments_size(enum op_moments moments)

@@ -3,7 +3,8 @@
  *
  * Of 8-bit ones bitsandbytes' optimizers leave some in f32: those of fewer than 4096 elements
  * (min_8bit_size), and, as HF Trainer tells them to, those of every nn.Embedding, whose rows get
- * gradients of very different sizes.
+ * gradients of very different sizes.  Files have the matrices of all experts of a block as one
+ * tensor; where one expert is no whole number of blocks they are f32 too.
  * Source: bitsandbytes 0.50.2, optim/optimizer.py; transformers 5.17, trainer_optimizer.py.
  */
 #ifndef CKPT_MOMENTS_H

@@ -88,8 +88,8 @@ enum zero_array { ZERO_MASTER, ZERO_GRAD, ZERO_EXP_AVG, ZERO_EXP_AVG_SQ };
 bool zero_sharded(const struct zero *z);
 /*
  * Elements [at, at + n) of this rank's part of parameter i, padding included, as f32.  Of a weight
- * without a true one what is rounded.  Moves them through a few MiB of pinned memory, at the speed
- * of the link where n is large.
+ * without a true one what is rounded; of coded moments at is a multiple of 256.  Moves them
+ * through a few MiB of pinned memory, at the speed of the link where n is large.
  */
 int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
               struct ckpt_err *err);

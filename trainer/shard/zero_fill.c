@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "formats/weights/bnb_codes.h"
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 
@@ -124,43 +125,6 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
     lane_follows(z, LANE_MAIN, LANE_IN);
 }
 
-/* As zero_read or zero_write, in runs that lie one after another. */
-static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
-                const float *from, struct ckpt_err *err)
-{
-    const char *name = z->flat.params->item[i].name;
-    int64_t some;
-
-    for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
-        struct spot s = spot_of(z, of, i, at + k);
-
-        if (!s.at)
-            return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", name);
-        if (s.type == CKPT_U8)
-            return ckpt_fail(err, CKPT_ESTATE, "%s: its moments are coded", name);
-        some = n - k < s.n ? n - k : s.n;
-        if (to)
-            get(z, (unsigned char *)(to + k), CKPT_F32, s, some);
-        else
-            put(z, s, (const unsigned char *)(from + k), CKPT_F32, some);
-    }
-    if (z->dev->err.code)
-        *err = z->dev->err;
-    return z->dev->err.code;
-}
-
-int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
-              struct ckpt_err *err)
-{
-    return move(z, of, i, at, n, to, NULL, err);
-}
-
-int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
-               const float *from, struct ckpt_err *err)
-{
-    return move(z, of, i, at, n, NULL, from, err);
-}
-
 /* As they are stored: type is what get and put need not convert. */
 static int move_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
                        unsigned char *to, const unsigned char *from, struct ckpt_err *err)
@@ -191,6 +155,81 @@ static int move_stored(struct zero *z, enum states_array of, size_t i, int64_t a
     if (z->dev->err.code)
         *err = z->dev->err;
     return z->dev->err.code;
+}
+
+enum { CODED = 1 << 16 };               /* elements that are coded or opened at once */
+
+/* Coded moments as f32, and f32 as codes: at is a multiple of a block's length. */
+static int move_coded(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
+                      float *to, const float *from, struct ckpt_err *err)
+{
+    bool first = of == ZERO_EXP_AVG;
+    enum states_array codes = first ? STATES_AVG : STATES_AVG_SQ;
+    enum states_array scales = first ? STATES_ABSMAX : STATES_ABSMAX_SQ;
+    struct { struct bnb_codec codec; float scale[CODED / BNB_BLOCK]; uint8_t code[CODED]; } *w;
+    int rc = 0;
+
+    if (at % BNB_BLOCK)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: moments from element %lld on are part of a block",
+                         z->flat.params->item[i].name, (long long)at);
+    if (!(w = ckpt_alloc_buffer(sizeof *w)))
+        return ckpt_nomem(err, sizeof *w);
+    bnb_codec_init(&w->codec, first);
+    for (int64_t k = 0; rc == 0 && k < n; k += CODED) {
+        int64_t some = n - k < CODED ? n - k : CODED;
+
+        if (from) {
+            bnb_pack(w->code, w->scale, from + k, some, &w->codec);
+            rc = move_stored(z, codes, i, at + k, some, NULL, w->code, err);
+            if (rc == 0)
+                rc = move_stored(z, scales, i, at + k, some, NULL, (unsigned char *)w->scale, err);
+            continue;
+        }
+        rc = move_stored(z, codes, i, at + k, some, w->code, NULL, err);
+        if (rc == 0)
+            rc = move_stored(z, scales, i, at + k, some, (unsigned char *)w->scale, NULL, err);
+        for (int64_t j = 0; rc == 0 && j < some; j++)
+            to[k + j] = w->codec.map[w->code[j]] * w->scale[j / BNB_BLOCK];
+    }
+    ckpt_free(w);
+    return rc;
+}
+
+/* As zero_read or zero_write, in runs that lie one after another. */
+static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+                const float *from, struct ckpt_err *err)
+{
+    const char *name = z->flat.params->item[i].name;
+    int64_t some;
+
+    for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
+        struct spot s = spot_of(z, of, i, at + k);
+
+        if (!s.at)
+            return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", name);
+        if (s.type == CKPT_U8)
+            return move_coded(z, of, i, at, n, to, from, err);
+        some = n - k < s.n ? n - k : s.n;
+        if (to)
+            get(z, (unsigned char *)(to + k), CKPT_F32, s, some);
+        else
+            put(z, s, (const unsigned char *)(from + k), CKPT_F32, some);
+    }
+    if (z->dev->err.code)
+        *err = z->dev->err;
+    return z->dev->err.code;
+}
+
+int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
+              struct ckpt_err *err)
+{
+    return move(z, of, i, at, n, to, NULL, err);
+}
+
+int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
+               const float *from, struct ckpt_err *err)
+{
+    return move(z, of, i, at, n, NULL, from, err);
 }
 
 int zero_read_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,

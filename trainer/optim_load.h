@@ -1,0 +1,16 @@
+/*
+ * optim_load - moments out of an optimizer.pt, whichever way they are stored there and here.
+ *
+ * What is stored alike is taken as it is: bf16 numbers, and codes of 8 bits with their scales, so
+ * that a run goes on with the same bits.  Else moments pass through f32: codes are opened, or
+ * made anew.
+ */
+#ifndef CKPT_OPTIM_LOAD_H
+#define CKPT_OPTIM_LOAD_H
+
+#include "trainer/session.h"
+
+/* Both moments of all that is trained.  Not collective. */
+int optim_load(struct session *s, const char *file, struct ckpt_err *err);
+
+#endif
