@@ -44,7 +44,8 @@ static size_t rows(struct opt *row, struct inspect_want *w, struct encode_want *
         {0, "tree", NULL, OPT_FLAG, &w->tree,
          "a torch file as the values it holds, a checkpoint as its modules", NULL, 0, 0, false},
         {0, "plot", NULL, OPT_FLAG, &w->plot,
-         "draw the losses of a trainer_state.json or a directory with one, or the tags of a log",
+         "draw the losses of a trainer_state.json or a directory with one, or the tags of a log; "
+         "with --compare losses and memory of all runs",
          NULL, 0, 0, false},
         {0, "html", "FILE", OPT_PATH, &w->html,
          "write a page of it: curves, tables that sort and filter, histograms", NULL, 0, 0, false},

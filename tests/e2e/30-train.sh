@@ -20,6 +20,7 @@ t "memory by time" train mem 0 2 --memory-log 0.05
 t "of both ranks" bash -c "[ \$(wc -l < $T/mem/memory.csv) -gt 3 ] && [ \$(wc -l < $T/mem/memory-1.csv) -gt 3 ] && head -1 $T/mem/memory.csv | grep -q '^timestamp, index, name, memory.used .MiB., '"
 t "which can be read" bash -c "ckpt-inspect --json '$T/mem/memory.csv' | grep -q '0/memory.used'"
 t "and compared" bash -c "ckpt-inspect --compare '$T/mem' '$T/r1' | grep -q 'peak MiB'"
+t "drawn together" bash -c "ckpt-inspect --compare --plot '$T/mem' '$T/r1' > $T/drawn && grep -q '^loss by step, 1 to 6' $T/drawn && grep -q '^memory.used' $T/drawn && grep -q '^  b  .*r1' $T/drawn"
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 agree() { paste <(losses r1) <(losses "$1") | awk -v n=6 '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != n }'; }
 for run in r2z0 r2z3 r3z3; do t "losses of $run equal one rank's to 1e-6" agree $run; done

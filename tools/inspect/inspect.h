@@ -39,6 +39,10 @@ int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, stru
 
 /* The rooms below print into o. */
 
+/* The curves of runs in one plot each: losses by step, memory.csv by time.  CKPT_ENOTFOUND when
+ * no run has any. */
+int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, struct ckpt_err *err);
+
 /* Facts, totals and the table of tensors. */
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
                    int jobs, struct ckpt_err *err);

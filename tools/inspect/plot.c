@@ -97,3 +97,83 @@ bool plot_draw(struct out *o, const char *what, size_t n, plot_point_fn *point, 
         draw_row(o, &p, y);
     return true;
 }
+
+/* -- several in one ---------------------------------------------------------------------------- */
+
+#define TALL 16
+
+struct frame {
+    double low, high, first, last;      /* values; steps */
+    size_t n;
+};
+
+static struct frame frame_of(const struct plot_curve *curve, size_t n)
+{
+    struct frame f = {INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
+    double step, v;
+
+    for (size_t c = 0; c < n; c++)
+        for (size_t i = 0; i < curve[c].n; i++)
+            if (curve[c].point(curve[c].ctx, i, &step, &v)) {
+                f.low = fmin(f.low, v);
+                f.high = fmax(f.high, v);
+                f.first = fmin(f.first, step);
+                f.last = fmax(f.last, step);
+                f.n++;
+            }
+    return f;
+}
+
+static char letter(size_t c) { return (char)(c < 26 ? 'a' + (int)c : '+'); }
+
+/* The mean of a curve's points in each column, as its letter. */
+static void put_curve(char grid[TALL][WIDTH + 1], const struct frame *f,
+                      const struct plot_curve *curve, size_t c)
+{
+    double sum[WIDTH] = {0}, step, v;
+    size_t count[WIDTH] = {0};
+
+    for (size_t i = 0; i < curve->n; i++)
+        if (curve->point(curve->ctx, i, &step, &v)) {
+            size_t x = (size_t)((step - f->first) / (f->last - f->first) * (WIDTH - 1) + 0.5);
+
+            sum[x] += v;
+            count[x]++;
+        }
+    for (size_t x = 0; x < WIDTH; x++) {
+        double part = count[x] && f->high > f->low
+                          ? (sum[x] / (double)count[x] - f->low) / (f->high - f->low) : 0;
+        char *at = &grid[(int)(part * (TALL - 1) + 0.5)][x];
+
+        if (count[x])
+            *at = *at == ' ' || *at == letter(c) ? letter(c) : '*';
+    }
+}
+
+bool plot_draw_together(struct out *o, const char *what, const struct plot_curve *curve, size_t n)
+{
+    struct frame f = frame_of(curve, n);
+    char grid[TALL][WIDTH + 1], line[400];
+
+    if (f.n < 2 || f.last <= f.first)
+        return false;
+    for (int y = 0; y < TALL; y++)
+        snprintf(grid[y], sizeof grid[y], "%*s", WIDTH, "");
+    for (size_t c = 0; c < n; c++)
+        put_curve(grid, &f, &curve[c], c);
+    snprintf(line, sizeof line, "%.200s, %.4g to %.4g", what, f.first, f.last);
+    out_line(o, line);
+    for (size_t c = 0; c < n; c++) {
+        snprintf(line, sizeof line, "  %c  %.380s", letter(c), curve[c].name);
+        if (curve[c].n > 0)
+            out_line(o, line);
+    }
+    for (int y = TALL - 1; y >= 0; y--) {
+        if (y == TALL - 1 || y == 0)
+            snprintf(line, sizeof line, "%10.4g %s", y ? f.high : f.low, grid[y]);
+        else
+            snprintf(line, sizeof line, "%11s%s", "", grid[y]);
+        out_line(o, line);
+    }
+    return true;
+}

@@ -17,4 +17,19 @@ typedef bool plot_point_fn(const void *ctx, size_t i, double *step, double *valu
 bool plot_draw(struct out *o, const char *what, size_t n, plot_point_fn *point,
                const void *ctx);
 
+/* One of several curves in a plot. */
+struct plot_curve {
+    const char    *name;
+    size_t         n;
+    plot_point_fn *point;
+    const void    *ctx;
+};
+
+/*
+ * All of them on one scale, each by its letter, '*' where several meet; below a line that says
+ * what, above one for each letter.  False, and nothing drawn, when no two points differ in their
+ * step.
+ */
+bool plot_draw_together(struct out *o, const char *what, const struct plot_curve *curve, size_t n);
+
 #endif

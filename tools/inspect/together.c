@@ -229,6 +229,8 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, char *const 
     if (out_new(&o, cli->json, err))
         return err->code;
     rc = diff ? diff_two(o, w, cli, path, &differ, err) : compare_runs(o, cli, path, n, err);
+    if (rc == 0 && !diff && w->plot && !cli->json)
+        rc = inspect_overlay(o, path, n, cli->follow, err);
     if (rc) {
         out_abort(o);
         return rc;
