@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "formats/logs/crc32c.h"
-#include "formats/logs/run_log.h"
-#include "libckpt/json.h"
+#include "tests/fuzz/log_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -39,32 +38,12 @@ static void mend(unsigned char *b, size_t size)
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     unsigned char *copy = malloc(size + 1);
-    struct run_log *log = NULL;
-    struct ckpt_err err = {0};
-    struct ckpt_file *file;
-    uint64_t points = 0;
 
     if (!copy)
         abort();
     memcpy(copy, data, size);
     mend(copy, size);
-    if (ckpt_file_memory(&file, copy, size, "fuzz", &err))
-        abort();
-    if (run_log_read(&log, file, &err) == 0) {
-        for (size_t i = 0; i < log->n; i++) {
-            const struct log_series *s = &log->series[i];
-
-            if (run_log_find(log, s->tag, strlen(s->tag), s->kind) != s)
-                abort();
-            points += s->point ? s->count : 0;
-        }
-        if (points > size || log->torn_bytes > size)
-            abort();
-    } else if (!err.text[0] || log) {
-        abort();
-    }
-    run_log_free(log);
-    ckpt_file_close(file);
+    log_walk(copy, size);
     free(copy);
     return 0;
 }
