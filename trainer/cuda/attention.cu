@@ -14,7 +14,7 @@
  *
  * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
  */
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_fwd.cuh"
 
 /*
  * Sizes by the width of a head and by the groups of four warps that make wgmma products (0:
@@ -31,120 +31,6 @@ template <int D, int GROUPS> struct fwd_shape {
 };
 
 enum { SHORT_DOC = 1024 };
-
-/* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
-template <int MR> struct softmax {
-    float max[MR][2], sum[MR][2];
-};
-
-/* Scores of a tile in base 2 with all terms: from the line where they differ, else `beyond`. */
-template <int MODE, bool DIFFER, int MR, int NT>
-__device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR][NT][4], int j,
-                                          int pos, float slope, float beyond, const float *line)
-{
-    float base = fmaf(slope, (float)(j - pos), beyond);
-
-    line += a.span + j - pos;
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int n = 0; n < NT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
-                float x = fmaf(slope, (float)step, base);
-
-                if (MODE == ATTEND_ANY && DIFFER)
-                    x += line[step];
-                s[m][n][e] = fmaf(s[m][n][e], a.scale2, x);
-            }
-}
-
-template <int MR, int NT>
-__device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][4], int j, int pos,
-                                     int keys)
-{
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int i = pos + 16 * m + 8 * r, from = sees_from(a, i), to = sees_to(a, i, keys);
-
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-#pragma unroll
-                for (int c = 0; c < 2; c++) {
-                    int at = j + 8 * n + c;
-
-                    if (at < from || at >= to)
-                        s[m][n][2 * r + c] = -INFINITY;
-                }
-        }
-}
-
-/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
- * summed before, by fix. */
-template <int MODE, int MR, int NT>
-__device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
-                                       float (&fixes)[MR][2], float scale2)
-{
-    const float by = MODE == ATTEND_PLAIN ? scale2 : 1.0f;
-
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float max = w.max[m][r], sum = 0, low, fix;
-
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-                max = fmaxf(max, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
-            max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
-            max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-            low = max == -INFINITY ? 0.0f : max * by;
-            fix = exp2_fast(w.max[m][r] * by - low);
-            w.max[m][r] = max;
-#pragma unroll
-            for (int n = 0; n < NT; n++)
-#pragma unroll
-                for (int c = 0; c < 2; c++) {
-                    float p = exp2_fast(fmaf(s[m][n][2 * r + c], by, -low));
-
-                    s[m][n][2 * r + c] = p;
-                    sum += p;
-                }
-            w.sum[m][r] = w.sum[m][r] * fix + sum;
-            fixes[m][r] = fix;
-        }
-}
-
-template <int MR, int OT>
-__device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fix)[MR][2])
-{
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int n = 0; n < OT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                out[m][n][e] *= fix[m][e / 2];
-}
-
-/* Probabilities of a tile dropped out; row and j as in kept_tile. */
-template <int MR, int NT>
-__device__ __forceinline__ void drop_tile(const struct attend &a, float (&s)[MR][NT][4],
-                                          int64_t row, int j)
-{
-    uint64_t bits = kept_tile<MR, NT>(a, row, j);
-
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int n = 0; n < NT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                s[m][n][e] = bits >> (4 * (m * NT + n) + e) & 1 ? s[m][n][e] * a.drop.scale : 0.0f;
-}
 
 template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
@@ -332,7 +218,9 @@ static void plain_or_slopes(struct device *dev, const char *op, const struct att
 /* Rare terms and wide heads share a kernel: each takes its time to compile. */
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a)
 {
-    if (a.table || a.drop.on || a.dim > 128 || !(a.scale > 0)) {
+    if (ahead_can(a)) {
+        attend_ahead<T>(dev, op, a);
+    } else if (a.table || a.drop.on || a.dim > 128 || !(a.scale > 0)) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, op, a);
         else if (a.dim <= 128)

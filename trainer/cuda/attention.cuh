@@ -143,21 +143,25 @@ __device__ __forceinline__ bool meet(const struct attend &a, int q0, int q1, int
 
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* A tile that has a term of its own to ask for has others at most so far beyond: 128 rows and 64
- * keys at most. */
-enum { TERMS_BEYOND = 192 };
+/* A tile that has a term of its own to ask for has others at most so far beyond: 128 rows and as
+ * many keys. */
+enum { TERMS_BEYOND = 256 };
 
-/* The head's line of terms by distance, in base 2, for distances [-span, span]: all that such a
+/* The head's term for distance x - span, in base 2. */
+template <typename T> __device__ __forceinline__ float line_at(const struct attend &a, int x, int h)
+{
+    int rel = min(max(x - a.span, -a.far), a.far);
+
+    return LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head + h]);
+}
+
+/* The head's line of terms by distance, for distances [-span, span]: all that such a
  * tile can ask for. */
 template <typename T>
 __device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
 {
-    for (int k = (int)threadIdx.x; a.table && k < 2 * a.span + 1; k += (int)blockDim.x) {
-        int rel = min(max(k - a.span, -a.far), a.far);
-
-        line[k] = LOG2E *
-                  to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head + h]);
-    }
+    for (int k = (int)threadIdx.x; a.table && k < 2 * a.span + 1; k += (int)blockDim.x)
+        line[k] = line_at<T>(a, k, h);
 }
 
 static inline __host__ __device__ int line_floats(const struct attend &a)
@@ -544,6 +548,9 @@ struct attend attend_of(const struct device *dev, const struct op_attention *a);
 bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
+/* attention_ahead.cu: the same, where ahead_can. */
+bool ahead_can(const struct attend &a);
+template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a);
 /* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
 

@@ -7,28 +7,40 @@
  */
 #include "trainer/cuda/attention.cuh"
 
-/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head. */
-__global__ void fold_lines(const __grid_constant__ struct attend a, float *dtable, int n_bucket,
-                           int groups)
-{
-    extern __shared__ float sums[];
-    int h = (int)blockIdx.x, all = sums_floats(a);
+enum { FOLD = 1024 };
 
-    for (int k = (int)threadIdx.x; k < all; k += (int)blockDim.x) {
+/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head, `parts` of
+ * its threads take every so manieth group, a warp takes a bucket. */
+__global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struct attend a,
+                                                   float *dtable, int n_bucket, int groups,
+                                                   int parts)
+{
+    extern __shared__ float sums[];     /* [parts][all] */
+    int h = (int)blockIdx.x, all = sums_floats(a), wide = FOLD / parts;
+    int part = (int)threadIdx.x / wide, lane = (int)threadIdx.x % 32;
+
+    for (int k = (int)threadIdx.x % wide; k < all; k += wide) {
+        const float *at = a.dline + (int64_t)h * all + k;
         float sum = 0;
 
-        for (int i = 0; i < groups; i++)
-            sum += a.dline[((int64_t)i * a.n_head + h) * all + k];
-        sums[k] = sum;
+#pragma unroll 8
+        for (int i = part; i < groups; i += parts)
+            sum += at[(int64_t)i * a.n_head * all];
+        sums[part * all + k] = sum;
     }
     __syncthreads();
-    for (int b = (int)threadIdx.x; b < n_bucket; b += (int)blockDim.x) {
+    for (int k = (int)threadIdx.x; k < all; k += FOLD)
+        for (int i = 1; i < parts; i++)
+            sums[k] += sums[i * all + k];
+    __syncthreads();
+    for (int b = (int)threadIdx.x / 32; b < n_bucket; b += FOLD / 32) {
         float sum = 0;
 
-        for (int k = 0; k < all; k++)
-            if (a.bucket[k] == b)
-                sum += sums[k];
-        dtable[(int64_t)b * a.n_head + h] += sum;
+        for (int k = lane; k < all; k += 32)
+            sum += a.bucket[k] == b ? sums[k] : 0.0f;
+        sum = warp_sum(sum);
+        if (lane == 0)
+            dtable[(int64_t)b * a.n_head + h] += sum;
     }
 }
 
@@ -94,6 +106,7 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     int64_t groups = ATTEND_GROUPS;
     unsigned char *work;
     size_t line;
+    int parts;
     bool once;
 
     if (dev->err.code || o->n_docs == 0)
@@ -132,11 +145,12 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     } else {
         CUDA_ACT(dev, attend_bwd<T>(dev, a));
     }
-    line = sizeof(float) * (size_t)sums_floats(a);
+    parts = sums_floats(a) <= FOLD ? 4 : 1;
+    line = sizeof(float) * (size_t)(parts * sums_floats(a));
     if (!a.dline || o->n == 0 || dev->err.code ||
         !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
         return;
-    fold_lines<<<(unsigned)o->n_head, 256, line, stream>>>(
-        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, (int)groups);
+    fold_lines<<<(unsigned)o->n_head, FOLD, line, stream>>>(
+        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, (int)groups, parts);
     cuda_launched(dev, "attention_bwd");
 }

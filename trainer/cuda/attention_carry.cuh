@@ -7,25 +7,6 @@
 
 #include "trainer/cuda/attention_once.cuh"
 
-/* ROWS_ rows of a matrix [rows, dim] into a tile, by one group; t: the thread in it. */
-template <int D, int ROWS_, typename T>
-__device__ __forceinline__ void bring(T *tile, const T *from, int64_t stride, int rows, int dim,
-                                      int t)
-{
-    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = GROUP / LANES;
-    int row = t / LANES, lane = t % LANES;
-    const T *at = from + row * stride + lane * 8;
-
-#pragma unroll
-    for (int i = 0; i < ROWS_; i += STEP, at += STEP * stride)
-#pragma unroll
-        for (int c = 0; c < EACH; c += LANES) {
-            bool there = row + i < rows && 8 * (lane + c) < dim;
-
-            copy_16(tile + panel_at<D, ROWS_>(row + i, lane + c), there ? at + 8 * c : from, there);
-        }
-}
-
 template <typename T, int D>
 __device__ __forceinline__ void bring_queries(const struct attend &a, struct pool_of<T, D> *m,
                                               const struct place &p, int h, int i, int st, int t)

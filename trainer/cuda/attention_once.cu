@@ -272,10 +272,10 @@ __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of
     }
     __syncthreads();
     if (threadIdx.x < 2 * GROUP) {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers<D>::MANY));
+        take_registers<registers<D>::MANY>();
         keys_group<T, D, MODE>(a, m, p, g);
     } else {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers<D>::FEW));
+        leave_registers<registers<D>::FEW>();
         carry_group<T, D, MODE>(a, m, p, g, slot);
     }
 }

@@ -1,5 +1,6 @@
 /*
- * gates - barriers in shared memory (mbarrier), and numbered ones of the block, on Hopper.
+ * gates - barriers in shared memory (mbarrier), and numbered ones of the block, on Hopper; and
+ * copies that open them.
  *
  * A gate opens when all its arrivals are there, and counts how often: who waits says for which
  * time, of which the lowest bit tells apart the last two.
@@ -43,6 +44,18 @@ __device__ __forceinline__ void gate_wait(uint64_t *gate, int time)
     } while (!open);
 }
 
+/* From here on a thread of this group of four warps has that many registers: others leave theirs
+ * first. */
+template <int N> __device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> __device__ __forceinline__ void leave_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 template <int N> __device__ __forceinline__ void meet_at(int barrier)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(N) : "memory");
@@ -51,6 +64,26 @@ template <int N> __device__ __forceinline__ void meet_at(int barrier)
 template <int N> __device__ __forceinline__ void pass_by(int barrier)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(N) : "memory");
+}
+
+/* ROWS rows of a matrix [rows, dim] into a tile, by one group of four warps; t: the
+ * thread in it. */
+template <int D, int ROWS, typename T>
+__device__ __forceinline__ void bring(T *tile, const T *from, int64_t stride, int rows, int dim,
+                                      int t)
+{
+    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = 128 / LANES;
+    int row = t / LANES, lane = t % LANES;
+    const T *at = from + row * stride + lane * 8;
+
+#pragma unroll
+    for (int i = 0; i < ROWS; i += STEP, at += STEP * stride)
+#pragma unroll
+        for (int c = 0; c < EACH; c += LANES) {
+            bool there = row + i < rows && 8 * (lane + c) < dim;
+
+            copy_16(tile + panel_at<D, ROWS>(row + i, lane + c), there ? at + 8 * c : from, there);
+        }
 }
 
 #endif

@@ -107,7 +107,9 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
 #define WGMMA_16(x) WGMMA_8(x), WGMMA_8((x) + 2)
 #define WGMMA_32(x) WGMMA_16(x), WGMMA_16((x) + 4)
 
-/* acc = (or +=) a b^T, both tiles by columns: 64 x 64. */
+#define WGMMA_64(x) WGMMA_32(x), WGMMA_32((x) + 8)
+
+/* acc = (or +=) a b^T, both tiles by columns: 64 x 64, 64 x 128. */
 #define WGMMA_TILES(type)                                                                      \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                     \
         "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                       \
@@ -116,6 +118,14 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
         "%16, %17, %18, %19, %20, %21, %22, %23, "                                             \
         "%24, %25, %26, %27, %28, %29, %30, %31}, "                                            \
         "%32, %33, p, 1, 1, 0, 0; }" : WGMMA_32(acc) : "l"(a), "l"(b), "r"((int)add))
+#define WGMMA_TILES_128(type)                                                                  \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "                                     \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"                      \
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "    \
+        "%64, %65, p, 1, 1, 0, 0; }" : WGMMA_64(acc) : "l"(a), "l"(b), "r"((int)add))
 /* acc += a b: a in registers, b a tile by rows: 64 x n. */
 #define WGMMA_ROWS_64(type)                                                                    \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; "                                       \
@@ -156,14 +166,21 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
         "%8, %9, %10, %11, %12, %13, %14, %15}, "                                              \
         "%16, %17, p, 1, 1, 0, 1; }" : WGMMA_16(acc) : "l"(a), "l"(b), "r"((int)add))
 
-template <typename T>
+template <typename T, int N>
 __device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b, bool add)
 {
 #if WGMMA_HERE
-    if constexpr (std::is_same<T, __half>::value)
-        WGMMA_TILES("f16");
-    else
-        WGMMA_TILES("bf16");
+    if constexpr (std::is_same<T, __half>::value) {
+        if constexpr (N == 128)
+            WGMMA_TILES_128("f16");
+        else
+            WGMMA_TILES("f16");
+    } else {
+        if constexpr (N == 128)
+            WGMMA_TILES_128("bf16");
+        else
+            WGMMA_TILES("bf16");
+    }
 #endif
 }
 
@@ -216,15 +233,17 @@ __device__ __forceinline__ void wg_rows_by_rows(float (&acc)[1][NT][4], const T 
     uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a) + threadIdx.x / 128 * 64 * B;
     uint32_t at_b = (uint32_t)__cvta_generic_to_shared(b);
 
-    static_assert(NT % 8 == 0, "64 columns a product");
+    const int EACH = NT % 16 == 0 ? 16 : 8;
+
+    static_assert(NT % 8 == 0, "64 columns a product, or 128");
 #pragma unroll
-    for (int n = 0; n < NT; n += 8)
+    for (int n = 0; n < NT; n += EACH)
 #pragma unroll
         for (int k = 0; k < D; k += 16) {
             uint32_t da = at_a + k / P * ROWS_A * B + k % P * 2;
             uint32_t db = at_b + k / P * NT * 8 * B + 8 * n * B + k % P * 2;
 
-            wg_tiles<T>(&acc[0][n], tile_desc<D>(da, 16), tile_desc<D>(db, 16), k > 0);
+            wg_tiles<T, 8 * EACH>(&acc[0][n], tile_desc<D>(da, 16), tile_desc<D>(db, 16), k > 0);
         }
 }
 

@@ -1,0 +1,293 @@
+/*
+ * attention_ahead - attention forward on Hopper, tiles brought ahead by warps of their own.
+ *
+ * A block stays and takes tiles of 128 queries of a head in turn.  Two groups of four warps have 64
+ * of the queries each and walk over tiles of 128 keys: the product with a tile's values runs while
+ * the next tile's scores are softened, and one group's softmax beside the other's products.  A
+ * third group copies queries, keys and values to shared memory as room becomes free, over the
+ * border from one tile of queries to the next.
+ *
+ * Source: Shah et al. 2024 (FlashAttention-3), section 3.
+ */
+#include "trainer/cuda/attention_fwd.cuh"
+#include "trainer/cuda/gates.cuh"
+
+namespace {
+
+enum { BM = 128, BN = 128, NT = BN / 8, GROUP = 128, ALL = 3 * GROUP, STAGES = 2 };
+
+/* Registers of a thread that makes products, and of one that copies: 2 and 1 of them, 504. */
+enum { MANY = 232, FEW = 40 };
+
+template <typename T, int D> struct pool_of {
+    T        q[2][BM * D], k[STAGES][BN * D], v[STAGES][BN * D];
+    uint64_t q_full[2], q_free[2], k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
+    float    line[];                    /* terms by distance, of two tiles' heads */
+};
+
+/* A tile of queries, and the keys [from, end) that it sees. */
+struct job {
+    struct place p;
+    int h, g, pos, last, from, end;
+};
+
+/* The block's job of that turn; false: there is none at that place, and with *over no more.  Turns
+ * run to and fro over the blocks, as long tiles come before short ones. */
+template <int TILE>
+__device__ __forceinline__ bool job_of(const struct attend &a, struct job *j, int turn, bool *over)
+{
+    int blocks = (int)gridDim.x, x = (int)blockIdx.x;
+    int at = turn * blocks + (turn % 2 ? blocks - 1 - x : x);
+
+    *over = turn * blocks >= a.slots * a.n_head;
+    if (at >= a.slots * a.n_head)
+        return false;
+    j->h = at % a.n_head;
+    j->g = j->h / a.share;
+    if (!query_tile(a, &j->p, TILE, a.slots - 1 - at / a.n_head, j->g))
+        return false;
+    j->pos = j->p.shift + j->p.begin;
+    j->last = min(j->p.len - j->p.begin, TILE) + j->pos - 1;
+    j->from = sees_from(a, j->pos) / BN * BN;
+    j->end = sees_to(a, j->last, j->p.keys);
+    return true;
+}
+
+/* Rows of a group to out, and what backward needs of their softmax. */
+template <typename T, int MODE, int OT>
+__device__ __forceinline__ void end_rows(const struct attend &a, const float (&out)[1][OT][4],
+                                         const struct softmax<1> &w, const struct job &job, int row)
+{
+    int lane = (int)threadIdx.x % 32, rows = job.p.len - job.p.begin;
+    int64_t i0 = job.p.first + job.p.begin, ld = (int64_t)a.n_head * a.dim;
+    float by[2];
+
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int i = row + 8 * r + lane / 4;
+        float sum = w.sum[0][r];
+
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        by[r] = 1.0f / sum;
+        if (a.lse && lane % 4 == 0 && i < rows)
+            a.lse[job.h * a.n + i0 + i] =
+                w.max[0][r] * (MODE == ATTEND_PLAIN ? a.scale : LN2) + logf(sum);
+    }
+    store_rows((T *)a.out + i0 * ld + job.h * a.dim, ld, row, rows, a.dim, true, out[0], by[0],
+               by[1]);
+}
+
+template <typename T, int D, int MODE>
+__device__ __forceinline__ void products_group_of(const struct attend &a, struct pool_of<T, D> *m)
+{
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16, it = 0, jobs = 0;
+    bool over = false;
+
+    for (int turn = 0; !over; turn++) {
+        struct job job;
+        float out[1][D / 8][4], s[1][NT][4], fix[1][2];
+        uint32_t f[1][NT / 2][4];
+        struct softmax<1> w;
+
+        if (!job_of<BM>(a, &job, turn, &over))
+            continue;
+        const int b = jobs & 1, j0 = job.from;
+        int none_before = sees_to(a, job.pos, job.p.keys), all_after = sees_from(a, job.last);
+        float slope = head_slope(a, job.h);
+        const T *q = m->q[b];
+        const float *line = m->line + b * line_floats(a);
+        auto scores_to_p = [&](int j) {
+            int col = j + lane % 4 * 2, i = job.pos + row + lane / 4;
+
+            if (MODE == ATTEND_ANY && a.table &&
+                terms_differ(a, j - job.pos - BM + 1, j - job.pos + BN - 1))
+                add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
+            else if (MODE != ATTEND_PLAIN)
+                add_terms<MODE, false>(a, s, col, i, slope,
+                                       MODE == ATTEND_ANY && a.table
+                                           ? line[j > job.pos ? 2 * a.span : 0] : 0.0f, line);
+            if (j + BN > none_before || j < all_after)
+                mask(a, s, col, i, job.p.keys);
+            soften<MODE>(s, w, fix, a.scale2);
+        };
+        auto p_to_factor = [&](int j) {
+            if (MODE == ATTEND_ANY && a.drop.on)
+                drop_tile(a, s, job.h * a.n + job.p.first + job.p.begin + row + lane / 4, j);
+            as_factor<T>(f, s);
+        };
+
+        clear(out);
+        for (int r = 0; r < 2; r++) {
+            w.max[0][r] = -INFINITY;
+            w.sum[0][r] = 0;
+        }
+        gate_wait(&m->q_full[b], jobs >> 1);
+        gate_wait(&m->k_full[it % STAGES], it / STAGES);
+        products_see();
+        products_begin<true>();
+        wg_rows_by_rows<T, D, BM>(s, q, m->k[it % STAGES]);
+        products_end<true>(s);
+        if (lane == 0)
+            gate_arrive(&m->k_free[it % STAGES]);
+        scores_to_p(j0);
+        p_to_factor(j0);
+        for (int j = j0 + BN; j < job.end; j += BN) {
+            int was = it % STAGES, now = (it + 1) % STAGES;
+
+            gate_wait(&m->k_full[now], (it + 1) / STAGES);
+            products_see();
+            products_begin<true>();
+            wg_rows_by_rows<T, D, BM>(s, q, m->k[now]);
+            products_group<true>();
+            gate_wait(&m->v_full[was], it / STAGES);
+            products_see();
+            products_begin<true>();
+            wg_times_rows<T, D, NT>(out, f[0], m->v[was]);
+            products_group<true>();
+            products_wait<true, 1>(s);
+            if (lane == 0)
+                gate_arrive(&m->k_free[now]);
+            scores_to_p(j);
+            hold(s);                    /* not put off until after the wait */
+            products_wait<true, 0>(out);
+            if (lane == 0)
+                gate_arrive(&m->v_free[was]);
+            follow(out, fix);
+            p_to_factor(j);
+            it++;
+        }
+        __syncwarp();                   /* of the line's readers */
+        if (lane == 0)
+            gate_arrive(&m->q_free[b]);
+        gate_wait(&m->v_full[it % STAGES], it / STAGES);
+        products_see();
+        products_begin<true>();
+        wg_times_rows<T, D, NT>(out, f[0], m->v[it % STAGES]);
+        products_end<true>(out);
+        if (lane == 0)
+            gate_arrive(&m->v_free[it % STAGES]);
+        it++;
+        jobs++;
+        end_rows<T, MODE>(a, out, w, job, row);
+    }
+}
+
+template <typename T, int D, int MODE>
+__device__ __forceinline__ void copies_group(const struct attend &a, struct pool_of<T, D> *m)
+{
+    int t = (int)threadIdx.x - 2 * GROUP, it = 0, jobs = 0;
+    bool over = false;
+
+    for (int turn = 0; !over; turn++) {
+        struct job job;
+
+        if (!job_of<BM>(a, &job, turn, &over))
+            continue;
+        const T *k = (const T *)a.k + job.p.key_at, *v = (const T *)a.v + job.p.key_at;
+        const T *q = (const T *)a.q + (job.p.first + job.p.begin) * a.row_stride +
+                     job.h * a.q_head;
+        const int b = jobs & 1;
+
+        if (jobs > 1)
+            gate_wait(&m->q_free[b], (jobs >> 1) - 1);
+        bring<D, BM>(m->q[b], q, a.row_stride, job.p.len - job.p.begin, a.dim, t);
+        for (int x = t; MODE == ATTEND_ANY && x < line_floats(a); x += GROUP)
+            m->line[b * line_floats(a) + x] = line_at<T>(a, x, job.h);
+        gate_copies(&m->q_full[b]);
+        gate_arrive(&m->q_full[b]);     /* of what was stored */
+        for (int j = job.from; j < job.end; j += BN, it++) {
+            const int st = it % STAGES, time = it / STAGES;
+
+            if (time)
+                gate_wait(&m->k_free[st], time - 1);
+            bring<D, BN>(m->k[st], k + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim, t);
+            gate_copies(&m->k_full[st]);
+            if (time)
+                gate_wait(&m->v_free[st], time - 1);
+            bring<D, BN>(m->v[st], v + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim, t);
+            gate_copies(&m->v_full[st]);
+        }
+        jobs++;
+    }
+    copies_wait<0>();
+}
+
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(ALL, 1) ahead(const __grid_constant__ struct attend a)
+{
+    extern __shared__ __align__(1024) unsigned char pool[];
+
+#if WGMMA_HERE
+    struct pool_of<T, D> *m = (struct pool_of<T, D> *)pool;
+
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 2; i++) {
+            gate_init(&m->q_full[i], 2 * GROUP);
+            gate_init(&m->q_free[i], 2 * GROUP / 32);
+            gate_init(&m->k_full[i], GROUP);
+            gate_init(&m->k_free[i], 2 * GROUP / 32);
+            gate_init(&m->v_full[i], GROUP);
+            gate_init(&m->v_free[i], 2 * GROUP / 32);
+        }
+    __syncthreads();
+    if (threadIdx.x < 2 * GROUP) {
+        take_registers<MANY>();
+        products_group_of<T, D, MODE>(a, m);
+    } else {
+        leave_registers<FEW>();
+        copies_group<T, D, MODE>(a, m);
+    }
+#endif
+}
+
+template <typename T, int D, int MODE>
+void launch(struct device *dev, const char *op, struct attend a)
+{
+    size_t bytes = sizeof(struct pool_of<T, D>) + 2 * sizeof(float) * (size_t)line_floats(a);
+    int64_t jobs;
+
+    a.slots = (int)slots_of(a.n, a.n_docs, BM);
+    jobs = (int64_t)a.slots * a.n_head;
+    if (jobs == 0 || !cuda_ok(dev, op, may_share(ahead<T, D, MODE>, bytes)))
+        return;
+    ahead<T, D, MODE><<<(unsigned)(jobs < cuda_of(dev)->sms ? jobs : cuda_of(dev)->sms), ALL,
+                        bytes, cuda_of(dev)->stream>>>(a);
+    cuda_launched(dev, op);
+}
+
+template <typename T, int D>
+void plain_or_slopes(struct device *dev, const char *op, const struct attend &a)
+{
+    if (a.slopes)
+        launch<T, D, ATTEND_SLOPES>(dev, op, a);
+    else
+        launch<T, D, ATTEND_PLAIN>(dev, op, a);
+}
+
+} /* namespace */
+
+bool ahead_can(const struct attend &a)
+{
+    return getenv("CKPT_ATTENTION_AHEAD") && a.wide && a.vec && a.pairs && a.dim <= 128 &&
+           a.far <= 1024;
+}
+
+template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a)
+{
+    if (a.table || a.drop.on || !(a.scale > 0)) {
+        if (a.dim <= 64)
+            launch<T, 64, ATTEND_ANY>(dev, op, a);
+        else
+            launch<T, 128, ATTEND_ANY>(dev, op, a);
+    } else if (a.dim <= 64) {
+        plain_or_slopes<T, 64>(dev, op, a);
+    } else if (a.dim <= 96) {
+        plain_or_slopes<T, 96>(dev, op, a);
+    } else {
+        plain_or_slopes<T, 128>(dev, op, a);
+    }
+}
+
+template void attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);
+template void attend_ahead<__half>(struct device *, const char *, const struct attend &);
