@@ -15,6 +15,10 @@
 #include "trainer/model/model.h"
 #include "trainer/model/resident.h"
 
+#ifndef GOLDEN_DEVICE
+#define GOLDEN_DEVICE "cpu"
+#endif
+
 struct golden {
     struct arch         *arch;
     struct device       *dev;
@@ -90,7 +94,7 @@ static inline void golden_load(struct golden *g, const char *dir)
         found++;
         assert_int_not_equal(i, SIZE_MAX);
         assert_int_equal(n, p->item[i].numel);
-        memcpy(resident_weight(g->weights, i), x, (size_t)n * sizeof *x);
+        g->dev->ops->to_device(g->dev, resident_weight(g->weights, i), x, (size_t)n * sizeof *x);
     }
     assert_int_equal(found, p->n);
     ckpt_source_close(src);
@@ -121,6 +125,7 @@ static inline void golden_open_as(struct golden *g, const char *name,
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
     struct ckpt_file *file;
+    struct device_opts device = {.name = GOLDEN_DEVICE, .threads = threads, .weights = CKPT_F32};
     char path[256], file_path[300];
 
     memset(g, 0, sizeof *g);
@@ -130,7 +135,7 @@ static inline void golden_open_as(struct golden *g, const char *name,
     golden_untie(g, path);
     if (change)
         change(g->arch);
-    OK(device_open_cpu(&g->dev, threads, &err), err);
+    OK(device_open(&g->dev, &device, &err), err);
     g->dev->grain = 0;                  /* all threads, however little there is to do */
     OK(model_new(&g->model, g->arch, opts, g->dev, &err), err);
     OK(resident_new(&g->weights, model_params(g->model), opts->train, g->dev, &err), err);
