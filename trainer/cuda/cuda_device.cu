@@ -294,6 +294,7 @@ static const struct ops cuda_row = {
     .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,
     .attention_cached = cuda_attention_cached,
     .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
+    .gated_fwd = cuda_gated_fwd,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay,
     .forget = cuda_forget,
 };

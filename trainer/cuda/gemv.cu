@@ -26,6 +26,13 @@ template <typename T> __device__ __forceinline__ float times(const row_pack<T> &
     return sum;
 }
 
+/* The first 4 KB of a row of weights on their way. */
+template <typename T> __device__ __forceinline__ void fetch(const T *row, int64_t n_in, int lane)
+{
+    if (lane * 128 < n_in * (int64_t)sizeof(T))
+        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)row + lane * 128));
+}
+
 template <typename T, typename O, int R, enum op_act A>
 static __global__ void __launch_bounds__(THREADS)
 gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residual, struct place p)
@@ -37,8 +44,7 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     int64_t c = lane * N;
 
     w += (o < p.n_out ? o : 0) * p.n_in;
-    if (lane * 128 < p.n_in * (int64_t)sizeof(T))       /* the first 4 KB of the row */
-        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)w + lane * 128));
+    fetch(w, p.n_in, lane);
     cuda_begin();
     if (o >= p.n_out)
         return;
@@ -76,12 +82,65 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     }
 }
 
+/* The same where a column is one of each half, which a gate joins. */
+template <typename T, int R, enum op_act A>
+static __global__ void __launch_bounds__(THREADS)
+gated_kernel(T *out, const T *x, const T *w, struct place p)
+{
+    constexpr int N = CUDA_PACK<T>, EACH = AHEAD / 2;
+    int64_t half = p.n_out / 2, o = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    int lane = (int)threadIdx.x % 32;
+    const T *row[2] = {w + (o < half ? o : 0) * p.n_in, w + (half + (o < half ? o : 0)) * p.n_in};
+    float sum[2][R] = {};
+
+    fetch(row[0], p.n_in, lane);
+    fetch(row[1], p.n_in, lane);
+    cuda_begin();
+    if (o >= half)
+        return;
+    for (int64_t c = lane * N; c < p.n_in; c += EACH * 32 * N) {
+        row_pack<T> held[2][EACH];
+
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                if (c + i * 32 * N < p.n_in)
+                    held[k][i].raw = __ldcs((const uint4 *)(row[k] + c + i * 32 * N));
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                row_pack<T> in;
+
+                if (c + i * 32 * N >= p.n_in)
+                    continue;
+                in = row_load(x + r * p.n_in, c + i * 32 * N);
+                sum[0][r] = times(held[0][i], in, sum[0][r]);
+                sum[1][r] = times(held[1][i], in, sum[1][r]);
+            }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        float g = to_f32(from_f32<T>(warp_sum(sum[0][r]) * p.alpha));
+        float u = to_f32(from_f32<T>(warp_sum(sum[1][r]) * p.alpha));
+
+        if (lane == 0)
+            out[r * p.out_ld + o] = from_f32<T>(u * act_value<A>(g));
+    }
+}
+
 template <typename T, typename O, int R>
 static void launch(struct device *dev, const struct gemv *g)
 {
     struct place p = {g->n_in, g->n_out, g->out_ld, g->alpha};
-    unsigned blocks = (unsigned)cuda_blocks(g->n_out, WARPS);
+    unsigned blocks = (unsigned)cuda_blocks(g->gated ? g->n_out / 2 : g->n_out, WARPS);
 
+    if (g->gated) {
+        CUDA_OP_ACT(g->act, cuda_early(dev, true, gated_kernel<T, R, A>, blocks, THREADS, 0,
+                                       (T *)g->out, (const T *)g->x, (const T *)g->w, p));
+        return;
+    }
     CUDA_OP_ACT(g->act, cuda_early(dev, true, gemv_kernel<T, O, R, A>, blocks, THREADS, 0,
                                    (O *)g->out, (T *)g->pre, (const T *)g->x, (const T *)g->w,
                                    (const T *)g->b, (const T *)g->residual, p));

@@ -15,6 +15,8 @@ struct gemv {
     int64_t      n, n_in, n_out, out_ld;
     float        alpha;
     enum op_act  act;
+    bool         gated;             /* out = act(first half of p) * second half, [n, n_out / 2], the
+                                       halves rounded first; without pre, b and residual */
     bool         wide;              /* out is f32, whatever the device's type; without the rest */
 };
 

@@ -137,6 +137,27 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
+void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
+{
+    struct gemv g = {};
+
+    g.op = "gated_fwd";
+    g.out = gate->out;
+    g.x = a->x;
+    g.w = a->w;
+    g.n = a->n;
+    g.n_in = a->n_in;
+    g.n_out = a->n_out;
+    g.out_ld = gate->ff;
+    g.alpha = 1.0f;
+    g.act = gate->act;
+    g.gated = true;
+    if (!a->lora.rank && !a->in_out && !a->b && gemv(dev, &g))
+        return;
+    cuda_linear_fwd(dev, a);
+    cuda_gate_fwd(dev, gate);
+}
+
 /* The product with ReLU's slope at x_pre at once, by way of bits. */
 static bool clipped(struct device *dev, const struct op_linear *a,
                     const struct matmul_args *product, uint64_t busy)

@@ -123,6 +123,10 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         for (int i = 0; i < n; i++)
             op[i].out = half_of(p, b->at[BUF_U], i);
         n = join_linears(op, n, p->dev);
+        if (g && n == 1 && !p->keep && ops->gated_fwd) {
+            ops->gated_fwd(p->dev, op, &gated);
+            return;
+        }
         run_linears(p, op, n, false);
         if (g)
             ops->gate_fwd(p->dev, &gated);

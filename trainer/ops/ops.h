@@ -513,6 +513,10 @@ struct ops {
                         int64_t n, int64_t dim, int64_t vocab, float mul);
     void (*head_top)(struct device *dev, const struct op_top *a);
 
+    /* A projection forward whose output is the gate's u, and the gate, without dropout: u need not
+     * be written.  NULL: the device gains nothing by having them at once. */
+    void (*gated_fwd)(struct device *dev, const struct op_linear *a, const struct op_gate *gate);
+
     /* -- work that is done again ----------------------------------------------------------- */
     /*
      * Operations between record and recorded are kept instead of done, and are done by each replay

@@ -210,6 +210,14 @@ static void prof_head_logits(struct device *dev, float *logits, const void *x, c
          (double)(vocab * dim) * SIZE(dev) + (double)(n * vocab) * 4);
 }
 
+static void prof_gated_fwd(struct device *dev, const struct op_linear *a,
+                           const struct op_gate *gate)
+{
+    INNER(dev)->gated_fwd(dev, a, gate);
+    note(dev, "gated_fwd", a->n, a->n_in, a->n_out, product(a->n, a->n_in, a->n_out),
+         (double)(a->n * (a->n_in + gate->ff) + a->n_in * a->n_out) * SIZE(dev));
+}
+
 static void prof_head_top(struct device *dev, const struct op_top *a)
 {
     INNER(dev)->head_top(dev, a);
@@ -323,6 +331,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.head_loss = prof_head_loss;
     p->row.head_logits = prof_head_logits;
     p->row.head_top = prof_head_top;
+    p->row.gated_fwd = dev->ops->gated_fwd ? prof_gated_fwd : NULL;
     p->row.replay = prof_replay;
     dev->ops = &p->row;
     dev->profile = p;
