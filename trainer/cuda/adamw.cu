@@ -23,6 +23,7 @@ namespace {
 
 const int block = 256;
 const int tile = 16 * block;            /* elements: 16 for each thread */
+const int resident = 4;                 /* blocks of step_8bit on an SM: what hides its tables */
 const int most_runs = 256;              /* in one launch: 23 of the 32 KB that it may be given */
 
 struct scalars {
@@ -386,7 +387,7 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
 }
 
 template <typename T>
-__global__ void __launch_bounds__(block)
+__global__ void __launch_bounds__(block, resident)
 step_8bit(const __grid_constant__ struct table t, const __grid_constant__ struct scalars c,
           const struct bnb_codec *tables, uint32_t tiles)
 {
@@ -421,7 +422,7 @@ template <typename T>
 void launch(struct cuda_device *d, enum op_moments moments, const struct table *t,
             const struct scalars *s)
 {
-    uint32_t tiles = t->first[t->n], stay = (uint32_t)d->sms * 6;
+    uint32_t tiles = t->first[t->n], stay = (uint32_t)(d->sms * resident);
 
     if (moments == OP_MOMENTS_8BIT)
         step_8bit<T><<<tiles < stay ? tiles : stay, block, 0, d->stream>>>(*t, *s, d->codec, tiles);
