@@ -4,8 +4,8 @@
  * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
  * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
  * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
- * their own.  The sums of a bias' gradient are made beside the weights', which adds in f32, or by
- * a pass of their own where that is faster.
+ * their own.  A bias' gradient comes first on the way back, while what it sums may still be in the
+ * cache.
  */
 #include "trainer/cuda/linear.h"
 
@@ -223,11 +223,13 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
                         sloped ? &none : &a->x_drop);
 }
 
-void linear_grads(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                  float *part, uint64_t busy)
+void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               uint64_t busy)
 {
     struct matmul_args p = {};
 
+    if (!a->dw)
+        return;
     p.op = "linear_bwd";
     p.m = a->in_out ? a->n_in : a->n_out;
     p.n = a->in_out ? a->n_out : a->n_in;
@@ -245,18 +247,12 @@ void linear_grads(struct device *dev, const struct op_linear *a, const void *dy,
     p.beta = a->fresh ? 0.0f : 1.0f;
     p.busy = busy;
     fp8_dw(dev, a, dy, ld, &p);
-    if (a->dw && a->db && !p.scale_a && dev->act != CKPT_F32) {
-        p.epilogue = a->in_out ? MATMUL_SUM_B : MATMUL_SUM_A;
-        p.sums = part;
-        if (matmul(dev, &p)) {
-            linear_add_sums(dev, (float *)a->db, part, a->n_out, !a->fresh);
-            return;
-        }
-        p.epilogue = MATMUL_PLAIN;
-        p.sums = NULL;
-    }
-    if (a->dw)
-        matmul(dev, &p);
+    matmul(dev, &p);
+}
+
+void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               float *part)
+{
     if (a->db)
         linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part, !a->fresh);
 }
@@ -303,9 +299,10 @@ void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
         dy = linear_dropped(dev, a, work);
         ld = a->n_out;
     }
+    linear_db(dev, a, dy, ld, (float *)(void *)(work + dropped));
     if (a->dx)
         linear_dx(dev, a, dy, ld, a->dx_add && a->x_act == OP_ACT_NONE, busy);
-    linear_grads(dev, a, dy, ld, (float *)(void *)(work + dropped), busy);
+    linear_dw(dev, a, dy, ld, busy);
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -58,8 +58,6 @@ void linear_mix(struct device *dev, const struct linear_mix *m);
  * linear_sums_bytes. */
 void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int64_t n,
                  int64_t width, float *part, bool add);
-/* sum[j] = (with add: sum[j] +) part[j] */
-void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width, bool add);
 uint64_t linear_sums_bytes(int64_t width);
 
 /* -- linear.cu -------------------------------------------------------------------------------- */
@@ -78,9 +76,11 @@ const void *linear_dropped(struct device *dev, const struct op_linear *a, void *
 /* dx from dy (rows ld apart), on what is there with add; x with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy);
-/* dw and db; part as linear_sums asks. */
-void linear_grads(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                  float *part, uint64_t busy);
+/* dw and db, where wanted; part as linear_sums asks. */
+void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               uint64_t busy);
+void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               float *part);
 
 /* -- lora.cu: both with a change -------------------------------------------------------------- */
 

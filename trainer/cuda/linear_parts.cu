@@ -153,6 +153,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     float sum[N] = {}, v[4][N];
     int64_t i = begin + group;
 
+    cuda_begin();                       /* lets the end be launched */
     if (col < width) {
         for (; i + 3 * SUM_ROWS < end; i += 4 * SUM_ROWS) {
 #pragma unroll
@@ -194,6 +195,7 @@ sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, boo
     int64_t j = (int64_t)blockIdx.x * 32 + lane;
     float all = 0;
 
+    cuda_begin();
     if (j < width)
 #pragma unroll 4
         for (int64_t i = group; i < parts; i += SUM_ROWS)
@@ -294,20 +296,6 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
-static void end_sums(struct device *dev, float *sum, const float *part, int64_t parts,
-                     int64_t width, bool add)
-{
-    sums_end_kernel<<<(unsigned)cuda_blocks(width, 32), THREADS, 0, cuda_of(dev)->stream>>>(
-        sum, part, parts, width, add);
-    cuda_launched(dev, "column sums");
-}
-
-void linear_add_sums(struct device *dev, float *sum, const float *part, int64_t width, bool add)
-{
-    if (!dev->err.code)
-        end_sums(dev, sum, part, 1, width, add);
-}
-
 /* Rows that are summed at once: whole rounds of a warp's loads. */
 static int64_t sum_rows(int64_t n, int64_t width)
 {
@@ -338,5 +326,7 @@ void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int6
 
         sums_kernel<T, N><<<grid, THREADS, 0, stream>>>(part, (const T *)x, ld, n, width, rows);
     }));
-    end_sums(dev, sum, part, parts, width, add);
+    cuda_early(dev, true, sums_end_kernel, dim3((unsigned)cuda_blocks(width, 32)), dim3(THREADS), 0,
+               sum, part, parts, width, add);
+    cuda_launched(dev, "column sums");
 }

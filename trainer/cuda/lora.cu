@@ -434,6 +434,7 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
         dy = linear_dropped(dev, a, s.dy);
         ld = a->n_out;
     }
+    linear_db(dev, a, dy, ld, s.part);
     if (s.gain) {
         gains(dev, a, &s);
         times(dev, a, &s, s.dz, dy, ld, 0.0f, NULL);
@@ -443,5 +444,5 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
         dx_of(dev, a, &s, dy, ld);
     if (l->da || l->db || l->dmagnitude)
         change_grads(dev, a, &s, dy, ld);
-    linear_grads(dev, a, dy, ld, s.part, s.busy);
+    linear_dw(dev, a, dy, ld, s.busy);
 }

@@ -294,7 +294,8 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
         if (a[i].lora.db)
             lora_add_outer(dev, &o, a[i].lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
                            a[i].lora.rank);
-        linear_grads(dev, &a[i], a[i].dout, ld, o.part, o.busy);
+        linear_db(dev, &a[i], a[i].dout, ld, o.part);
+        linear_dw(dev, &a[i], a[i].dout, ld, o.busy);
     }
     if (a_trained)
         a_grads(dev, a, n, &s);

@@ -139,11 +139,6 @@ static cublasComputeType_t compute_of(const struct device *dev, const struct mat
     return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-static bool sums(const struct matmul_args *a)
-{
-    return a->epilogue == MATMUL_SUM_A || a->epilogue == MATMUL_SUM_B;
-}
-
 static uint32_t epilogue_of(const struct matmul_args *a)
 {
     uint32_t bias = a->bias ? CUBLASLT_EPILOGUE_BIAS : 0;
@@ -153,8 +148,6 @@ static uint32_t epilogue_of(const struct matmul_args *a)
     case MATMUL_GELU: return (a->aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU) | bias;
     case MATMUL_DGELU: return CUBLASLT_EPILOGUE_DGELU;
     case MATMUL_DRELU: return CUBLASLT_EPILOGUE_DRELU;
-    case MATMUL_SUM_A: return CUBLASLT_EPILOGUE_BGRADB;         /* its factors are exchanged */
-    case MATMUL_SUM_B: return CUBLASLT_EPILOGUE_BGRADA;
     case MATMUL_BIAS: return CUBLASLT_EPILOGUE_BIAS;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
@@ -182,7 +175,6 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     uint32_t epilogue = epilogue_of(a);
     int32_t type = type_of(a->out);
     int64_t ldc = a->ldc ? a->ldc : a->ldd, aux_ld = a->n;
-    const void *bias = sums(a) ? a->sums : a->bias;
 
     cublasLtMatmulDescInit(&to->desc, compute_of(dev, a), CUDA_R_32F);
     SET(TRANSA, ta);
@@ -195,8 +187,8 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
         SET(B_SCALE_POINTER, a->scale_a);
         SET(FAST_ACCUM, fast);
     }
-    if (bias) {
-        SET(BIAS_POINTER, bias);
+    if (a->bias) {
+        SET(BIAS_POINTER, a->bias);
         SET(BIAS_DATA_TYPE, type);
     }
     if (a->aux) {
@@ -408,7 +400,7 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
         int64_t ld;
         enum ckpt_dtype type;
     } all[] = {{a->a, a->lda, a->in}, {a->b, a->ldb, type_of_b(a)}, {x->pc, a->ldc, a->out},
-               {a->d, a->ldd, a->out}, {sums(a) ? a->sums : a->bias, 0, a->out},
+               {a->d, a->ldd, a->out}, {a->bias, 0, a->out},
                {a->aux, a->n, a->out}};
 
     k.at[KEY_M] = rounded(a->m);
@@ -442,8 +434,6 @@ static bool may_time(struct device *dev)
 static double pass_bytes(const struct matmul_args *a)
 {
     switch (a->epilogue) {
-    case MATMUL_SUM_A: return (double)a->m * (double)a->k * (double)size_of(a->in);
-    case MATMUL_SUM_B: return (double)a->n * (double)a->k * (double)size_of(a->in);
     case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
                               (double)size_of(a->out);
     case MATMUL_DRELU:                  /* and a pass that makes its bits */
@@ -464,7 +454,7 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     int n;
 
     plain.epilogue = a->bias ? MATMUL_BIAS : MATMUL_PLAIN;
-    plain.sums = plain.aux = NULL;
+    plain.aux = NULL;
     if (!trial(dev, &probe, &plain))
         return false;
     n = splits(dev, &probe, &plain, all, ask(dev, &probe, all, NAMED));

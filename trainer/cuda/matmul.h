@@ -23,12 +23,9 @@
  *   DGELU   the sum times the slope of GELU at aux
  *   DRELU   the sum where aux has a bit, else 0: bit j % 8 of byte j / 8 of a row, n a multiple
  *           of 128
- *   SUM_A   also sums[i] <- sum over k of op(A)[i, k]
- *   SUM_B   also sums[j] <- sum over k of op(B)[k, j]
  * Each of RELU and GELU also without bias. */
 enum matmul_epilogue {
-    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_DRELU,
-    MATMUL_SUM_A, MATMUL_SUM_B
+    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_DRELU
 };
 
 struct matmul_args {
@@ -50,7 +47,6 @@ struct matmul_args {
     enum matmul_epilogue epilogue;
     const void     *bias;           /* [n] of out's type, or NULL */
     void           *aux;            /* [m, n] of out's type, or bits; rows dense */
-    void           *sums;           /* [m] or [n] of out's type */
     bool            alone;          /* DGELU: else a pass over aux follows all the same */
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
 };
