@@ -211,6 +211,9 @@ static size_t rows(struct opt *row, struct want *w)
         {0, "offload-optimizer", "WHERE", OPT_CHOICE, &s->offload_optimizer,
          "where moments, and with --bf16 or --fp16 the true weights, lie: none (on the device) or "
          "cpu, from where each step they pass the device", "none cpu", 0, 0, false},
+        {0, "offload-param", "WHERE", OPT_CHOICE, &s->offload_param,
+         "cpu: weights and gradients lie there too, but for the units in work; with --bf16 or "
+         "--fp16", "none cpu", 0, 0, false},
         {0, "threads", "N", OPT_INT, &s->threads,
          "threads of a rank; 0: all CPUs, or one with several ranks", NULL, 0, 4096, false},
         {0, "memory-log", "SECONDS", OPT_REAL, &s->memory_log,

@@ -53,14 +53,16 @@ static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, 
 static const struct way {
     const char     *words;
     enum recompute  level;
-    bool            coded, paged;
+    bool            coded, paged, streamed;
 } ways[] = {
-    {"--recompute norms", RECOMPUTE_NORMS, false, false},
-    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false},
-    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false},
-    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false},
-    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true},
-    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true},
+    {"--recompute norms", RECOMPUTE_NORMS, false, false, false},
+    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false, false},
+    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false, false},
+    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false, false},
+    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true, false},
+    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true, false},
+    {"--offload-param cpu", RECOMPUTE_NONE, false, true, true},
+    {"--gradient-checkpointing --offload-param cpu", RECOMPUTE_FULL, false, true, true},
 };
 
 static void hint(const struct fit_opts *o, struct ckpt_err *err)
@@ -71,8 +73,10 @@ static void hint(const struct fit_opts *o, struct ckpt_err *err)
         struct fit f;
 
         if (ways[i].level < o->model.recompute || (ways[i].paged && o->world_size > 1) ||
-            (ways[i].coded && o->zero.stage == 3))
+            (ways[i].coded && o->zero.stage == 3) ||
+            (ways[i].streamed && o->dev->weight == CKPT_F32))
             continue;
+        with.zero.offload_param |= ways[i].streamed;
         with.zero.moments = ways[i].coded ? OP_MOMENTS_8BIT : o->zero.moments;
         if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload, &unused)) {
             ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, (double)f.all / (1 << 30));
@@ -102,7 +106,7 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
 {
     enum recompute level = o->model.recompute;
     bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
-    uint64_t host = fit_host_room();
+    uint64_t host = fit_host_room(), there;
 
     if (!fits(out, o, level, must, err) && err->code == 0) {
         bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
@@ -115,9 +119,10 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
             return err->code ? err->code : refuse(out, o, err);
         }
     }
-    if (err->code == 0 && out->zero.states_host > host)
-        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB of states are to lie on the host, which has %.2f "
-                  "left", (double)out->zero.states_host / (1 << 30), (double)host / (1 << 30));
+    there = out->zero.states_host + out->zero.weights_host + out->zero.grads_host;
+    if (err->code == 0 && there > host)
+        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has %.2f left",
+                  (double)there / (1 << 30), (double)host / (1 << 30));
     return err->code;
 }
 

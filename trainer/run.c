@@ -61,11 +61,13 @@ static int plan(struct run *r, struct ckpt_err *err)
     };
     struct zero_opts zero = {.stage = (int)r->s->zero_stage, .moments = settings_moments(r->s),
                              .paged = settings_paged(r->s),
-                             .offload = strcmp(r->s->offload_optimizer, "cpu") == 0};
+                             .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
+                             .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
 
-    if ((zero.paged || zero.offload) && r->session.comm->world_size > 1) {
+    if ((zero.paged || zero.offload || zero.offload_param) && r->session.comm->world_size > 1) {
         ckpt_fail(err, CKPT_ECONFIG, "--%s is of one rank, there are %d",
-                  zero.paged ? "optim paged_..." : "offload-optimizer cpu",
+                  zero.paged     ? "optim paged_..."
+                  : zero.offload ? "offload-optimizer cpu" : "offload-param cpu",
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }

@@ -164,7 +164,7 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
         return err->code;
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry &&
         zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
-        s->dev->fp8 && s->comm->world_size == 1)
+        s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
         copies_lend(s->dev, model_params(s->model), err);
     return comm_agree(s->comm, err);
 }
@@ -236,8 +236,10 @@ void session_describe(const struct session *s, int64_t max_steps)
              (double)z->grads * mib, (double)(z->states + z->ring) * mib,
              (double)z->gathered * mib, (double)s->fit.activations * mib,
              (double)s->fit.workspace * mib, all * mib, room);
-    if (z->states_host)
-        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f MiB", (double)z->states_host * mib);
+    if (z->states_host || z->weights_host)
+        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
+                 (double)z->states_host * mib, (double)z->weights_host * mib,
+                 (double)z->grads_host * mib);
     if (s->fit.recompute == RECOMPUTE_NORMS)
         ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);

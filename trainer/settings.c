@@ -32,7 +32,7 @@ void settings_default(struct settings *s)
         .seed = 42,
         .recompute = "auto",
         .device = "auto",
-        .offload_optimizer = "none",
+        .offload_optimizer = "none", .offload_param = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
         .logging_steps = 10,
@@ -161,6 +161,8 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
                      "group_by_length excludes it");
     if (s->gradient_checkpointing && strcmp(s->recompute, "norms") == 0)
         return clash(err, "--gradient-checkpointing is --recompute full: norms excludes it");
+    if (strcmp(s->offload_param, "cpu") == 0 && !s->bf16 && !s->fp16)
+        return clash(err, "--offload-param cpu needs --bf16 or --fp16");
     if (s->bf16 && s->fp16)
         return clash(err, "--bf16 and --fp16 exclude each other");
     if (s->tf32 && (s->bf16 || s->fp16))

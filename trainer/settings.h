@@ -91,6 +91,7 @@ struct settings {
     const char  *device;                /* as in struct device_opts */
     uint64_t     device_memory_limit;   /* bytes; 0: none */
     const char  *offload_optimizer;     /* where states lie: none (on the device), cpu */
+    const char  *offload_param;         /* where weights and gradients do, likewise */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;

@@ -29,6 +29,19 @@ t "the same bits" diff <(state shard) <(state shardfar)
 t "an adapter" train lora --bf16 --lora-rank 4
 t "its states on the host" train lorafar --bf16 --lora-rank 4 --offload-optimizer cpu
 t "the same bits" diff <(state lora) <(state lorafar)
+t "weights and gradients on the host too" train all --bf16 --offload-param cpu --gradient-accumulation-steps 2
+t "on the device" train none --bf16 --gradient-accumulation-steps 2
+t "the same bits" diff <(state none) <(state all)
+t "blocks made again" train allfull --bf16 --offload-param cpu --gradient-checkpointing --eval-file "$T/eval.jsonl" --eval-steps 2
+t "the same bits again" diff <(state near) <(state allfull)
+t "an adapter" train loraall --bf16 --lora-rank 4 --offload-param cpu
+t "the same bits as well" diff <(state lora) <(state loraall)
+t "from the host to the device" again all allback --bf16 --gradient-accumulation-steps 2
+t "bit for bit" diff <(state none) <(state allback)
+t "8 bits, weights on the host" train coded --bf16 --optim adamw_8bit --offload-param cpu
+t "and on the device" train coded2 --bf16 --optim adamw_8bit
+t "the same bits once more" diff <(state coded) <(state coded2)
+expect 78 "in float32" train x --offload-param cpu
 expect 64 "somewhere else" train x --offload-optimizer nvme
 expect 78 "two ranks" train x --nproc 2 --offload-optimizer cpu
 t "which is told" says "--offload-optimizer cpu is of one rank"

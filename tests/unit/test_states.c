@@ -30,8 +30,8 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return 0;
 }
 
-static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
-                      const struct zero_opts *opts)
+static void open_model(struct side *s, struct golden *g, enum ckpt_dtype weight,
+                       const struct model_opts *model, const struct zero_opts *opts)
 {
     struct ckpt_err err = {0};
     uint64_t seed = 3;
@@ -41,9 +41,15 @@ static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
     s->dev->apart = true;               /* as a GPU's: what is read passes the stage */
     lazy_lanes(s->dev);
     OK(comm_open(&s->comm, &err), err);
-    OK(model_new(&s->model, g->arch, &train, s->dev, &err), err);
+    OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
     OK(zero_fill(s->zero, ZERO_MASTER, fill, &seed, &err), err);
+}
+
+static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
+                      const struct zero_opts *opts)
+{
+    open_model(s, g, weight, &train, opts);
 }
 
 static void close_side(struct side *s)
@@ -177,6 +183,99 @@ static void test_where_states_lie_changes_nothing(void **state)
     golden_close(&g);
 }
 
+/* Two steps of two passes each; the losses of all passes and an evaluation's. */
+static void passes(struct side *s, struct golden *g, double loss[5])
+{
+    struct ckpt_err err = {0};
+    int32_t *place;
+    struct batch b;
+
+    golden_batch(g, "right", &b, &place);
+    for (int k = 0; k < 2; k++) {
+        struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = k + 1,
+                          .seed = 5, .verdict = zero_verdict(s->zero)};
+
+        zero_begin(s->zero);
+        for (int j = 0; j < 2; j++)
+            OK(model_loss_grad(s->model, zero_weights(s->zero), &b, 0.5f / (float)b.n_rows,
+                               &loss[2 * k + j], &err), err);
+        zero_reduce(s->zero);
+        zero_judge(s->zero, 1.0, 1);
+        assert_true(zero_verdict_host(s->zero).finite);
+        zero_step(s->zero, &a, 0.1f);
+    }
+    OK(model_loss(s->model, zero_weights(s->zero), &b, &loss[4], NULL, &err), err);
+}
+
+/* Weights and gradients on the host: every family's order of units, blocks made again or not. */
+static void test_weights_on_the_host_change_nothing(void **state)
+{
+    static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m"};
+
+    (void)state;
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
+        for (int full = 0; full < 2; full++) {
+            struct model_opts opts = {.max_tokens = 160, .max_docs = 8, .max_rows = 160,
+                                      .max_enc = 320, .train = true,
+                                      .recompute = full ? RECOMPUTE_FULL : RECOMPUTE_NONE};
+            struct zero_opts here = {.train = true, .chunk = 2048}, there = here;
+            double want_loss[5], got_loss[5];
+            struct saved want, got;
+            struct zero_size size;
+            struct golden g;
+            struct side s;
+
+            there.offload_param = true;
+            golden_open(&g, names[n], &opts, 1);
+            open_model(&s, &g, CKPT_BF16, &opts, &here);
+            passes(&s, &g, want_loss);
+            want = save(&g, &s);
+            close_side(&s);
+            open_model(&s, &g, CKPT_BF16, &opts, &there);
+            size = zero_size(model_params(s.model), &there, 1, CKPT_BF16);
+            assert_true(size.weights_host > size.weights && size.states == 0);
+            passes(&s, &g, got_loss);
+            got = save(&g, &s);
+            assert_memory_equal(want_loss, got_loss, sizeof want_loss);
+            assert_int_equal(got.bytes, want.bytes);
+            if (memcmp(got.at, want.at, want.bytes) != 0)
+                fail_msg("%s: states differ", names[n]);
+            close_side(&s);
+            golden_close(&g);
+        }
+}
+
+/* A gradient that is not finite leaves all as it was, what is on the host too. */
+static void test_nothing_is_stepped_without_a_verdict(void **state)
+{
+    struct zero_opts opts = {.train = true, .offload_param = true, .chunk = 512};
+    struct ckpt_err err = {0};
+    struct saved before, after;
+    struct golden g;
+    struct side s;
+    float nan = NAN;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &train, 1);
+    open_side(&s, &g, CKPT_BF16, &opts);
+    before = save(&g, &s);
+    zero_begin(s.zero);
+    zero_reduce(s.zero);                /* no pass: all zeros */
+    OK(zero_write(s.zero, ZERO_GRAD, 0, 5, 1, &nan, &err), err);
+    {
+        struct op_verdict bad = {.norm = NAN, .finite = 0};
+        struct adamw a = {.lr = 1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1,
+                          .verdict = zero_verdict(s.zero)};
+
+        s.dev->ops->to_device(s.dev, (void *)(uintptr_t)a.verdict, &bad, sizeof bad);
+        zero_step(s.zero, &a, 0.1f);
+    }
+    after = save(&g, &s);
+    assert_memory_equal(before.at, after.at, before.bytes);
+    close_side(&s);
+    golden_close(&g);
+}
+
 /* What was written comes back, wherever it lies, in runs that cross from one place to the other. */
 static void test_what_is_written_is_read(void **state)
 {
@@ -236,6 +335,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_states_lie_changes_nothing),
+        cmocka_unit_test(test_weights_on_the_host_change_nothing),
+        cmocka_unit_test(test_nothing_is_stepped_without_a_verdict),
         cmocka_unit_test(test_what_is_written_is_read),
         cmocka_unit_test(test_several_ranks_are_refused),
     };

@@ -34,7 +34,6 @@ struct states {
     struct ring       *ring;            /* NULL: all is resident */
     unsigned char     *device[STATES_ARRAYS], *host[STATES_ARRAYS];
     const struct states_step *step;     /* the one that is being given */
-    int                mark;            /* of what was given to a lane */
 };
 
 static enum op_moments type_of(const struct layout *l, size_t i)
@@ -211,7 +210,6 @@ int states_new(struct states **out, const struct flat *flat, const struct states
     if (!s)
         return ckpt_nomem(err, sizeof *s);
     s->dev = dev;
-    s->mark = mark;
     s->opts = *opts;
     if (!lay_out(&s->l, flat, &s->opts))
         ckpt_nomem(err, STATES_ARRAYS * (n + 1) * sizeof **s->l.base);
@@ -219,7 +217,7 @@ int states_new(struct states **out, const struct flat *flat, const struct states
         allocate(s, a, err);
     slot = err->code == 0 ? slot_bytes(&s->l) : 0;
     if (slot)
-        ring_new(&s->ring, dev, slot, STATES_ARRAYS + 1 + n, mark + 1, err);
+        ring_new(&s->ring, dev, slot, STATES_ARRAYS + 1 + n, mark, err);
     if (err->code) {
         states_free(s);
         return err->code;
@@ -323,7 +321,8 @@ static void step_range(struct states *s, struct place first, struct place end,
         s->dev->ops->adamw(s->dev, run, n, s->step->adamw);
 }
 
-/* What of a chunk's rounded copies goes where on the host; at `cursor` of the slot. */
+/* What of a chunk's rounded copies lies where on the host; at `cursor` of the slot.  They come too:
+ * a step whose gradient is not finite leaves them as they are. */
 static int rounded_moves(const struct states *s, struct place first, struct place end,
                          size_t cursor, struct ring_move *move)
 {
@@ -340,7 +339,7 @@ static int rounded_moves(const struct states *s, struct place first, struct plac
         if (bytes && count && (unsigned char *)move[count - 1].host + move[count - 1].bytes == host)
             move[count - 1].bytes += bytes;
         else if (bytes)
-            move[count++] = (struct ring_move){host, cursor, bytes, false, true};
+            move[count++] = (struct ring_move){host, cursor, bytes, true, true};
         cursor += bytes;
     }
     return count;
@@ -441,9 +440,3 @@ struct states_spot states_spot(const struct states *s, enum states_array of, siz
 }
 
 enum op_moments states_moments(const struct states *s, size_t i) { return type_of(&s->l, i); }
-
-void states_settle(struct states *s)
-{
-    s->dev->ops->lane_mark(s->dev, LANE_OUT, s->mark);
-    s->dev->ops->lane_wait(s->dev, s->mark);
-}

@@ -47,7 +47,8 @@ struct states_step {
     void        *rounded;               /* [flat->numel] likewise; NULL: none */
 };
 
-/* flat and dev outlive it; mark: of the ring, RING_MARKS of them. */
+/* flat and dev outlive it; marks [mark, mark + STATES_MARKS) are its own. */
+enum { STATES_MARKS = RING_MARKS };
 int states_new(struct states **out, const struct flat *flat, const struct states_opts *opts,
                struct device *dev, int mark, struct ckpt_err *err);
 void states_free(struct states *s);
@@ -57,7 +58,7 @@ void states_step(struct states *s, const struct states_step *step);
 /*
  * Where elements of an array lie, from element `at` of parameter i on: n of them one after another,
  * `at` a multiple of 256 for scales, of which there is one for so many.  On the host nothing is
- * waited for: states_settle does, before the host reads or writes there.
+ * waited for: what the lanes were given may still be on its way.
  */
 struct states_spot {
     void   *at;                         /* NULL: not there */
@@ -66,7 +67,5 @@ struct states_spot {
 };
 struct states_spot states_spot(const struct states *s, enum states_array of, size_t i, int64_t at);
 enum op_moments states_moments(const struct states *s, size_t i);
-/* What was given to the lanes has reached the host; what the host writes now is seen by them. */
-void states_settle(struct states *s);
 
 #endif

@@ -4,8 +4,7 @@
 #include "libckpt/mem.h"
 #include "trainer/ops/verdict.h"
 
-/* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
-static struct slot *slot_for(struct slot *slot, int unit)
+struct slot *zero_slot(struct slot *slot, int unit)
 {
     int from = unit == 0 ? 0 : 1, to = unit == 0 ? 1 : N_SLOTS;
 
@@ -40,9 +39,11 @@ static const void *acquire(void *ctx, int unit)
     struct zero *z = ctx;
     struct slot *s;
 
+    if (z->streamed)
+        return zero_stream_acquire(z, unit);
     if (!z->sharded)
         return part_of(z, unit);
-    s = slot_for(z->weight, unit);
+    s = zero_slot(z->weight, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
         return z->weight[1].whole;
@@ -59,9 +60,12 @@ static void release(void *ctx, int unit)
 {
     struct zero *z = ctx;
 
-    for (int i = 0; z->sharded && i < N_SLOTS; i++)
+    for (int i = 0; i < N_SLOTS; i++)
         if (z->weight[i].unit == unit && z->weight[i].users > 0) {
-            z->weight[i].users--;
+            if (z->streamed)
+                zero_stream_release(z, &z->weight[i]);
+            else
+                z->weight[i].users--;
             return;
         }
 }
@@ -71,9 +75,11 @@ static void *grad_of(void *ctx, int unit)
     struct zero *z = ctx;
     struct slot *s;
 
+    if (z->streamed)
+        return zero_stream_grad(z, unit);
     if (!z->sharded)
         return z->grads + flat_grad_base(&z->flat, unit);
-    s = slot_for(z->grad, unit);
+    s = zero_slot(z->grad, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
         return z->grad[1].whole;
@@ -91,16 +97,20 @@ static bool fresh(void *ctx, int unit)
 {
     const struct zero *z = ctx;
 
-    return z->fresh[unit];
+    return z->fresh[unit] && !z->streamed;
 }
 
 static void grad_done(void *ctx, int unit)
 {
     struct zero *z = ctx;
-    struct slot *s = z->sharded ? slot_for(z->grad, unit) : NULL;
+    struct slot *s = z->sharded ? zero_slot(z->grad, unit) : NULL;
     int64_t part;
     float *own;
 
+    if (z->streamed) {
+        zero_stream_grad_done(z, unit);
+        return;
+    }
     z->fresh[unit] = false;
     if (!s || s->unit != unit)
         return;
@@ -140,6 +150,15 @@ static int64_t slots(const struct flat *f, int64_t (*size)(const struct flat *f,
     return size(f, 0) + (N_SLOTS - 1) * largest(f, 1, size);
 }
 
+/* A slot's floats for n elements of so many bytes. */
+static int64_t slot_floats(int64_t n, int64_t wide) { return (n * wide + 3) / 4; }
+
+/* One for the step; of what streams one for each unit too. */
+static size_t verdicts_of(const struct flat *f, const struct zero_opts *opts)
+{
+    return 1 + (opts->offload_param ? (size_t)f->params->n_unit : 0);
+}
+
 /* Elements of all buffers beyond the rank's own arrays. */
 static int64_t gathered_numel(const struct flat *f, bool train)
 {
@@ -160,7 +179,9 @@ static struct states_opts states_of(const struct zero_opts *opts, const struct f
     return (struct states_opts){.moments = opts->moments,
                                 .chunk = opts->chunk,
                                 .master = own_masters(f, opts->train, type),
-                                .on_device = opts->offload ? 0
+                                .grad_on_host = opts->offload_param,
+                                .rounded_on_host = opts->offload_param ? ckpt_dtype_size(type) : 0,
+                                .on_device = opts->offload || opts->offload_param ? 0
                                              : opts->paged ? opts->states_on_device : UINT64_MAX};
 }
 
@@ -173,42 +194,67 @@ static float *floats(struct zero *z, int64_t n, bool *ok)
     return p;
 }
 
+/* The same on the host, pinned. */
+static void *pinned(struct zero *z, size_t bytes, bool *ok)
+{
+    void *p = *ok ? z->dev->ops->pin(z->dev, bytes) : NULL;
+
+    *ok = p != NULL;
+    return p;
+}
+
+/* Rooms for units that come and go.  Gathered weights may be the true ones, f32. */
+static bool allocate_slots(struct zero *z, bool train)
+{
+    const struct flat *f = &z->flat;
+    int64_t wide = z->sharded ? (int64_t)sizeof(float) : (int64_t)ckpt_dtype_size(z->type);
+    bool ok = true;
+
+    for (int i = 0; i < N_SLOTS; i++) {
+        int64_t n = i == 0 ? whole_weights(f, 0) : largest(f, 1, whole_weights);
+        int64_t m = i == 0 ? whole_grads(f, 0) : largest(f, 1, whole_grads);
+
+        z->weight[i].whole = floats(z, slot_floats(n, wide), &ok);
+        if (train)
+            z->grad[i].whole = floats(z, m, &ok);
+    }
+    return ok;
+}
+
 static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
     struct states_opts states = states_of(opts, f, z->type);
+    size_t rounded = (size_t)f->numel * ckpt_dtype_size(z->type);
+    size_t verdicts = sizeof *z->verdict * verdicts_of(f, opts);
     bool ok = true, train = opts->train;
 
+    for (int i = 0; i < N_SLOTS; i++)
+        z->weight[i].unit = z->grad[i].unit = -1;
     if (!states.master && (train || z->type == CKPT_F32))
         z->master = floats(z, f->numel, &ok);
     if (ok && z->type != CKPT_F32) {
-        z->rounded = z->dev->ops->alloc(z->dev, (size_t)f->numel * ckpt_dtype_size(z->type));
+        z->rounded = z->streamed ? pinned(z, rounded, &ok) : z->dev->ops->alloc(z->dev, rounded);
         ok = z->rounded != NULL;
     }
     if (train) {
-        z->grads = floats(z, f->grad_numel, &ok);
-        z->verdict = ok ? z->dev->ops->alloc(z->dev, sizeof *z->verdict) : NULL;
+        z->grads = z->streamed ? pinned(z, (size_t)f->grad_numel * sizeof(float), &ok)
+                               : floats(z, f->grad_numel, &ok);
+        z->verdict = ok ? z->dev->ops->alloc(z->dev, verdicts) : NULL;
         ok = z->verdict &&
              states_new(&z->states, f, &states, z->dev, ZERO_MARK_STATES, err) == 0;
     }
-    for (int i = 0; i < N_SLOTS; i++) {
-        z->weight[i].unit = z->grad[i].unit = -1;
-        if (z->sharded)
-            z->weight[i].whole = floats(z, i == 0 ? whole_weights(f, 0)
-                                                  : largest(f, 1, whole_weights), &ok);
-        if (z->sharded && train)
-            z->grad[i].whole = floats(z, i == 0 ? whole_grads(f, 0)
-                                                : largest(f, 1, whole_grads), &ok);
-    }
+    if (z->sharded || z->streamed)
+        ok = ok && allocate_slots(z, train);
+    if (ok && z->streamed)
+        zero_stream_ready(z);
     if (z->sharded) {
         z->parts = floats(z, largest(f, 0, flat_unit_part) * f->world_size, &ok);
         if (train)
             z->reduced = floats(z, largest(f, 0, flat_grad_part), &ok);
     }
-    if (ok && z->dev->apart) {
-        z->stage = z->dev->ops->pin(z->dev, 2 * ZERO_STAGE);
-        ok = z->stage != NULL;
-    }
+    if (z->dev->apart)
+        z->stage = pinned(z, 2 * ZERO_STAGE, &ok);
     return ok;
 }
 
@@ -225,12 +271,17 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->opts = *opts;
     z->type = dev->weight;
     z->sharded = opts->stage == 3 && comm->world_size > 1;
+    z->streamed = opts->offload_param;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
-                                     .fixed = !z->sharded};
-    if ((opts->paged || opts->offload) && comm->world_size > 1) {
+                                     .fixed = !z->sharded && !z->streamed};
+    if ((opts->paged || opts->offload || opts->offload_param) && comm->world_size > 1) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there are %d",
                   comm->world_size);
+        goto fail;
+    }
+    if (opts->offload_param && dev->weight == CKPT_F32) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
         goto fail;
     }
     if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
@@ -260,8 +311,13 @@ void zero_free(struct zero *z)
         return;
     states_free(z->states);
     z->dev->ops->free(z->dev, z->master);
-    z->dev->ops->free(z->dev, z->rounded);
-    z->dev->ops->free(z->dev, z->grads);
+    if (z->streamed) {
+        z->dev->ops->unpin(z->dev, z->rounded);
+        z->dev->ops->unpin(z->dev, z->grads);
+    } else {
+        z->dev->ops->free(z->dev, z->rounded);
+        z->dev->ops->free(z->dev, z->grads);
+    }
     for (int i = 0; i < N_SLOTS; i++) {
         z->dev->ops->free(z->dev, z->weight[i].whole);
         z->dev->ops->free(z->dev, z->grad[i].whole);
@@ -300,13 +356,27 @@ struct zero_size zero_size(const struct params *params, const struct zero_opts *
     if (opts->train) {
         struct states_size s = states_size(&f, &states);
 
-        size.grads = (uint64_t)f.grad_numel * sizeof(float) + sizeof(struct op_verdict);
+        size.grads = (uint64_t)f.grad_numel * sizeof(float);
         size.states = s.device;
         size.states_host = s.host;
         size.ring = s.ring;
         if (!states.master && weight != CKPT_F32)
             size.states += (uint64_t)f.numel * sizeof(float);
     }
+    if (opts->offload_param) {
+        size.weights_host = size.weights;
+        size.grads_host = size.grads;
+        size.weights = size.grads = 0;
+        for (int i = 0; i < N_SLOTS; i++) {
+            int64_t n = i == 0 ? whole_weights(&f, 0) : largest(&f, 1, whole_weights);
+
+            size.weights += sizeof(float) *
+                            (uint64_t)slot_floats(n, (int64_t)ckpt_dtype_size(weight));
+        }
+        size.grads = opts->train ? (uint64_t)slots(&f, whole_grads) * sizeof(float) : 0;
+    }
+    if (opts->train)
+        size.grads += verdicts_of(&f, opts) * sizeof(struct op_verdict);
     if (opts->stage == 3 && world_size > 1)
         size.gathered = (uint64_t)gathered_numel(&f, opts->train) * sizeof(float);
     flat_release(&f);
@@ -326,6 +396,8 @@ void zero_step(struct zero *z, const struct adamw *a, float weight_decay)
     states_step(z->states, &(struct states_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
         .rounded = z->rounded});
+    if (z->streamed)
+        zero_stream_stepped(z);
     z->dev->stepped++;
     zero_forget(z);
 }
@@ -335,6 +407,10 @@ void zero_begin(struct zero *z)
     int n = z->flat.params->n_unit;
 
     zero_forget(z);
+    if (z->streamed) {
+        zero_stream_begin(z);
+        return;
+    }
     if (z->sharded)
         z->dev->ops->zero(z->dev, z->grads, (size_t)z->flat.grad_numel * sizeof(float));
     for (int u = 0; !z->sharded && u < n; u++) {
@@ -345,6 +421,10 @@ void zero_begin(struct zero *z)
 
 void zero_reduce(struct zero *z)
 {
+    if (z->streamed) {
+        zero_stream_reduce(z);
+        return;
+    }
     for (int u = 0; u < z->flat.params->n_unit; u++)
         if (z->fresh[u]) {              /* there was no pass */
             flat_clear(&z->flat, z->dev, z->grads, u, true);
@@ -359,6 +439,10 @@ void zero_judge(struct zero *z, double max_norm, double scale)
     struct op_verdict v;
     double sum = 0;
 
+    if (z->streamed) {
+        zero_stream_judge(z, max_norm, scale);
+        return;
+    }
     if (z->comm->world_size == 1) {
         z->dev->ops->grad_norm(z->dev, z->verdict, z->grads, z->flat.grad_numel, max_norm,
                                scale);

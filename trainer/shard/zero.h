@@ -29,6 +29,8 @@ struct zero_opts {
     bool     paged;                     /* true weights and moments beyond states_on_device bytes
                                            lie on the host (states.h); one rank alone */
     bool     offload;                   /* all of them do */
+    bool     offload_param;             /* and what passes see and add to, but for a few units
+                                           (zero_stream.c); weights of 16 bits alone */
     uint64_t states_on_device;
     int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };
@@ -36,6 +38,7 @@ struct zero_opts {
 /* Bytes of a rank. */
 struct zero_size {
     uint64_t weights, grads;            /* what passes see and add to */
+    uint64_t weights_host, grads_host;  /* where those lie on the host, the former are slots */
     uint64_t states, states_host;       /* the true weights beside those, and moments */
     uint64_t ring;                      /* slots through which states pass */
     uint64_t gathered;                  /* rooms for units of other ranks */

@@ -40,11 +40,13 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
     if (of == ZERO_GRAD) {
         if (trained && z->grads)
             s.at = (unsigned char *)(z->grads + f->grad_base[i] + at);
+        s.host = z->streamed;
     } else if (of == ZERO_MASTER && z->master) {
         s.at = (unsigned char *)(z->master + f->base[i] + at);
     } else if (of == ZERO_MASTER && !(z->states && trained)) {
         s.at = (unsigned char *)z->rounded + (size_t)(f->base[i] + at) * ckpt_dtype_size(z->type);
         s.type = z->type;
+        s.host = z->streamed;
     } else if (z->states && trained) {
         struct states_spot p = states_spot(z->states, states_array(of), i, at);
         enum op_moments m = states_moments(z->states, i);
@@ -57,6 +59,12 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
 }
 
 /* -- bytes ------------------------------------------------------------------------------------ */
+
+void zero_settle(struct zero *z)
+{
+    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->lane_wait(z->dev, ZERO_MARK_MAIN);
+}
 
 static void lane_follows(struct zero *z, enum lane lane, enum lane other)
 {
@@ -73,7 +81,7 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
     int64_t most = ZERO_STAGE / (int64_t)wide, pieces = (n + most - 1) / most;
 
     if (from.host)
-        states_settle(z->states);
+        zero_settle(z);
     if (from.host || !z->dev->apart) {
         ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
@@ -106,7 +114,7 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
     int64_t most = ZERO_STAGE / (int64_t)wide;
 
     if (to.host)
-        states_settle(z->states);
+        zero_settle(z);
     if (to.host || !z->dev->apart) {
         ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
@@ -256,8 +264,10 @@ static void round_again(struct zero *z, size_t i)
 
         some = from.n;
         if (from.host) {
-            states_settle(z->states);
-            put(z, (struct spot){to, z->type, some, false}, from.at, CKPT_F32, some);
+            zero_settle(z);
+            put(z, (struct spot){to, z->type, some, z->streamed}, from.at, CKPT_F32, some);
+        } else if (z->streamed) {
+            get(z, to, z->type, from, some);
         } else {
             z->dev->ops->cast(z->dev, to, z->type, from.at, CKPT_F32, some);
         }

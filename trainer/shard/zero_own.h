@@ -26,6 +26,7 @@ struct zero {
     struct comm         *comm;
     struct model_weights door;
     bool                 sharded;       /* stage 3 and more than one rank */
+    bool                 streamed;      /* rounded and grads lie on the host (zero_stream.c) */
     enum ckpt_dtype      type;          /* of the weights that a pass sees */
     void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
     struct slot          weight[N_SLOTS];
@@ -33,7 +34,8 @@ struct zero {
     float               *parts;         /* [world_size][largest unit part]: gather and spread */
     float               *reduced;       /* [largest unit part] */
     float               *unit_host;     /* [largest unit], once asked for, where one rank has all */
-    struct op_verdict   *verdict;       /* on the device */
+    struct op_verdict   *verdict;       /* on the device; streamed: one for each unit behind it */
+    int                  before;        /* streamed: the unit that was asked for last */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
     bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
@@ -43,8 +45,23 @@ struct zero {
 enum { ZERO_STAGE = 4 << 20 };
 /* Marks of lanes: the stage's halves each way; the rest belongs to the states. */
 enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
-       ZERO_MARK_STATES = ZERO_MARK_IN + 2 };
+       ZERO_MARK_STATES = ZERO_MARK_IN + 2,
+       ZERO_MARK_SLOTS = ZERO_MARK_STATES + STATES_MARKS };
 
+/* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
+struct slot *zero_slot(struct slot *slot, int unit);
+/* What was given to the lanes has reached the host. */
+void zero_settle(struct zero *z);
+/* The door and a step, where weights and gradients lie on the host. */
+const void *zero_stream_acquire(struct zero *z, int unit);
+void zero_stream_release(struct zero *z, struct slot *s);
+void *zero_stream_grad(struct zero *z, int unit);
+void zero_stream_grad_done(struct zero *z, int unit);
+void zero_stream_ready(struct zero *z);         /* slots have been zeroed in the main order */
+void zero_stream_begin(struct zero *z);
+void zero_stream_reduce(struct zero *z);
+void zero_stream_judge(struct zero *z, double max_norm, double scale);
+void zero_stream_stepped(struct zero *z);
 /* What was gathered is stale. */
 void zero_forget(struct zero *z);
 /* A unit's weights or gradients gathered into a slot of f32; sharded only. */

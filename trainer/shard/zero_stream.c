@@ -1,0 +1,181 @@
+/*
+ * zero_stream - weights and gradients that lie on the host: a unit's weights are in a slot of the
+ * device while a pass uses them, the next unit's are fetched meanwhile; a unit's gradients are
+ * added up in a slot and leave when the pass has finished them.
+ *
+ * Slots are those of gathering (zero.c): unit 0 has its own, the others take turns.  Marks of a
+ * slot: it has been fetched, what used it is done, it has been written back.  A pass goes through
+ * the units in one direction, so that the next one is known.  The norm of the gradient is made unit
+ * by unit, before each leaves: the sum of the last pass over a unit counts.
+ */
+#include "trainer/shard/zero_own.h"
+
+#include <string.h>
+
+#include "trainer/ops/verdict.h"
+
+enum { FETCHED, USED, WRITTEN, PER_SLOT };
+
+static int mark_of(const struct zero *z, const struct slot *s, int what)
+{
+    bool grad = s >= z->grad && s < z->grad + N_SLOTS;
+    int i = (int)(grad ? N_SLOTS + (s - z->grad) : s - z->weight);
+
+    return ZERO_MARK_SLOTS + i * PER_SLOT + what;
+}
+
+/* What lies on the host of a unit goes into the slot, once nothing uses that any more. */
+static void fetch(struct zero *z, struct slot *s, int unit, const void *from, size_t bytes)
+{
+    const struct ops *ops = z->dev->ops;
+
+    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, USED));
+    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, WRITTEN));
+    ops->lane_copy(z->dev, LANE_IN, s->whole, from, bytes);
+    ops->lane_mark(z->dev, LANE_IN, mark_of(z, s, FETCHED));
+    s->unit = unit;
+}
+
+static void fetch_weights(struct zero *z, struct slot *s, int unit)
+{
+    size_t wide = ckpt_dtype_size(z->type);
+
+    fetch(z, s, unit, (unsigned char *)z->rounded + (size_t)flat_unit_base(&z->flat, unit) * wide,
+          (size_t)flat_unit_part(&z->flat, unit) * wide);
+}
+
+/* The unit that follows in this pass; -1: not known. */
+static int next_of(const struct zero *z, int unit)
+{
+    int last = z->flat.params->n_unit - 1;
+
+    if (unit == 0)                      /* a pass begins; or its head, which is tied, ends it */
+        return z->before <= 1 ? 1 : -1;
+    if (unit == z->before)
+        return -1;
+    return unit > z->before ? (unit < last ? unit + 1 : -1) : (unit > 1 ? unit - 1 : -1);
+}
+
+const void *zero_stream_acquire(struct zero *z, int unit)
+{
+    struct slot *s = zero_slot(z->weight, unit), *ahead;
+    int next = next_of(z, unit);
+
+    if (!s) {
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
+        return z->weight[1].whole;
+    }
+    if (s->unit != unit)
+        fetch_weights(z, s, unit);
+    s->users++;
+    z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+    ahead = next >= 0 ? zero_slot(z->weight, next) : NULL;
+    if (ahead && ahead->unit != next)
+        fetch_weights(z, ahead, next);
+    if (unit != 0 || z->before <= 1)
+        z->before = unit;
+    return s->whole;
+}
+
+void zero_stream_release(struct zero *z, struct slot *s)
+{
+    s->users--;
+    z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
+}
+
+void *zero_stream_grad(struct zero *z, int unit)
+{
+    struct slot *s = zero_slot(z->grad, unit);
+    size_t bytes = (size_t)z->flat.params->unit_grad[unit] * sizeof(float);
+
+    if (!s) {
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
+        return z->grad[1].whole;
+    }
+    if (s->unit == unit)
+        return s->whole;
+    if (z->fresh[unit]) {
+        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
+        z->dev->ops->zero(z->dev, s->whole, bytes);
+    } else {                            /* what earlier passes of the step made */
+        z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
+        z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+        fetch(z, s, unit, z->grads + flat_grad_base(&z->flat, unit), bytes);
+        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+    }
+    s->unit = unit;
+    s->users = 1;
+    return s->whole;
+}
+
+void zero_stream_grad_done(struct zero *z, int unit)
+{
+    const struct ops *ops = z->dev->ops;
+    struct slot *s = zero_slot(z->grad, unit);
+    int64_t n = z->flat.params->unit_grad[unit];
+
+    z->fresh[unit] = false;
+    if (!s || s->unit != unit)
+        return;
+    if (n > 0)
+        ops->grad_norm(z->dev, &z->verdict[1 + unit], s->whole, n, 0, 1);
+    ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
+    ops->lane_after(z->dev, LANE_OUT, mark_of(z, s, USED));
+    ops->lane_copy(z->dev, LANE_OUT, z->grads + flat_grad_base(&z->flat, unit), s->whole,
+                   (size_t)n * sizeof(float));
+    ops->lane_mark(z->dev, LANE_OUT, mark_of(z, s, WRITTEN));
+    s->unit = -1;
+    s->users = 0;
+}
+
+void zero_stream_ready(struct zero *z)
+{
+    for (int i = 0; i < N_SLOTS; i++) {
+        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->weight[i], USED));
+        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->grad[i], USED));
+    }
+}
+
+void zero_stream_begin(struct zero *z)
+{
+    int n = z->flat.params->n_unit;
+
+    z->before = 0;
+    for (int u = 0; u < n; u++)
+        z->fresh[u] = true;
+    z->dev->ops->zero(z->dev, z->verdict, (size_t)(1 + n) * sizeof *z->verdict);
+}
+
+void zero_stream_reduce(struct zero *z)
+{
+    for (int u = 0; u < z->flat.params->n_unit; u++)
+        if (z->fresh[u]) {              /* there was no pass */
+            zero_settle(z);
+            memset(z->grads + flat_grad_base(&z->flat, u), 0,
+                   (size_t)flat_grad_part(&z->flat, u) * sizeof *z->grads);
+            z->fresh[u] = false;
+        }
+}
+
+void zero_stream_judge(struct zero *z, double max_norm, double scale)
+{
+    struct op_verdict v[64];
+    double sum = 0;
+    int some;
+
+    for (int u = 0; u < z->flat.params->n_unit; u += some) {
+        some = z->flat.params->n_unit - u < 64 ? z->flat.params->n_unit - u : 64;
+        z->dev->ops->to_host(z->dev, v, &z->verdict[1 + u], (size_t)some * sizeof *v);
+        for (int i = 0; i < some; i++)
+            sum += v[i].norm * v[i].norm;
+    }
+    v[0] = verdict_of(sum, max_norm, scale);
+    z->dev->ops->to_device(z->dev, z->verdict, v, sizeof *v);
+}
+
+void zero_stream_stepped(struct zero *z)
+{
+    /* The next fetches read what the step writes. */
+    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+}
