@@ -120,6 +120,11 @@ $B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrai
 	@mkdir -p $(@D)
 	@echo LD $@
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
+# In the plug-in's place; the second says that it is of another version.
+$B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so: tests/gpu/fault_plugin.c $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	@echo LD $@
+	$(Q)$(CC) -shared -I. -D_GNU_SOURCE $(ALL_CFLAGS) $(if $(findstring other,$@),-DFAULT_VERSION=CUDA_PLUGIN_VERSION+1) -o $@ $^ $(LIBS_TRAIN)
 $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	@echo LD $@
@@ -165,7 +170,7 @@ test: deps                                          ## install, build and run ev
 
 units: $(UNITS) $B/serve
 
-gpu-tests: $(GPUTESTS) $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
+gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
 	@tests/gpu/check.sh $B
