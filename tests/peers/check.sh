@@ -41,6 +41,7 @@ tests/peers/lora.sh "$PEERS"
 tests/peers/models.sh "$PEERS"
 tests/peers/encoder.sh "$PEERS"
 tests/peers/trainer.sh "$PEERS"
+tests/peers/optim.sh "$PEERS"
 mkdir -p "$T/tokens" build/peers
 DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
 tests/peers/hub.sh "$PEERS" "$B"

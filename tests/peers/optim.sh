@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# optim.sh PYTHON - do torch and bitsandbytes take the optimizer.pt and scaler.pt that ckpt-train writes, and it theirs?
+#
+# The tools come from PATH.  Exit status 1 when one disagrees (optim.py tells).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+PEERS=$1 R=tools/recipes/demo
+T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
+$R/wordnet.sh "$T" 300 >/dev/null
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+train() {
+    ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps "$2" --save-steps 2 \
+        --per-device-train-batch-size 4 --lr-scheduler-type constant -o "$T/$1" "${@:3}" >/dev/null
+}
+train coded 2 --optim adamw_8bit
+train bf16 2 --optim adamw_anyprecision
+train half 2 --fp16
+"$PEERS" -P tests/peers/optim.py "$T"
+train coded 3 --optim adamw_8bit --resume-from-checkpoint "$T/coded/checkpoint-2"       # now with their optimizer.pt
+echo "ok a run goes on from what bitsandbytes saved"
