@@ -10,12 +10,28 @@ static uint64_t sum_of(const struct fit *f)
            f->activations + f->workspace;
 }
 
+/* Bytes of zero's arrays with so much of the states on the device. */
+static int measure_zero(struct fit *f, const struct fit_opts *o, const struct params *p,
+                        uint64_t on_device, struct ckpt_err *err)
+{
+    struct zero_opts zero = o->zero;
+    int rc;
+
+    zero.train = o->model.train;
+    zero.offload = false;
+    zero.paged = f->paged;
+    zero.states_on_device = f->states_on_device = on_device;
+    rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev->weight, err);
+    f->all = sum_of(f);
+    return rc;
+}
+
 /* Activations at a level of recompute, and the parameters' sizes for what is asked of zero. */
 static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
 {
     struct model_opts with = o->model;
-    struct zero_opts zero = o->zero;
     struct model *m;
+    int rc;
 
     with.dry = true;
     with.recompute = f->recompute;
@@ -23,20 +39,11 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
         return err->code;
     f->workspace = model_work_bytes(m);
     f->activations = model_arena_bytes(m) - f->workspace;
-    zero.train = with.train;
-    zero.offload = zero.paged = false;
-    if (f->paged) {
-        zero.paged = true;
-        zero.states_on_device = 0;
-        f->zero = zero_size(model_params(m), &zero, o->world_size, o->dev->weight);
-        f->all = sum_of(f);
-        f->states_on_device = o->zero.offload || f->all >= f->room ? 0 : f->room - f->all;
-        zero.states_on_device = f->states_on_device;
-    }
-    f->zero = zero_size(model_params(m), &zero, o->world_size, o->dev->weight);
-    f->all = sum_of(f);
+    rc = measure_zero(f, o, model_params(m), 0, err);
+    if (rc == 0 && f->paged && !o->zero.offload && f->all < f->room)
+        rc = measure_zero(f, o, model_params(m), f->room - f->all, err);
     model_free(m);
-    return 0;
+    return rc;
 }
 
 /* Measure a way and tell whether it fits. */

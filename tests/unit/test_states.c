@@ -138,6 +138,7 @@ static void test_where_states_lie_changes_nothing(void **state)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     bool kinds_seen[3] = {false};
+    struct ckpt_err err = {0};
     struct golden g;
 
     (void)state;
@@ -153,7 +154,7 @@ static void test_where_states_lie_changes_nothing(void **state)
         want = save(&g, &s);
         for (size_t i = 0; i < model_params(s.model)->n; i++)
             kinds_seen[zero_moments(s.zero, i)] = true;
-        all = zero_size(model_params(s.model), &resident, 1, CKPT_BF16);
+        OK(zero_size(&all, model_params(s.model), &resident, 1, CKPT_BF16, &err), err);
         assert_int_equal(all.states_host, 0);
         assert_int_equal(all.ring, 0);
         close_side(&s);
@@ -168,7 +169,7 @@ static void test_where_states_lie_changes_nothing(void **state)
             open_side(&s, &g, CKPT_BF16, &paged);
             steps(&s, 3);
             got = save(&g, &s);
-            size = zero_size(model_params(s.model), &paged, 1, CKPT_BF16);
+            OK(zero_size(&size, model_params(s.model), &paged, 1, CKPT_BF16, &err), err);
             assert_int_equal(got.bytes, want.bytes);
             if (memcmp(got.at, want.at, want.bytes) != 0)
                 fail_msg("moments %d, place %d: states differ", k, t);
@@ -212,6 +213,8 @@ static void test_weights_on_the_host_change_nothing(void **state)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m"};
 
+    struct ckpt_err err = {0};
+
     (void)state;
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         for (int full = 0; full < 2; full++) {
@@ -232,7 +235,7 @@ static void test_weights_on_the_host_change_nothing(void **state)
             want = save(&g, &s);
             close_side(&s);
             open_model(&s, &g, CKPT_BF16, &opts, &there);
-            size = zero_size(model_params(s.model), &there, 1, CKPT_BF16);
+            OK(zero_size(&size, model_params(s.model), &there, 1, CKPT_BF16, &err), err);
             assert_true(size.weights_host > size.weights && size.states == 0);
             passes(&s, &g, got_loss);
             got = save(&g, &s);

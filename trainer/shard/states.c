@@ -167,18 +167,19 @@ static size_t slot_bytes(const struct layout *l)
     return (size_t)most;
 }
 
-struct states_size states_size(const struct flat *flat, const struct states_opts *opts)
+int states_size(struct states_size *out, const struct flat *flat, const struct states_opts *opts,
+                struct ckpt_err *err)
 {
-    struct states_size size = {0};
     struct layout l;
 
-    if (lay_out(&l, flat, opts)) {
-        size.device = between(&l, 0, l.resident);
-        size.host = between(&l, l.resident, l.n_chunk);
-        size.ring = ring_bytes(slot_bytes(&l));
-    }
+    if (lay_out(&l, flat, opts))
+        *out = (struct states_size){.device = between(&l, 0, l.resident),
+                                    .host = between(&l, l.resident, l.n_chunk),
+                                    .ring = ring_bytes(slot_bytes(&l))};
+    else
+        ckpt_nomem(err, STATES_ARRAYS * (flat->params->n + 1) * sizeof **l.base);
     layout_release(&l);
-    return size;
+    return err->code;
 }
 
 /* One array's two sides. */

@@ -52,7 +52,8 @@ enum { STATES_MARKS = RING_MARKS };
 int states_new(struct states **out, const struct flat *flat, const struct states_opts *opts,
                struct device *dev, int mark, struct ckpt_err *err);
 void states_free(struct states *s);
-struct states_size states_size(const struct flat *flat, const struct states_opts *opts);
+int states_size(struct states_size *out, const struct flat *flat, const struct states_opts *opts,
+                struct ckpt_err *err);
 void states_step(struct states *s, const struct states_step *step);
 
 /*

@@ -341,46 +341,49 @@ enum op_moments zero_moments(const struct zero *z, size_t i)
 float *zero_grads(const struct zero *z) { return z->grads; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
-struct zero_size zero_size(const struct params *params, const struct zero_opts *opts,
-                           int world_size, enum ckpt_dtype weight)
+/* What lies on the host instead of the device, where only slots are. */
+static void size_streamed(struct zero_size *size, const struct flat *f, bool train, int64_t wide)
 {
-    struct zero_size size = {0};
-    struct ckpt_err err = {0};
-    struct states_opts states;
+    size->weights_host = size->weights;
+    size->grads_host = size->grads;
+    size->weights = 0;
+    for (int i = 0; i < N_SLOTS; i++)
+        size->weights += sizeof(float) *
+                         (uint64_t)slot_floats(i == 0 ? whole_weights(f, 0)
+                                                      : largest(f, 1, whole_weights), wide);
+    size->grads = train ? (uint64_t)slots(f, whole_grads) * sizeof(float) : 0;
+}
+
+int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
+              int world_size, enum ckpt_dtype weight, struct ckpt_err *err)
+{
+    struct states_size states = {0};
+    struct states_opts so;
     struct flat f;
+    int rc = flat_init(&f, params, opts->stage, 0, world_size, err);
 
-    if (flat_init(&f, params, opts->stage, 0, world_size, &err))
-        return size;
-    states = states_of(opts, &f, weight);
-    size.weights = (uint64_t)f.numel * ckpt_dtype_size(weight);
+    *out = (struct zero_size){0};
+    if (rc)
+        return rc;
+    so = states_of(opts, &f, weight);
+    out->weights = (uint64_t)f.numel * ckpt_dtype_size(weight);
     if (opts->train) {
-        struct states_size s = states_size(&f, &states);
-
-        size.grads = (uint64_t)f.grad_numel * sizeof(float);
-        size.states = s.device;
-        size.states_host = s.host;
-        size.ring = s.ring;
-        if (!states.master && weight != CKPT_F32)
-            size.states += (uint64_t)f.numel * sizeof(float);
+        rc = states_size(&states, &f, &so, err);
+        out->grads = (uint64_t)f.grad_numel * sizeof(float);
+        out->states = states.device;
+        out->states_host = states.host;
+        out->ring = states.ring;
+        if (!so.master && weight != CKPT_F32)
+            out->states += (uint64_t)f.numel * sizeof(float);
     }
-    if (opts->offload_param) {
-        size.weights_host = size.weights;
-        size.grads_host = size.grads;
-        size.weights = size.grads = 0;
-        for (int i = 0; i < N_SLOTS; i++) {
-            int64_t n = i == 0 ? whole_weights(&f, 0) : largest(&f, 1, whole_weights);
-
-            size.weights += sizeof(float) *
-                            (uint64_t)slot_floats(n, (int64_t)ckpt_dtype_size(weight));
-        }
-        size.grads = opts->train ? (uint64_t)slots(&f, whole_grads) * sizeof(float) : 0;
-    }
+    if (opts->offload_param)
+        size_streamed(out, &f, opts->train, (int64_t)ckpt_dtype_size(weight));
     if (opts->train)
-        size.grads += verdicts_of(&f, opts) * sizeof(struct op_verdict);
+        out->grads += verdicts_of(&f, opts) * sizeof(struct op_verdict);
     if (opts->stage == 3 && world_size > 1)
-        size.gathered = (uint64_t)gathered_numel(&f, opts->train) * sizeof(float);
+        out->gathered = (uint64_t)gathered_numel(&f, opts->train) * sizeof(float);
     flat_release(&f);
-    return size;
+    return rc;
 }
 
 void zero_forget(struct zero *z)

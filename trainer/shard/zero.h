@@ -50,8 +50,8 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
 /* What zero_new would take of a device with such weights. */
-struct zero_size zero_size(const struct params *params, const struct zero_opts *opts,
-                           int world_size, enum ckpt_dtype weight);
+int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
+              int world_size, enum ckpt_dtype weight, struct ckpt_err *err);
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*

@@ -1,0 +1,113 @@
+/*
+ * Memory that is refused at any moment of making, filling, reading and stepping a rank's arrays,
+ * wherever they lie: a clean error, nothing left behind.
+ */
+#include "tests/unit/golden_model.h"
+
+#include "libckpt/fault.h"
+#include "trainer/comm/comm.h"
+#include "trainer/fit.h"
+
+static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_rows = 16,
+                                        .train = true};
+static const struct zero_opts places[] = {
+    {.train = true},
+    {.train = true, .moments = OP_MOMENTS_8BIT, .paged = true, .states_on_device = 60000,
+     .chunk = 512},
+    {.train = true, .offload_param = true, .chunk = 512},
+};
+
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
+{
+    (void)ctx;
+    (void)err;
+    for (int64_t k = 0; k < count; k++)
+        dst[k] = (float)(i + 1) * 0.01f * (float)((start + k) % 7);
+    return 0;
+}
+
+/* What a run does with its arrays, once. */
+static int use(const struct golden *g, struct device *dev, struct comm *comm,
+               const struct zero_opts *opts, struct ckpt_err *err)
+{
+    struct fit_opts want = {.arch = g->arch, .dev = dev, .world_size = 1, .model = train,
+                            .zero = *opts, .room = UINT64_MAX};
+    const struct params *p = model_params(g->model);
+    struct zero *z = NULL;
+    struct fit f;
+    int rc = fit_find(&f, &want, err);
+
+    if (rc == 0)
+        rc = zero_new(&z, p, opts, dev, comm, err);
+    if (rc == 0)
+        rc = zero_fill(z, ZERO_MASTER, fill, NULL, err);
+    if (rc == 0) {
+        struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1,
+                          .verdict = zero_verdict(z)};
+
+        zero_begin(z);
+        zero_reduce(z);
+        zero_judge(z, 1, 1);
+        zero_step(z, &a, 0.1f);
+        if (!zero_master(z, 1, err))
+            rc = err->code;
+    }
+    if (rc == 0)
+        rc = device_sync(dev, err);
+    zero_free(z);
+    return rc;
+}
+
+static void run(unsigned long n, size_t place, bool *struck)
+{
+    struct ckpt_err err = {0};
+    struct device *dev;
+    struct comm *comm;
+    struct golden g;
+    int rc;
+
+    golden_open(&g, "bloom-a", &train, 1);
+    OK(device_open_cpu(&dev, 1, &err), err);
+    OK(comm_open(&comm, &err), err);
+    dev->weight = CKPT_BF16;
+    dev->apart = true;
+    (void)n;
+#ifdef CKPT_FAULTS
+    ckpt_fault_arm(CKPT_FAULT_ALLOC, n);
+#endif
+    rc = use(&g, dev, comm, &places[place], &err);
+#ifdef CKPT_FAULTS
+    *struck = ckpt_fault_struck();
+    ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
+#else
+    *struck = false;
+#endif
+    if (rc != (*struck ? CKPT_ENOMEM : 0) || (rc && !err.text[0]))
+        fail_msg("place %zu, allocation %lu: %d, %s", place, n, rc, err.text);
+    comm_close(comm);
+    device_close(dev);
+    golden_close(&g);
+}
+
+static void test_each_failure_is_told(void **state)
+{
+    (void)state;
+    for (size_t place = 0; place < sizeof places / sizeof places[0]; place++) {
+        bool struck = true;
+        unsigned long n;
+
+        for (n = 1; struck; n++)
+            run(n, place, &struck);
+#ifdef CKPT_FAULTS
+        assert_true(n > 20);
+#endif
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_failure_is_told)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
