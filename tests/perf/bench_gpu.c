@@ -13,7 +13,8 @@
  *   --packed              documents whose lengths are drawn (below) fill batch x length tokens
  *   --recompute HOW       none, norms (norms and activations are made again) or full (none)
  *   --moments TYPE        f32, bf16 or 8bit (f32)
- *   --paged               true weights and moments lie on the host
+ *   --paged               true weights and moments lie on the host, as many as find no room
+ *   --offload WHICH       states: all of those do; params: weights and gradients too
  *   --fp16                instead of bf16
  *   --fp8                 projections multiply factors of 8 bits
  *   --memory GIB          the device's limit
@@ -44,6 +45,7 @@
 #include "tests/perf/gpu_watch.h"
 #include "trainer/comm/comm.h"
 #include "trainer/copies.h"
+#include "trainer/fit.h"
 #include "trainer/model/config.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
@@ -60,6 +62,7 @@ enum { WARM = 5, AT_LEAST = 10, PACKED_BATCHES = 8 };
 struct options {
     const char *model, *device;
     bool        lora, decode, fp16, fp8, packed, profile, paged;
+    int         offload;                /* 1: states; 2: weights and gradients too */
     enum recompute  recompute;
     enum op_moments moments;
     int64_t     docs, length, target, prompt, accumulate, steps;
@@ -389,7 +392,7 @@ static void read_options(struct options *o, int argc, char **argv)
         {"lora", 0, 0, 'l'}, {"batch", 1, 0, 'b'}, {"length", 1, 0, 'n'}, {"target", 1, 0, 't'},
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
-        {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
+        {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
         {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
         {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
     };
@@ -409,6 +412,7 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'r': o->recompute = (enum recompute)one_of("none norms full", optarg); break;
         case 'o': o->moments = (enum op_moments)one_of("f32 bf16 8bit", optarg); break;
         case 'g': o->paged = true; break;
+        case 'w': o->offload = 1 + (int)one_of("states params", optarg); break;
         case 'h': o->fp16 = true; break;
         case '8': o->fp8 = true; break;
         case 'm': o->memory = strtod(optarg, NULL); break;
@@ -434,6 +438,8 @@ int main(int argc, char **argv)
     struct device_opts device = {0};
     struct model_opts opts;
     struct zero_opts zero;
+    struct fit_opts want;
+    struct fit fit;
     struct ckpt_err err = {0};
     json_t *config;
 
@@ -451,7 +457,8 @@ int main(int argc, char **argv)
     device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
     device.fp8 = o->fp8 ? DEVICE_FP8_HYBRID : DEVICE_FP8_OFF;
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
-    zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged};
+    zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged,
+                              .offload = o->offload == 1, .offload_param = o->offload == 2};
     need(device_open(&b.dev, &device, &err), &err);
     need(comm_open(&b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
@@ -459,6 +466,11 @@ int main(int argc, char **argv)
                                .max_enc = o->docs * o->length, .train = !o->decode,
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
+    want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .world_size = 1, .model = opts,
+                             .zero = zero, .room = b.dev->ops->room(b.dev)};
+    need(fit_find(&fit, &want, &err), &err);
+    zero.paged = fit.paged;
+    zero.states_on_device = fit.states_on_device;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);

@@ -29,6 +29,7 @@ qwen-lora  | Qwen3-8B, LoRA r 32 on all linear layers, 4 × 2048      | tok_s=17
 qwen-fp8   | the same with --fp8, its weights kept in 8 bits too     |                      | qwen3-8b --lora --batch 4 --length 2048 --fp8 | -
 qwen-full  | Qwen3-8B, full, moments of 8 bits, norms and activations made again, 2 × 2048 × 4; the peer all in bf16 | tok_s=12500 gib=139 | qwen3-8b --batch 2 --length 2048 --accumulate 4 --moments 8bit --recompute norms --steps 20 | --all-bf16
 1b1-15g    | bloomz-1b1, f16, blocks made again, paged moments of 8 bits, 1 × 512, in 15 GiB | gib=15 | bloomz-1b1 --batch 1 --fp16 --recompute full --moments 8bit --paged --memory 15 | -
+1b1-host   | bloomz-1b1, 16 × 512, 8 micro-batches a step, all states on the host | | bloomz-1b1 --batch 16 --accumulate 8 --offload states --steps 20 | -
 mixtral    | Mixtral-shaped (2048, 16 layers, 8 experts of 5632), LoRA on attention, 4 × 2048 | | mixtral-2b --lora --batch 4 --length 2048 | ;--eager;--experts grouped_mm;--experts batched_mm --eager
 t5-8       | T5-3b, 8 × 512/128                                      | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 |
 t5-16      | T5-3b, 16 × 512/128                                     | ex_s=88              | t5-3b --batch 16 --length 512 --target 128 |
