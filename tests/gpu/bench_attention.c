@@ -36,6 +36,8 @@ static const struct row rows[] = {
     {.name = "128 heads 2048", .docs = 4, .len = 2048, .n_head = 32, .n_kv = 32, .dim = 128},
     {.name = "t5-3b encoder", .docs = 16, .len = 512, .n_head = 32, .n_kv = 32, .dim = 128,
      .whole = true, .reach = 128},
+    {.name = "t5-3b 8 documents", .docs = 8, .len = 512, .n_head = 32, .n_kv = 32, .dim = 128,
+     .whole = true, .reach = 128},
     {.name = "t5-3b decoder", .docs = 16, .len = 128, .n_head = 32, .n_kv = 32, .dim = 128,
      .reach = 128},
     {.name = "t5-3b across", .docs = 16, .len = 128, .keys = 512, .n_head = 32, .n_kv = 32,

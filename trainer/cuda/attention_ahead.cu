@@ -191,7 +191,7 @@ __device__ __forceinline__ void copies_group(const struct attend &a, struct pool
 
         if (jobs > 1)
             gate_wait(&m->q_free[b], (jobs >> 1) - 1);
-        bring<D, BM>(m->q[b], q, a.row_stride, job.p.len - job.p.begin, a.dim, t);
+        bring<D, BM, GROUP>(m->q[b], q, a.row_stride, job.p.len - job.p.begin, a.dim, t);
         for (int x = t; MODE == ATTEND_ANY && x < line_floats(a); x += GROUP)
             m->line[b * line_floats(a) + x] = line_at<T>(a, x, job.h);
         gate_copies(&m->q_full[b]);
@@ -201,11 +201,13 @@ __device__ __forceinline__ void copies_group(const struct attend &a, struct pool
 
             if (time)
                 gate_wait(&m->k_free[st], time - 1);
-            bring<D, BN>(m->k[st], k + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim, t);
+            bring<D, BN, GROUP>(m->k[st], k + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim,
+                                t);
             gate_copies(&m->k_full[st]);
             if (time)
                 gate_wait(&m->v_free[st], time - 1);
-            bring<D, BN>(m->v[st], v + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim, t);
+            bring<D, BN, GROUP>(m->v[st], v + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim,
+                                t);
             gate_copies(&m->v_full[st]);
         }
         jobs++;

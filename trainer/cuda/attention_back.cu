@@ -78,7 +78,8 @@ static int64_t once_slots(int64_t n) { return n / ONCE_KEYS + n / ONCE_DOC + 16;
 
 static bool once_can(const struct device *dev, const struct attend &a)
 {
-    if (dev->act == CKPT_F32 || !a.wide || !a.vec || !a.pairs || a.dim > 128 || a.n == 0)
+    if (dev->act == CKPT_F32 || !a.wide || !a.vec || !a.pairs || a.dim > 128 || a.n == 0 ||
+        a.dq_head % 8 != 0 || !cuda_aligned(a.dq, 16))
         return false;
     if (!getenv("CKPT_ATTENTION_ONCE"))
         return false;

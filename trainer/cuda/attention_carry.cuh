@@ -1,81 +1,78 @@
 /*
- * attention_carry - the group of warps of attention_once.cu that carries: tiles to shared memory,
- * parts of dq to the next block, and the table's gradient out of dS.
+ * attention_carry - the warps of attention_once.cu that carry: one brings tiles to shared memory,
+ * one hands parts of dq to the next block, two sum the table's gradient out of dS.
  */
 #ifndef CKPT_ATTENTION_CARRY_H
 #define CKPT_ATTENTION_CARRY_H
 
 #include "trainer/cuda/attention_once.cuh"
 
+/* A tile of queries, its gradients of out and its statistics, by one warp. */
 template <typename T, int D>
 __device__ __forceinline__ void bring_queries(const struct attend &a, struct pool_of<T, D> *m,
-                                              const struct place &p, int h, int i, int st, int t)
+                                              const struct place &p, int h, int i, int st)
 {
     int64_t at = p.first + i, ld = (int64_t)a.n_head * a.dim;
+    int t = (int)threadIdx.x % 32;
 
-    bring<D, ROWS>(m->q[st], (const T *)a.q + at * a.row_stride + h * a.q_head, a.row_stride,
-                   p.len - i, a.dim, t);
-    bring<D, ROWS>(m->dout[st], (const T *)a.dout + at * ld + h * a.dim, ld, p.len - i, a.dim, t);
-    if (t < ROWS) {
-        bool there = i + t < p.len;
+    bring<D, ROWS, 32>(m->q[st], (const T *)a.q + at * a.row_stride + h * a.q_head, a.row_stride,
+                       p.len - i, a.dim, t);
+    bring<D, ROWS, 32>(m->dout[st], (const T *)a.dout + at * ld + h * a.dim, ld, p.len - i, a.dim,
+                       t);
+#pragma unroll
+    for (int x = t; x < ROWS; x += 32) {
+        bool there = i + x < p.len;
 
-        copy_4(&m->lse[st][t], a.lse2 + (there ? h * a.n + at + t : 0), there);
-        copy_4(&m->delta[st][t], a.delta + (there ? h * a.n + at + t : 0), there);
+        copy_4(&m->lse[st][x], a.lse2 + (there ? h * a.n + at + x : 0), there);
+        copy_4(&m->delta[st][x], a.delta + (there ? h * a.n + at + x : 0), there);
     }
     gate_copies(&m->full[st]);
 }
 
-__device__ __forceinline__ int read_turn(const int *turn)
+/* The warp that brings tiles of queries, two ahead of their products. */
+template <typename T, int D, int MODE>
+__device__ __forceinline__ void bring_warp(const struct attend &a, struct pool_of<T, D> *m,
+                                           const struct place &p, const struct walk &walk, int g)
 {
-    int x;
+    int it = 0;
 
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(turn) : "memory");
-    return x;
+    for (int h = g * a.share; h < (g + 1) * a.share; h++)
+        for (int x = 0; x < walk.tiles; x++, it++) {
+            int st = it & 1, time = (it >> 1) - 1;
+
+            if (time >= 0)
+                gate_wait(&m->done[st], time);
+            if (MODE == ATTEND_ANY && a.dline && time >= 0)
+                gate_wait(&m->summed[st], time);    /* dS is made there again */
+            bring_queries<T, D>(a, m, p, h, tile_of(walk, x) * ROWS, st);
+        }
+    copies_wait<0>();
 }
 
-/* A tile's part of dq and what the blocks before have left: to the next, or the sum as dq. */
+/* The thread that hands parts of dq on, in its turn. */
 template <typename T, int D>
-__device__ __forceinline__ void hand_on(const struct attend &a, const float4 *dq, int64_t row0,
-                                        int rows, int h, bool first, bool last, int t)
+__device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T, D> *m,
+                                        const struct place &p, const struct walk &walk, int g)
 {
-    const int EACH = D > 96 ? 2 : 4;    /* on their way; few registers */
-    int row = t / 32 * 16 + t % 32 / 4, quad = t % 4;
-    float *sums = a.sums + ((h * a.n + row0 + row) * D + 4 * quad);
-    T *out = (T *)a.dq + (row0 + row) * a.row_stride + h * a.dq_head + 2 * quad;
+    int it = 0;
 
-#pragma unroll 1
-    for (int k0 = 0; k0 < D / 8; k0 += EACH) {
-        float4 v[EACH];
+    for (int h = g * a.share; h < (g + 1) * a.share; h++)
+        for (int x = 0; x < walk.tiles; x++, it++) {
+            int tile = tile_of(walk, x), i = tile * ROWS, st = it & 1;
+            int64_t at = h * a.n + p.first + i;
+            int before = turn_of(a, p, tile);
 
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            v[k] = make_float4(0, 0, 0, 0);
-            if (!first && row + k % 2 * 8 < rows)
-                v[k] = __ldcg((const float4 *)(sums + k % 2 * 8 * D + (k0 + k) / 2 * 16));
+            while (read_turn(a.turns + at) < before)
+                ;
+            gate_wait(&m->done[st], it >> 1);
+            products_see();             /* and what others have sent before */
+            send(a.sums + at * D, m->dq, min((int)ROWS, p.len - i) * D * (int)sizeof(float),
+                 before > 0);
+            sent();
+            gate_arrive(&m->taken[st]);
+            arrived();
+            write_turn(a.turns + at, before + 1);
         }
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            float4 x = dq[(k0 + k) * GROUP + t];
-            int col = (k0 + k) / 2 * 16 + 2 * quad;
-
-            v[k].x += x.x;
-            v[k].y += x.y;
-            v[k].z += x.z;
-            v[k].w += x.w;
-            if (row + k % 2 * 8 >= rows)
-                continue;
-            if (!last) {
-                __stcg((float4 *)(sums + k % 2 * 8 * D + (k0 + k) / 2 * 16), v[k]);
-                continue;
-            }
-            T *to = out + k % 2 * 8 * a.row_stride + (k0 + k) / 2 * 16;
-
-            if (col < a.dim)
-                *(uint32_t *)to = two<T>(v[k].x * a.scale, v[k].y * a.scale);
-            if (col + 8 < a.dim)
-                *(uint32_t *)(to + 8) = two<T>(v[k].z * a.scale, v[k].w * a.scale);
-        }
-    }
 }
 
 /* Adds a tile's dS along its diagonals; rel: its first key less its first query.  What lies beyond
@@ -84,13 +81,12 @@ template <typename T>
 __device__ __forceinline__ void spread(const struct attend &a, const T *ds, float *sums, int rel,
                                        float2 *ends, int t)
 {
-    if (rel - (ROWS - 1) >= a.far || rel + KEYS - 1 <= -a.far) {
-        const T *at = ds + (t % 2 * ROWS + t / 2) * 64;
+    if (!terms_differ(a, rel - (ROWS - 1), rel + KEYS - 1)) {
         float sum = 0;
 
-#pragma unroll
-        for (int c = 0; c < 8; c++) {
-            cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)(at + ((c ^ t / 2) & 7) * 8);
+#pragma unroll 4
+        for (int c = 0; c < 16; c++) {
+            cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)(ds + panel_at<KEYS, ROWS>(t, c));
 
 #pragma unroll
             for (int e = 0; e < 8; e++)
@@ -99,7 +95,7 @@ __device__ __forceinline__ void spread(const struct attend &a, const T *ds, floa
         *(rel > 0 ? &ends->y : &ends->x) += sum;
         return;
     }
-    for (int d = t; d < ROWS + KEYS - 1; d += GROUP) {  /* key - query = d - (ROWS - 1) */
+    for (int d = t; d < ROWS + KEYS - 1; d += SUMMERS) {  /* key - query = d - (ROWS - 1) */
         int from = max(0, ROWS - 1 - d), to = min(ROWS, KEYS + ROWS - 1 - d);
         int at = rel + d - (ROWS - 1);
         float sum = 0;
@@ -117,27 +113,33 @@ __device__ __forceinline__ void spread(const struct attend &a, const T *ds, floa
     }
 }
 
-/* The block's line of sums, for the kernel that adds them up. */
-__device__ __forceinline__ void end_spread(const struct attend &a, float *sums, float *ends,
-                                           float2 mine, int h, int slot, int t)
+/* The two warps that sum the table's gradient, and the block's line of it. */
+template <typename T, int D>
+__device__ __forceinline__ void sum_warps(const struct attend &a, struct pool_of<T, D> *m,
+                                          const struct place &p, const struct walk &walk, int h,
+                                          int slot)
 {
-    int all = sums_floats(a);
-    float *to = a.dline + ((int64_t)slot * a.n_head + h) * all;
+    int t = (int)threadIdx.x % SUMMERS, all = sums_floats(a);
+    float *sums = m->line + line_floats(a), *to = a.dline + ((int64_t)slot * a.n_head + h) * all;
+    float2 ends = make_float2(0, 0);
 
-    mine.x = warp_sum(mine.x);
-    mine.y = warp_sum(mine.y);
+    for (int it = 0; it < walk.tiles; it++) {
+        gate_wait(&m->done[it & 1], it >> 1);
+        spread(a, m->ds[it & 1], sums, p.begin - tile_of(walk, it) * ROWS, &ends, t);
+        meet_at<SUMMERS>(3);            /* the next tile's diagonals are other threads' */
+        if (t % 32 == 0)
+            gate_arrive(&m->summed[it & 1]);
+    }
+    ends.x = warp_sum(ends.x);
+    ends.y = warp_sum(ends.y);
     if (t % 32 == 0) {
-        ends[t / 32] = mine.x;
-        ends[4 + t / 32] = mine.y;
+        m->ends[t / 32] = ends.x;
+        m->ends[2 + t / 32] = ends.y;
     }
-    meet_at<GROUP>(3);
-    for (int k = t; k < all; k += GROUP) {
-        float sum = sums[k];
-
-        for (int i = 0; (k == 0 || k == all - 1) && i < 4; i++)
-            sum += ends[(k ? 4 : 0) + i];
-        to[k] = sum;
-    }
+    meet_at<SUMMERS>(3);
+    for (int k = t; k < all; k += SUMMERS)
+        to[k] = sums[k] + (k == 0 ? m->ends[0] + m->ends[1] : 0.0f) +
+                (k == all - 1 ? m->ends[2] + m->ends[3] : 0.0f);
 }
 
 template <typename T, int D, int MODE>
@@ -145,60 +147,14 @@ __device__ __forceinline__ void carry_group(const struct attend &a, struct pool_
                                             const struct place &p, int g, int slot)
 {
     struct walk walk = walk_of(a, p);
-    int t = (int)threadIdx.x - 2 * GROUP, total = walk.tiles * a.share, h = g * a.share, x = 0;
-    int next_h = h, next_x = 0;
-    float *sums = m->line + line_floats(a);
-    float2 ends = make_float2(0, 0);
+    int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 - 2 * GROUP / 32, 0);
 
-    auto bring_next = [&](int it) {
-        if (it >= total)
-            return;
-        bring_queries<T, D>(a, m, p, next_h, tile_of(walk, next_x) * ROWS, it & 1, t);
-        if (++next_x == walk.tiles) {
-            next_x = 0;
-            next_h++;
-        }
-    };
-    bring<D, KEYS>(m->k, (const T *)a.k + p.key_at + p.begin * a.kv_stride, a.kv_stride,
-                   p.keys - p.begin, a.dim, t);
-    bring<D, KEYS>(m->v, (const T *)a.v + p.key_at + p.begin * a.kv_stride, a.kv_stride,
-                   p.keys - p.begin, a.dim, t);
-    bring_next(0);
-    bring_next(1);
-    for (int it = 0; it < total; it++) {
-        int tile = tile_of(walk, x), i = tile * ROWS;
-        int *turn = a.turns + h * a.n + p.first + i;
-        bool last;
-        int before = turn_of(a, p, tile, &last);
-        bool mine = before == 0 || (t == 0 && read_turn(turn) >= before);
-
-        gate_wait(&m->done[it & 1], it >> 1);
-        if (MODE == ATTEND_ANY && a.dline)      /* first: it + 2 makes dS in the same place */
-            spread(a, m->ds[it & 1], sums, p.begin - i, &ends, t);
-        bring_next(it + 2);
-        if (t == 0)
-            while (!mine)
-                mine = read_turn(turn) >= before;
-        meet_at<GROUP>(3);
-        hand_on<T, D>(a, m->dq, p.first + i, p.len - i, h, before == 0, last, t);
-        __syncwarp();
-        if (t % 32 == 0)
-            gate_arrive(&m->taken);
-        if (!last) {
-            meet_at<GROUP>(3);
-            if (t == 0) {
-                asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(before + 1)
-                             : "memory");
-            }
-        }
-        if (++x == walk.tiles) {
-            x = 0;
-            h++;
-        }
-    }
-    if (MODE == ATTEND_ANY && a.dline)
-        end_spread(a, sums, m->ends, ends, g * a.share, slot, t);
-    copies_wait<0>();
+    if (warp == 0)
+        bring_warp<T, D, MODE>(a, m, p, walk, g);
+    else if (warp == 1 && threadIdx.x % 32 == 0)
+        hand_on(a, m, p, walk, g);
+    else if (MODE == ATTEND_ANY && warp > 1 && a.dline)
+        sum_warps(a, m, p, walk, g, slot);
 }
 
 #endif

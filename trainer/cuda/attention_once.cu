@@ -6,7 +6,7 @@
  * which stay in their registers; dS goes to shared memory, and one of the groups, in turn, makes
  * the tile's part of dq from both.  A third group brings tiles ahead of time and adds parts of dq
  * to what the blocks before have left in the workspace: each tile of queries is handed from block
- * to block in a fixed order, so that every rerun gives the same bits, and the last one stores dq.
+ * to block in a fixed order, so that every rerun gives the same bits.  A last kernel rounds dq.
  *
  * The order.  Causal: from the tile's last keys back to its document's first; a block begins at
  * its diagonal, so that the blocks of a document, begun together, find each tile ready when they
@@ -130,17 +130,24 @@ __device__ __forceinline__ void put_ds(T *ds, const uint32_t (&f)[1][4][4], int 
                      : "memory");
 }
 
-/* A tile's part of dq to where the third group takes it: a float4 holds one row's columns of two
- * fragments that lie side by side. */
+/*
+ * A tile's part of dq to where the third group takes it, as rows lie in the workspace too: a
+ * float4 holds columns 2 q, 2 q + 1 of two fragments side by side, and those of odd rows change
+ * places, so that rows that are written together lie on different banks.
+ */
 template <int D>
-__device__ __forceinline__ void put_dq(float4 *to, const float (&dq)[1][D / 8][4])
+__device__ __forceinline__ void put_dq(float *to, const float (&dq)[1][D / 8][4], int64_t row0)
 {
-    to += threadIdx.x % GROUP;
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4;
+    int other = ((int)row0 + row) % 2 * 4;
+    float4 *at = (float4 *)to + row * (D / 4);
+
 #pragma unroll
     for (int k = 0; k < D / 8; k++) {
         const float *x = dq[0][k / 2 * 2] + k % 2 * 2, *y = dq[0][k / 2 * 2 + 1] + k % 2 * 2;
 
-        to[k * GROUP] = make_float4(x[0], x[1], y[0], y[1]);
+        at[k % 2 * 8 * (D / 4) + ((k / 2 * 4 + lane % 4) ^ other)] =
+            make_float4(x[0], x[1], y[0], y[1]);
     }
 }
 
@@ -154,8 +161,14 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
     struct walk walk = walk_of(a, p);
     float dk[1][D / 8][4], dv[1][D / 8][4];
 
+    const T *from = (const T *)(w ? a.v : a.k) + p.key_at + p.begin * a.kv_stride;
+
+    bring<D, KEYS, GROUP>(w ? m->v : m->k, from, a.kv_stride, p.keys - p.begin, a.dim,
+                          (int)threadIdx.x % GROUP);
+    gate_copies(&m->keys);
     clear(dk);
     clear(dv);
+    gate_wait(&m->keys, 0);
     for (int h = g * a.share; h < (g + 1) * a.share; h++) {
         float slope = head_slope(a, h);
 
@@ -224,8 +237,9 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                 products_group<true>();
                 products_wait<true, 0>(dq, dv, dk);
                 if (it)
-                    gate_wait(&m->taken, it - 1);
-                put_dq<D>(m->dq, dq);
+                    gate_wait(&m->taken[st ^ 1], (it - 1) >> 1);
+                put_dq<D>(m->dq, dq, p.first);
+                products_see();
             }
             __syncwarp();
             if (lane == 0)
@@ -260,10 +274,12 @@ __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
-            gate_init(&m->full[i], GROUP);
+            gate_init(&m->full[i], 32);
             gate_init(&m->done[i], 2 * GROUP / 32);
+            gate_init(&m->taken[i], 1);
+            gate_init(&m->summed[i], SUMMERS / 32);
         }
-        gate_init(&m->taken, GROUP / 32);
+        gate_init(&m->keys, 2 * GROUP);
     }
     if (MODE == ATTEND_ANY) {
         distance_line<T>(a, m->line, g);
@@ -319,6 +335,32 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
     }
 }
 
+/* dq from the sums: a thread takes 16 columns. */
+template <typename T, int D>
+__global__ void __launch_bounds__(256) finish(const __grid_constant__ struct attend a)
+{
+    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / (D / 16) % a.n;
+    int col = (int)(at % (D / 16)) * 16, h = (int)(at / (D / 16) / a.n);
+    const float4 *from = (const float4 *)(a.sums + (h * a.n + row) * D + (col ^ row % 2 * 16));
+    T *to = (T *)a.dq + row * a.row_stride + h * a.dq_head + col;
+    cuda_pack<T, 8> x, y;
+
+    if (h >= a.n_head || col >= a.dim)
+        return;
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        float4 v = from[q];
+
+        x.at[2 * q] = from_f32<T>(v.x * a.scale);
+        x.at[2 * q + 1] = from_f32<T>(v.y * a.scale);
+        y.at[2 * q] = from_f32<T>(v.z * a.scale);
+        y.at[2 * q + 1] = from_f32<T>(v.w * a.scale);
+    }
+    *(cuda_pack<T, 8> *)to = x;
+    if (col + 8 < a.dim)
+        *(cuda_pack<T, 8> *)(to + 8) = y;
+}
+
 template <typename T, int D, int MODE> void launch(struct device *dev, struct attend a)
 {
     size_t bytes = sizeof(struct pool_of<T, D>) +
@@ -332,6 +374,10 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
         return;
     once<T, D, MODE><<<(unsigned)(key_slots(a, KEYS) * a.n_kv), ALL, bytes,
                        cuda_of(dev)->stream>>>(a);
+    if (!cuda_launched(dev, "attention_bwd"))
+        return;
+    finish<T, D><<<(unsigned)cuda_blocks(a.n * a.n_head * (D / 16), 256), 256, 0,
+                   cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }
 

@@ -10,7 +10,7 @@
 
 #include <limits.h>
 
-enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP };
+enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, SUMMERS = 64 };
 
 /* Registers of a thread that makes products, and of one that carries: 2 and 1 of them, 504. */
 template <int D> struct registers {
@@ -20,9 +20,9 @@ template <int D> struct registers {
 /* What a block has in shared memory. */
 template <typename T, int D> struct pool_of {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
-    float4   dq[D / 8 * GROUP];
-    float    lse[2][ROWS], delta[2][ROWS], ends[8];
-    uint64_t full[2], done[2], taken;
+    float    dq[ROWS * D];
+    float    lse[2][ROWS], delta[2][ROWS], ends[4];
+    uint64_t keys, full[2], done[2], taken[2], summed[2];
     float    line[];                    /* terms by distance, then their sums */
 };
 
@@ -75,21 +75,16 @@ __device__ __forceinline__ struct walk walk_of(const struct attend &a, const str
     return {p.begin / ROWS, INT_MAX, parts(to, ROWS) - p.begin / ROWS};
 }
 
-/* How many blocks add to a tile of queries before this one; last: none will after it. */
-__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile,
-                                       bool *last)
+/* How many blocks add to a tile of queries before this one. */
+__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile)
 {
     int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
-    int least = a.window > 0 ? max(0, tile * ROWS - a.window + 1) / KEYS : 0, before;
 
     if (a.whole) {
         int begun = rounds(a, blocks) ? parts((tile + 1) * blocks, tiles) : blocks;
 
-        before = block < begun ? begun - 1 - block : begun + blocks - 1 - block;
-        *last = before == blocks - 1;
-        return before;
+        return block < begun ? begun - 1 - block : begun + blocks - 1 - block;
     }
-    *last = block == least;
     return (min(p.len, tile * ROWS + ROWS) - 1) / KEYS - block;
 }
 

@@ -66,24 +66,65 @@ template <int N> __device__ __forceinline__ void pass_by(int barrier)
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(N) : "memory");
 }
 
-/* ROWS rows of a matrix [rows, dim] into a tile, by one group of four warps; t: the
- * thread in it. */
-template <int D, int ROWS, typename T>
+/* ROWS rows of a matrix [rows, dim] into a tile, by so many threads, of which this is t; zeros
+ * beyond both.  One warp goes 8 rows by 8, behind which the swizzle repeats. */
+template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void bring(T *tile, const T *from, int64_t stride, int rows, int dim,
                                       int t)
 {
-    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = 128 / LANES;
+    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = THREADS / LANES;
+    const int TOGETHER = STEP < 8 ? 8 : STEP, TIMES = THREADS == 32 ? 1 : ROWS / TOGETHER;
     int row = t / LANES, lane = t % LANES;
     const T *at = from + row * stride + lane * 8;
 
+#pragma unroll TIMES
+    for (int i = 0; i < ROWS; i += TOGETHER, at += TOGETHER * stride)
 #pragma unroll
-    for (int i = 0; i < ROWS; i += STEP, at += STEP * stride)
+        for (int s = 0; s < TOGETHER; s += STEP)
 #pragma unroll
-        for (int c = 0; c < EACH; c += LANES) {
-            bool there = row + i < rows && 8 * (lane + c) < dim;
+            for (int c = 0; c < EACH; c += LANES)
+                copy_16(tile + panel_at<D, ROWS>(row + s, lane + c) + i * panels<D>::PANEL,
+                        at + s * stride + 8 * c,
+                        row + s + i < rows && 8 * (lane + c) < dim);
+}
 
-            copy_16(tile + panel_at<D, ROWS>(row + i, lane + c), there ? at + 8 * c : from, there);
-        }
+/* -- memory that blocks hand on ---------------------------------------------------------------- */
+
+/* `bytes` of shared memory to global, or added to the floats there, by the one thread that asks;
+ * writers of the source have called products_see.  Both multiples of 16, as the addresses. */
+__device__ __forceinline__ void send(float *to, const float *from, int bytes, bool add)
+{
+    if (add)
+        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                     ::"l"(to), "r"(shared_at(from)), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                     ::"l"(to), "r"(shared_at(from)), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* The source of what this thread has sent may change; what it has sent is there for all. */
+__device__ __forceinline__ void sent()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrived()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+__device__ __forceinline__ int read_turn(const int *turn)
+{
+    int x;
+
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(turn) : "memory");
+    return x;
+}
+
+__device__ __forceinline__ void write_turn(int *turn, int x)
+{
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(x) : "memory");
 }
 
 #endif
