@@ -340,19 +340,65 @@ __device__ __forceinline__ float largest(const float x[8])
 #pragma unroll
     for (int k = 0; k < 8; k++)
         most = fmaxf(most, fabsf(x[k]));
-    most = warp_max(most);
+    /* numbers that are not negative rise as their bits do */
+    most = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
     return most < 0x1p-126f ? 0 : most;
 }
 
+/*
+ * bnb_code taken apart, for a kernel that integer arithmetic slows down: sizes are below 1 and a
+ * few units in its last place, second moments have no sign.
+ */
+__device__ __forceinline__ float border_of(uint32_t &size, const struct bnb_codec &c, float x)
+{
+    int cell = (int)(__float_as_uint(fmaxf(x, 0x1p-23f)) >> (23 - BNB_CELL_BITS)) - BNB_CELL_BASE;
+
+    size = c.cell[cell];
+    return c.border[size];
+}
+
+__device__ __forceinline__ uint32_t code_of(const struct bnb_codec &c, float x)
+{
+    uint32_t size;
+    float border = border_of(size, c, x);
+
+    return size + (x >= border);
+}
+
+__device__ __forceinline__ uint32_t signed_code_of(const struct bnb_codec &c, float x)
+{
+    uint32_t size;
+    float border = border_of(size, c, fabsf(x));
+
+    if (x >= 0)
+        return 127 + size + (x >= border);
+    size += -x > border;
+    return x < 0 ? 127 - min(max(size, 1u), 127u) : 127;
+}
+
+template <bool with_sign>
 __device__ __forceinline__ void encode8(uint32_t code[2], const float x[8], float most,
-                                        const struct bnb_codec *c)
+                                        const struct bnb_codec &c)
 {
     float inv = most > 0 ? 1 / most : 0;
 
     code[0] = code[1] = 0;
 #pragma unroll
     for (int k = 0; k < 8; k++)
-        code[k / 4] |= (uint32_t)bnb_code(c, x[k] * inv) << (k % 4 * 8);
+        code[k / 4] |= (with_sign ? signed_code_of(c, x[k] * inv) : code_of(c, x[k] * inv))
+                       << (k % 4 * 8);
+}
+
+/* As update, but for the last bits of a quotient that moments of 8 bits have no use for. */
+__device__ __forceinline__ void update_roughly(float &p, float &m, float &v, float grad, float keep,
+                                               const struct scalars &c, float scale)
+{
+    float g = grad * scale, root;
+
+    m = m + (g - m) * c.one_minus_b1;
+    v = v * c.b2 + c.one_minus_b2 * g * g;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
+    p = p * keep - __fdividef(c.step_size * m, root * c.inv_bc2 + c.eps);
 }
 
 template <typename T>
@@ -371,14 +417,14 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
     for (int k = 0; k < 8; k++) {
         m[k] = codec[0].map[a.m[k / 4] >> (k % 4 * 8) & 255] * one;
         v[k] = codec[1].map[a.v[k / 4] >> (k % 4 * 8) & 255] * two;
-        update(a.p[k], m[k], v[k], a.g[k], r.keep, c, scale);
+        update_roughly(a.p[k], m[k], v[k], a.g[k], r.keep, c, scale);
         if (place(quads, k, lane) >= count)
             m[k] = v[k] = 0;            /* says nothing about the block's largest */
     }
     one = largest(m);
     two = largest(v);
-    encode8(a.m, m, one, &codec[0]);
-    encode8(a.v, v, two, &codec[1]);
+    encode8<true>(a.m, m, one, codec[0]);
+    encode8<false>(a.v, v, two, codec[1]);
     store8<T>(a, r, at, count, quads, lane);
     if (lane == 0) {
         r.absmax[at / BNB_BLOCK] = one;
