@@ -167,6 +167,7 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
     double bound = gpu_bound(g->type);
     struct both u = gpu_random(g, g->type, n * 2 * ff, scale), out = gpu_blank(g, g->type, n * ff);
     struct both dout = gpu_random(g, g->type, n * ff, 1), du = gpu_blank(g, g->type, n * 2 * ff);
+    struct both again = gpu_blank(g, g->type, n * ff);
 
     for (int s = 0; s < 2; s++) {
         struct device *dev = s ? g->gpu : g->cpu;
@@ -175,9 +176,12 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
                              .n = n, .ff = ff, .drop = {p, 99, 5}};
 
         dev->ops->gate_fwd(dev, &op);
+        op.out = n % 2 ? AT(again) : NULL;
+        op.again = n % 2;
         dev->ops->gate_bwd(dev, &op);
 #undef AT
     }
+    gpu_close_to(g, "out again", &again, bound);
     gpu_close_to(g, "out", &out, bound);
     gpu_close_to(g, "du", &du, bound);
 }

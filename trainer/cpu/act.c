@@ -114,6 +114,8 @@ void cpu_gate_bwd(struct device *dev, const struct op_gate *a)
     const float *u = a->u;
     float *du = a->du, *dout = a->dout;
 
+    if (a->again)
+        cpu_gate_fwd(dev, a);
     if (dev->err.code)
         return;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(dev, 16 * a->n * a->ff))

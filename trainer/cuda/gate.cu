@@ -14,6 +14,7 @@ const int block = 256;
 
 template <typename T> struct args {
     T               *out;               /* bwd: du */
+    T               *again;             /* bwd: out, or NULL */
     const T         *u, *dout;
     int64_t          n, ff;
     unsigned         across;            /* blocks of one row */
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
 {
     int64_t i = blockIdx.x / a.across;
     int64_t c = ((int64_t)(blockIdx.x % a.across) * blockDim.x + threadIdx.x) * N;
-    float g[N], u[N], d[N];
+    float g[N], u[N], d[N], o[N];
 
     if (c >= a.ff)
         return;
@@ -56,8 +57,13 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
     for (int k = 0; k < N; k++) {
         float value, slope = act_slope<A>(g[k], &value);
 
+        o[k] = value * u[k];
         g[k] = d[k] * u[k] * slope;
         u[k] = d[k] * value;
+    }
+    if (a.again) {
+        row_drop<N>(o, a.drop, i, c, a.ff);
+        row_put(a.again + i * a.ff + c, o);
     }
     row_put(a.out + 2 * i * a.ff + c, g);
     row_put(a.out + (2 * i + 1) * a.ff + c, u);
@@ -74,6 +80,7 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     cudaStream_t on = cuda_of(dev)->stream;
 
     a.out = (T *)(back ? op->du : op->out);
+    a.again = op->again ? (T *)op->out : NULL;
     a.u = (const T *)op->u;
     a.dout = (const T *)op->dout;
     a.n = op->n;
@@ -90,8 +97,8 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
 template <typename T> void run(struct device *dev, const struct op_gate *op, bool back)
 {
     bool whole = row_whole<T>(op->u, op->ff) &&
-                 (back ? row_whole<T>(op->du, op->ff) && row_whole<T>(op->dout, op->ff)
-                       : row_whole<T>(op->out, op->ff));
+                 (!back || (row_whole<T>(op->du, op->ff) && row_whole<T>(op->dout, op->ff))) &&
+                 ((back && !op->again) || row_whole<T>(op->out, op->ff));
 
     if (whole)
         launch<T, CUDA_PACK<T>>(dev, op, back);

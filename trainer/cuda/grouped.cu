@@ -24,6 +24,7 @@ void grouped(struct device *dev, const struct grouped *g)
     p.alpha = 1.0f;
     p.beta = g->outer ? 1.0f : g->beta;
     p.busy = g->busy;
+    p.quick = true;
     for (int64_t e = 0; e < g->E; e++) {
         int64_t first = g->first[e], rows = g->first[e + 1] - first;
 

@@ -323,7 +323,7 @@ static float time_of(struct device *dev, const struct call *x, const cublasLtMat
 /* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
  * in 100. */
 static int fastest(struct device *dev, const struct call *x,
-                   const cublasLtMatmulHeuristicResult_t *all, int n, float *took)
+                   const cublasLtMatmulHeuristicResult_t *all, int n, bool quick, float *took)
 {
     float ms[CANDIDATES], best[FINALISTS] = {};
     int order[CANDIDATES] = {}, finalists = n < FINALISTS ? n : FINALISTS, won = 0;
@@ -340,7 +340,7 @@ static int fastest(struct device *dev, const struct call *x,
     }
     for (int i = 0; i < finalists; i++)
         best[i] = 1e30f;
-    heavy = n > 0 && ms[order[0]] >= HEAVY_MS;
+    heavy = !quick && n > 0 && ms[order[0]] >= HEAVY_MS;
     for (int round = heavy ? -1 : 0; round < ROUNDS; round++)   /* the first warms the chip */
         for (int i = 0; i < finalists; i++) {
             int launches = heavy && ms[order[i]] < LONG_MS ? (int)(LONG_MS / ms[order[i]]) : 0;
@@ -411,7 +411,7 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     k.at[KEY_OUT] = a->out;
     k.at[KEY_COMPUTE] = compute_of(dev, a) | a->fast << 16;
     k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3 |
-                      a->alone << 4;
+                      a->alone << 4 | a->quick << 5;
     k.at[KEY_EPILOGUE] = epilogue_of(a);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + alignment(all[i].p, all[i].ld, all[i].type);
@@ -460,7 +460,7 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     n = splits(dev, &probe, &plain, all, ask(dev, &probe, all, NAMED));
     if (n == 0)
         return false;
-    fastest(dev, &probe, all, n, &without);
+    fastest(dev, &probe, all, n, a->quick, &without);
     return (double)without + pass < (double)with;
 }
 
@@ -478,7 +478,7 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     choice.key = *key;
     choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
     if ((n > 1 || (n && pass_bytes(a) > 0)) && may_time(dev) && trial(dev, &probe, a)) {
-        best = fastest(dev, &probe, all, n, &took);
+        best = fastest(dev, &probe, all, n, a->quick, &took);
         if (pass_bytes(a) > 0 && better_apart(dev, a, took))
             choice.state = CHOICE_NONE;
         timed = true;

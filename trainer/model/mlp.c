@@ -267,12 +267,18 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
     const struct ops *ops = p->dev->ops;
     struct op_linear down = down_linear(p, u, b);
     struct op_gate gated = gate(p, u, b);
-    bool is_gated = p->m->arch->mlp == ARCH_MLP_GATED;
 
     down.dout = dh;
-    if (is_gated) {
-        ops->gate_fwd(p->dev, &gated);          /* g again */
-        down.dx = b->at[BUF_DG];
+    if (p->m->arch->mlp == ARCH_MLP_GATED) {
+        struct op_linear back = down;           /* to dg alone: g is made again from u with du */
+
+        back.dx = b->at[BUF_DG];
+        back.dw = back.db = back.lora.da = back.lora.db = back.lora.dmagnitude = NULL;
+        ops->linear_bwd(p->dev, &back);
+        gated.again = down.dw || down.db || down.lora.da || down.lora.db || down.lora.dmagnitude;
+        ops->gate_bwd(p->dev, &gated);
+        if (!gated.again)
+            return;
     } else {
         down.dx = b->at[BUF_DU];
         down.x_act = act_of(p->m->arch);
@@ -283,8 +289,6 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         down.x_made = p->m->opts.recompute == RECOMPUTE_NONE;
     }
     ops->linear_bwd(p->dev, &down);
-    if (is_gated)
-        ops->gate_bwd(p->dev, &gated);
 }
 
 /* dy2, from du; the weights' of up. */

@@ -277,15 +277,16 @@ struct op_rope {
 
 /*
  * gate: out[i, j] = drop(act(u[i, j]) * u[i, F + j]).
- * Backward: du from dout, which drop changes; out need not be kept.
+ * Backward: du from dout, which drop changes; out need not be kept: with again it is written too.
  */
 struct op_gate {
-    void       *out;                /* fwd: activation [n, F] */
+    void       *out;                /* fwd, bwd with again: activation [n, F] */
     void       *du;                 /* bwd: activation [n, 2F] */
     const void *u;                  /* activation [n, 2F] */
     void       *dout;               /* bwd: activation [n, F] */
     enum op_act act;
     int64_t     n, ff;
+    bool        again;
     struct op_drop drop;
 };
 

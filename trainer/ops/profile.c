@@ -82,7 +82,7 @@ WALK(norm_bwd, op_rownorm, (double)a->dim * (a->dx_add || a->dout_add ? 4 : 3) *
 WALK(rope_fwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(rope_bwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(gate_fwd, op_gate, (double)a->ff * 3 * s)
-WALK(gate_bwd, op_gate, (double)a->ff * 5 * s)
+WALK(gate_bwd, op_gate, (double)a->ff * (a->again ? 6 : 5) * s)
 
 static void prof_drop(struct device *dev, void *x, int64_t n, int64_t width,
                       const struct op_drop *d)
@@ -107,11 +107,12 @@ static void prof_linear_fwd(struct device *dev, const struct op_linear *a)
 static void prof_linear_bwd(struct device *dev, const struct op_linear *a)
 {
     double times = (a->dx ? 1 : 0) + (a->dw ? 1 : 0);
+    double change = (a->dx ? 1 : 0) + (a->lora.da || a->lora.db ? 1 : 0);
 
     INNER(dev)->linear_bwd(dev, a);
     note(dev, "linear_bwd", a->n, a->n_in, a->n_out,
          times * product(a->n, a->n_in, a->n_out) +
-             2 * product(a->n, a->n_in + a->n_out, a->lora.rank),
+             change * product(a->n, a->n_in + a->n_out, a->lora.rank),
          times * (double)(a->n * (a->n_in + a->n_out) + a->n_in * a->n_out) * SIZE(dev));
 }
 
