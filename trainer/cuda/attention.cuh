@@ -564,4 +564,23 @@ template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
 /* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
 enum { ATTEND_GROUPS = 16 };
 
+/* The segment of a row: the last that begins at or before it. */
+__device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
+{
+    int lo = 0, hi = n - 1;
+
+    while (lo < hi) {
+        int mid = (lo + hi + 1) / 2;
+
+        if (start[mid] <= row)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+/* attention_keys.cu: new keys and values into the cache, and what o says is next nearer. */
+void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o);
+
 #endif

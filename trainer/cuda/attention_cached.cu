@@ -1,13 +1,13 @@
 /*
  * attention_cached - attention of new rows against a cache of keys and values (generation).
  *
- * First the new keys and values are put behind those in the cache.  Then prompts, many rows of a
- * sequence, go through the tiles of attention.cu.  A few rows a sequence are bound by reading the
- * cache once: a block takes one row, one key head with the heads that share it, and a part of the
- * keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a softmax of their
- * own.  Heads that share keys are the rows of products on the tensor cores instead: each of a
- * block's warps takes 16 keys of a tile.  The groups or warps of a block, then the parts of a row,
- * are put together in a fixed order.
+ * First the new keys and values are put behind those in the cache (attention_keys.cu).  Then
+ * prompts, many rows of a sequence, go through the tiles of attention.cu.  A few rows a sequence
+ * are bound by reading the cache once: a block takes one row, one key head with the heads that
+ * share it, and a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane,
+ * and keep a softmax of their own.  Heads that share keys are the rows of products on the tensor
+ * cores instead: each of a block's warps takes 16 keys of a tile.  The groups or warps of a block,
+ * then the parts of a row, are put together in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -20,44 +20,6 @@ enum {
     FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
     MOST_SHARE = 8,                     /* heads of a block */
 };
-
-/* The segment of a row: the last that begins at or before it. */
-__device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
-{
-    int lo = 0, hi = n - 1;
-
-    while (lo < hi) {
-        int mid = (lo + hi + 1) / 2;
-
-        if (start[mid] <= row)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    return lo;
-}
-
-/* New rows into the cache: a block is a row; E elements at once. */
-template <typename T, int E>
-__global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v_cache)
-{
-    using pack = cuda_pack<T, E>;
-    int row = (int)blockIdx.x, each = a.dim / E;
-
-    cuda_begin();
-    int seg = segment_of(a.doc_start, a.n_docs, row);
-    int64_t pos = a.past[seg] + row - a.doc_start[seg];
-    int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
-
-    for (int c = (int)threadIdx.x; c < a.n_kv * each; c += (int)blockDim.x) {
-        int64_t g = c / each, at = c % each * E;
-        int64_t from = row * a.row_stride + g * a.kv_head + at;
-        int64_t to = (first + g * a.capacity + pos) * a.dim + at;
-
-        *(pack *)(k_cache + to) = *(const pack *)((const T *)a.k + from);
-        *(pack *)(v_cache + to) = *(const pack *)((const T *)a.v + from);
-    }
-}
 
 /* Eight elements as they came. */
 template <typename T> struct __align__(16) raw { T at[8]; };
@@ -539,17 +501,6 @@ template <typename T> static void rows(struct device *dev, const struct attend &
     }
 }
 
-template <typename T>
-static void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o)
-{
-    const int E = 16 / sizeof(T);
-    T *k = (T *)o->k_cache, *v = (T *)o->v_cache;
-
-    cuda_early(dev, a.n <= CUDA_FEW_ROWS, a.vec ? append<T, E> : append<T, 1>, (unsigned)a.n, 256,
-               0, a, k, v);
-    cuda_launched(dev, "attention_cached");
-}
-
 /* As one of packed documents, whose keys lie elsewhere. */
 static struct attend of_cached(const struct device *dev, const struct op_cached *o)
 {
@@ -585,7 +536,7 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *o)
     if (dev->err.code || o->n == 0 || o->n_seg == 0)
         return;
     a = of_cached(dev, o);
-    CUDA_ACT(dev, put_keys<T>(dev, a, o));
+    put_keys(dev, a, o);
     a.k = o->k_cache;
     a.v = o->v_cache;
     a.kv_stride = a.dim;

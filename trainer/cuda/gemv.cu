@@ -26,11 +26,13 @@ template <typename T> __device__ __forceinline__ float times(const row_pack<T> &
     return sum;
 }
 
-/* The first 4 KB of a row of weights on their way. */
+/* The first 8 KB of a row of weights on their way. */
 template <typename T> __device__ __forceinline__ void fetch(const T *row, int64_t n_in, int lane)
 {
-    if (lane * 128 < n_in * (int64_t)sizeof(T))
-        asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)row + lane * 128));
+    int64_t bytes = n_in * (int64_t)sizeof(T);
+
+    if (lane == 0)
+        cuda_fetch(row, bytes < 8192 ? bytes : 8192);
 }
 
 template <typename T, typename O, int R, enum op_act A>
