@@ -22,7 +22,7 @@ struct file {
     size_t             *index;          /* [n] the moment's tensor of each parameter, in seen */
     int64_t            *from;           /* and from which element on */
     void               *piece;          /* [PIECE] floats */
-    size_t              opened, made;   /* parameters whose codes were opened, or made anew */
+    enum op_moments     kind;           /* the narrowest in it */
 };
 
 /* The tensors of a state that has codes: itself, its table, its scales. */
@@ -111,8 +111,10 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
             continue;
         if (f->packed && find_codes(&c, &found, f, i, k, err))
             return err->code;
-        f->made += wanted && !found;
-        f->opened += !wanted && found;
+        if (found)
+            f->kind = OP_MOMENTS_8BIT;
+        else if (ckpt_source_tensor(f->seen, f->index[i])->dtype == CKPT_BF16)
+            f->kind = OP_MOMENTS_BF16;
         if (!wanted || !found)
             continue;
         if (take_codes(s, f, &c, i, k, err))
@@ -121,6 +123,16 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
     }
     return weights_load(s->zero, k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, f->seen, f->index, f->from,
                         err);
+}
+
+void optim_tell_change(const struct session *s, const char *path, enum op_moments was)
+{
+    static const char *const name[] = {[OP_MOMENTS_F32] = "float32", [OP_MOMENTS_BF16] = "bfloat16",
+                                       [OP_MOMENTS_8BIT] = "codes of 8 bits"};
+
+    if (was != s->zero_opts.moments && s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "%s: moments were %s, they are %s from here on", path, name[was],
+                 name[s->zero_opts.moments]);
 }
 
 int optim_load(struct session *s, const char *file, struct ckpt_err *err)
@@ -140,10 +152,8 @@ int optim_load(struct session *s, const char *file, struct ckpt_err *err)
         rc = bnb_view(&f.seen, f.seen, err);
     for (int k = 0; rc == 0 && k < 2; k++)
         rc = load(s, &f, k, err);
-    if (rc == 0 && (f.made || f.opened) && s->comm->rank == 0)
-        ckpt_log(CKPT_LOG_NOTE, "%s: %s", file,
-                 f.made ? "moments are coded in 8 bits, which they were not"
-                        : "codes of 8 bits are opened: moments are wider here");
+    if (rc == 0)
+        optim_tell_change(s, file, f.kind);
     ckpt_source_close(f.seen);
     ckpt_source_close(f.raw);
     ckpt_free(f.index);

@@ -122,6 +122,8 @@ static int load_deepspeed(struct session *s, const char *path, size_t *index,
         rc = read_array(ZERO_EXP_AVG, s, src, index, "|exp_avg", true, err);
     if (rc == 0)
         rc = read_array(ZERO_EXP_AVG_SQ, s, src, index, "|exp_avg_sq", true, err);
+    if (rc == 0)
+        optim_tell_change(s, path, OP_MOMENTS_F32);
     ckpt_source_close(src);
     return rc;
 }

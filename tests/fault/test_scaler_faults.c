@@ -1,0 +1,92 @@
+/*
+ * scaler.pt under failure, read and written: the n-th allocation, read, write, sync, rename and
+ * open fails, for every n there is.
+ */
+#include "tests/unit/unit.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/fault.h"
+#include "trainer/scaler.h"
+
+#define OUT "build/test_scaler_faults.pt"
+
+static const struct scaler_opts opts = {.on = true, .initial_scale_power = 16,
+                                        .loss_scale_window = 1000, .hysteresis = 2,
+                                        .min_loss_scale = 1};
+
+static int read_scale(const char *path, struct ckpt_err *err)
+{
+    struct ckpt_file *f;
+    struct scaler s;
+
+    scaler_init(&s, &opts);
+    return ckpt_file_open(&f, path, 0, err) ? err->code : scaler_file_read(&s, f, err);
+}
+
+static int write_scale(const char *path, struct ckpt_err *err)
+{
+    struct ckpt_out *out;
+    struct scaler s;
+
+    (void)path;
+    scaler_init(&s, &opts);
+    return ckpt_out_create(&out, OUT, 0, err) ? err->code : scaler_file_write(out, &s, err);
+}
+
+static const struct job {
+    int (*run)(const char *path, struct ckpt_err *err);
+    const char *path;
+} jobs[] = {
+    {read_scale, "tests/golden/optim/scaler.pt"}, {write_scale, NULL},
+};
+
+static void test_undisturbed(void **state)
+{
+    struct ckpt_err err = {0};
+
+    (void)state;
+    mkdir("build", 0777);
+    for (size_t i = 0; i < 2; i++)
+        if (jobs[i].run(jobs[i].path, &err))
+            fail_msg("job %zu: %s", i, err.text);
+    if (read_scale(OUT, &err))
+        fail_msg("%s", err.text);
+    remove(OUT);
+}
+
+#ifdef CKPT_FAULTS
+static void test_each_failure_is_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
+            for (unsigned long n = 1, struck = 1; struck; n++) {
+                struct ckpt_err err = {0};
+                int rc;
+
+                ckpt_fault_arm((enum ckpt_fault)kind, n);
+                rc = jobs[i].run(jobs[i].path, &err);
+                struck = ckpt_fault_struck();
+                ckpt_fault_arm((enum ckpt_fault)kind, 0);
+                if (rc && (!err.text[0] || !struck))
+                    fail_msg("job %zu, kind %d, %lu: %s", i, kind, n, err.text);
+                if (rc && access(OUT, F_OK) == 0 && kind != CKPT_FAULT_SYNC)
+                    fail_msg("job %zu, kind %d, %lu: leaves something", i, kind, n);
+                remove(OUT);
+            }
+}
+#endif
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_undisturbed),
+#ifdef CKPT_FAULTS
+        cmocka_unit_test(test_each_failure_is_told),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
