@@ -43,8 +43,12 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
 
 enum { FP8_PARTS = 1056 };              /* blocks that look for the largest */
 
-/* A scale on the device: what a factor is multiplied by, and what undoes it. */
-struct fp8_scale { float by, back; };
+/* A scale on the device: what a factor is multiplied by, and what undoes it.  Each lies where
+ * anything that is read through a pointer of cuBLASLt may. */
+struct fp8_scale {
+    alignas(16) float by;
+    alignas(16) float back;
+};
 
 /* A matrix of bf16 and where it goes; rows of x are ld apart. */
 struct fp8_cast {

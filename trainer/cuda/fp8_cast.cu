@@ -45,10 +45,14 @@ __device__ struct fp8_scale scale_of(uint32_t a, bool e5m2)
     int power = (e5m2 ? 15 : 8), e = (int)(a >> 7) - 127;
     struct fp8_scale s;
 
-    if (a == 0)
-        return {1.0f, 1.0f};
-    if (a >= 0x7f80)
-        return {__int_as_float(0x7fc00000), __int_as_float(0x7fc00000)};
+    if (a == 0) {
+        s.by = s.back = 1.0f;
+        return s;
+    }
+    if (a >= 0x7f80) {
+        s.by = s.back = __int_as_float(0x7fc00000);
+        return s;
+    }
     power -= e + ((a & 0x7f) > 0x60);   /* above 1.75 */
     power = min(power, 126);            /* so that both stay normal numbers */
     s.by = __int_as_float((power + 127) << 23);
