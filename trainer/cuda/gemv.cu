@@ -26,13 +26,15 @@ template <typename T> __device__ __forceinline__ float times(const row_pack<T> &
     return sum;
 }
 
-/* The first 8 KB of a row of weights on their way. */
-template <typename T> __device__ __forceinline__ void fetch(const T *row, int64_t n_in, int lane)
+/* A part of a row of weights on its way: 8 KB of each warp, so that what all blocks that fit on the
+ * chip ask for fits the L2 cache. */
+template <typename T>
+__device__ __forceinline__ void fetch(const T *row, int64_t n_in, int lane, int64_t most)
 {
     int64_t bytes = n_in * (int64_t)sizeof(T);
 
     if (lane == 0)
-        cuda_fetch(row, bytes < 8192 ? bytes : 8192);
+        cuda_fetch(row, bytes < most ? bytes : most);
 }
 
 template <typename T, typename O, int R, enum op_act A>
@@ -46,7 +48,7 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     int64_t c = lane * N;
 
     w += (o < p.n_out ? o : 0) * p.n_in;
-    fetch(w, p.n_in, lane);
+    fetch(w, p.n_in, lane, 8192);
     cuda_begin();
     if (o >= p.n_out)
         return;
@@ -95,8 +97,8 @@ gated_kernel(T *out, const T *x, const T *w, struct place p)
     const T *row[2] = {w + (o < half ? o : 0) * p.n_in, w + (half + (o < half ? o : 0)) * p.n_in};
     float sum[2][R] = {};
 
-    fetch(row[0], p.n_in, lane);
-    fetch(row[1], p.n_in, lane);
+    fetch(row[0], p.n_in, lane, 4096);
+    fetch(row[1], p.n_in, lane, 4096);
     cuda_begin();
     if (o >= half)
         return;
