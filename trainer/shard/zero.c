@@ -11,11 +11,12 @@ struct slot *zero_slot(struct slot *slot, int unit)
     for (int i = from; i < to; i++)
         if (slot[i].unit == unit)
             return &slot[i];
-    for (int i = from; i < to; i++)
-        if (slot[i].users == 0) {
-            slot[i].unit = -1;
-            return &slot[i];
-        }
+    for (int empty = 1; empty >= 0; empty--)        /* rather than one with something in it */
+        for (int i = from; i < to; i++)
+            if (slot[i].users == 0 && (slot[i].unit < 0 || !empty)) {
+                slot[i].unit = -1;
+                return &slot[i];
+            }
     return NULL;
 }
 

@@ -36,6 +36,7 @@ struct zero {
     float               *unit_host;     /* [largest unit], once asked for, where one rank has all */
     struct op_verdict   *verdict;       /* on the device; streamed: one for each unit behind it */
     int                  before;        /* streamed: the unit that was asked for last */
+    bool                 back;          /* likewise: gradients are asked for */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
     bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */

@@ -5,8 +5,9 @@
  *
  * Slots are those of gathering (zero.c): unit 0 has its own, the others take turns.  Marks of a
  * slot: it has been fetched, what used it is done, it has been written back.  A pass goes through
- * the units in one direction, so that the next one is known.  The norm of the gradient is made unit
- * by unit, before each leaves: the sum of the last pass over a unit counts.
+ * the units in one direction, so that the next one is known; on the way back its gradients are
+ * fetched ahead as well, where earlier passes of the step made some.  The norm of the gradient is
+ * made unit by unit, before each leaves: the sum of the last pass over a unit counts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -56,9 +57,50 @@ static int next_of(const struct zero *z, int unit)
     return unit > z->before ? (unit < last ? unit + 1 : -1) : (unit > 1 ? unit - 1 : -1);
 }
 
+/* What earlier passes of the step made. */
+static void fetch_grads(struct zero *z, struct slot *s, int unit)
+{
+    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    fetch(z, s, unit, z->grads + flat_grad_base(&z->flat, unit),
+          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
+}
+
+/* A free slot of gradients for the next unit, where this one has its own or finds another. */
+static struct slot *spare_grad(struct zero *z, int unit, int next)
+{
+    struct slot *found = NULL;
+    int n = 0;
+
+    for (int i = 1; i < N_SLOTS; i++) {
+        if (z->grad[i].unit == next)
+            return NULL;
+        if (z->grad[i].users == 0 && z->grad[i].unit < 0) {
+            found = &z->grad[i];
+            n++;
+        }
+        n += z->grad[i].unit == unit;
+    }
+    return n >= 2 ? found : NULL;
+}
+
+/* On the way back gradients are fetched ahead too, once there are some. */
+static void fetch_ahead(struct zero *z, int unit, int next)
+{
+    struct slot *weight = zero_slot(z->weight, next), *grad;
+
+    if (weight && weight->unit != next)
+        fetch_weights(z, weight, next);
+    if (!z->back || next > unit || z->fresh[next])
+        return;
+    grad = spare_grad(z, unit, next);
+    if (grad)
+        fetch_grads(z, grad, next);
+}
+
 const void *zero_stream_acquire(struct zero *z, int unit)
 {
-    struct slot *s = zero_slot(z->weight, unit), *ahead;
+    struct slot *s = zero_slot(z->weight, unit);
     int next = next_of(z, unit);
 
     if (!s) {
@@ -69,9 +111,8 @@ const void *zero_stream_acquire(struct zero *z, int unit)
         fetch_weights(z, s, unit);
     s->users++;
     z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
-    ahead = next >= 0 ? zero_slot(z->weight, next) : NULL;
-    if (ahead && ahead->unit != next)
-        fetch_weights(z, ahead, next);
+    if (next >= 0)
+        fetch_ahead(z, unit, next);
     if (unit != 0 || z->before <= 1)
         z->before = unit;
     return s->whole;
@@ -86,23 +127,21 @@ void zero_stream_release(struct zero *z, struct slot *s)
 void *zero_stream_grad(struct zero *z, int unit)
 {
     struct slot *s = zero_slot(z->grad, unit);
-    size_t bytes = (size_t)z->flat.params->unit_grad[unit] * sizeof(float);
 
+    z->back = true;
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
         return z->grad[1].whole;
     }
-    if (s->unit == unit)
-        return s->whole;
-    if (z->fresh[unit]) {
+    if (z->fresh[unit] && s->unit != unit) {
         z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
-        z->dev->ops->zero(z->dev, s->whole, bytes);
-    } else {                            /* what earlier passes of the step made */
-        z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-        z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
-        fetch(z, s, unit, z->grads + flat_grad_base(&z->flat, unit), bytes);
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+        z->dev->ops->zero(z->dev, s->whole,
+                          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
+    } else if (s->unit != unit) {
+        fetch_grads(z, s, unit);
     }
+    if (!z->fresh[unit])                /* it may have been fetched ahead */
+        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
     s->unit = unit;
     s->users = 1;
     return s->whole;
@@ -115,6 +154,7 @@ void zero_stream_grad_done(struct zero *z, int unit)
     int64_t n = z->flat.params->unit_grad[unit];
 
     z->fresh[unit] = false;
+    z->back = z->back && unit != 0;     /* with unit 0 a pass ends */
     if (!s || s->unit != unit)
         return;
     if (n > 0)
@@ -141,6 +181,7 @@ void zero_stream_begin(struct zero *z)
     int n = z->flat.params->n_unit;
 
     z->before = 0;
+    z->back = false;
     for (int u = 0; u < n; u++)
         z->fresh[u] = true;
     z->dev->ops->zero(z->dev, z->verdict, (size_t)(1 + n) * sizeof *z->verdict);
