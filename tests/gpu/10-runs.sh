@@ -42,9 +42,10 @@ t "in bf16" wide w16
 t "with products of 8 bits" wide w8 --fp8
 t "losses within their rounding" near w8 w16 2e-2 6
 t "which are others too" bash -c "! diff -q $T/w8/metrics.jsonl $T/w16/metrics.jsonl"
-on8() { cp -r "$T/w8" "$T/on8" && rm -r "$T/on8/checkpoint-6" && wide on8 --fp8 --resume-from-checkpoint latest; }
+on8() { [ -d "$T/w8" ] && cp -r "$T/w8" "$T/on8" && rm -r "$T/on8/checkpoint-6" && wide on8 --fp8 --resume-from-checkpoint latest; }
 t "their checkpoint goes on" on8
-t "bit for bit, without any state of scales" diff <(state w8) <(state on8)
+same8() { local s; s=$(state "$1") && [ -n "$s" ] && [ "$s" = "$(state "$2")" ]; }
+t "bit for bit, without any state of scales" same8 w8 on8
 t "an adapter over weights of 8 bits" wide lora8 --fp8 --lora-rank 4 --target-modules all-linear
 # As much memory as the run takes with them, and too little for what must stay free beside them.
 plan() { ckpt-train --dry-run --device cuda --model "$T/wide" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 6 --per-device-train-batch-size 64 --bf16 --fp8 "$@" 2>&1; }
@@ -52,7 +53,7 @@ most=$(plan | sed -n 's/.*activations.*: \([0-9]*\)\.[0-9]* MiB$/\1/p')
 short="--device-memory-limit $((most + 100))M"
 t "where memory is short they are not kept" bash -c "grep -q 'rounded at each use' <<<'$(plan $short)'"
 t "but rounded at each use" wide short --fp8 $short
-t "to the same bits" diff <(state w8) <(state short)
+t "to the same bits" same8 w8 short
 rm -rf "$T"/w8 "$T"/w16 "$T"/on8 "$T"/lora8 "$T"/short
 t "blocks made again" train again cuda --gradient-checkpointing
 t "give the same losses" near again gpu 1e-6 6

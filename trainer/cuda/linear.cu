@@ -228,8 +228,6 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
 {
     struct matmul_args p = {};
 
-    if (!a->dw)
-        return;
     p.op = "linear_bwd";
     p.m = a->in_out ? a->n_in : a->n_out;
     p.n = a->in_out ? a->n_out : a->n_in;
@@ -246,8 +244,9 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
     p.alpha = 1.0f;
     p.beta = a->fresh ? 0.0f : 1.0f;
     p.busy = busy;
-    fp8_dw(dev, a, dy, ld, &p);
-    matmul(dev, &p);
+    fp8_dw(dev, a, dy, ld, &p);         /* frozen too: it takes note of x */
+    if (a->dw)
+        matmul(dev, &p);
 }
 
 void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
