@@ -16,7 +16,8 @@
 enum {
     THREADS = 128, WARPS = THREADS / 32,
     ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
-    LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block */
+    LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
+    MANY = 264, MANY_KEYS = 256,        /* so many rows and heads are there, not worth a join */
     FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
     MOST_SHARE = 8,                     /* heads of a block */
 };
@@ -406,7 +407,8 @@ __global__ void __launch_bounds__(THREADS)
 /* Into how many parts the keys of a row are cut. */
 static int64_t parts_of(int64_t n, int64_t n_kv, int64_t max_keys)
 {
-    int64_t want = cuda_blocks(ENOUGH, n * n_kv), most = cuda_blocks(max_keys, LEAST_KEYS);
+    int64_t least = n * n_kv < MANY ? LEAST_KEYS : MANY_KEYS;
+    int64_t want = cuda_blocks(ENOUGH, n * n_kv), most = cuda_blocks(max_keys, least);
 
     return want < most ? want : most < 1 ? 1 : most;
 }
