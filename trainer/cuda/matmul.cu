@@ -247,7 +247,7 @@ static bool in_place(const cublasLtMatmulAlgo_t *algo)
 
     return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
                                                 &scheme, sizeof scheme,
-                                                &wrote) != CUBLAS_STATUS_SUCCESS ||
+                                                &wrote) == CUBLAS_STATUS_SUCCESS &&
            scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
@@ -284,7 +284,7 @@ static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
                                        &n) != CUBLAS_STATUS_SUCCESS)
         return 0;
     for (int i = 0; i < n; i++)
-        if (to[i].state == CUBLAS_STATUS_SUCCESS && !in_place(&to[i].algo))
+        if (to[i].state == CUBLAS_STATUS_SUCCESS && !(x->eight && in_place(&to[i].algo)))
             to[fine++] = to[i];
     return fine;
 }
