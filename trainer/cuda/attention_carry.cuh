@@ -1,6 +1,7 @@
 /*
  * attention_carry - the warps of attention_once.cu that carry: one brings tiles to shared memory,
- * one hands parts of dq to the next block, two sum the table's gradient out of dS.
+ * one hands parts of dq to the next block, two round what the last block has added to or, where it
+ * is asked for, sum the table's gradient out of dS.
  */
 #ifndef CKPT_ATTENTION_CARRY_H
 #define CKPT_ATTENTION_CARRY_H
@@ -60,7 +61,8 @@ __device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T
         for (int x = 0; x < walk.tiles; x++, it++) {
             int tile = tile_of(walk, x), i = tile * ROWS, st = it & 1;
             int64_t at = h * a.n + p.first + i;
-            int before = turn_of(a, p, tile);
+            bool last;
+            int before = turn_of(a, p, tile, &last);
 
             while (read_turn(a.turns + at) < before)
                 ;
@@ -72,6 +74,47 @@ __device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T
             gate_arrive(&m->taken[st]);
             arrived();
             write_turn(a.turns + at, before + 1);
+        }
+}
+
+/* 8 columns of dq from the sums; row is the workspace's, that is h N + the operation's. */
+template <typename T, int D>
+__device__ __forceinline__ void round_dq(const struct attend &a, int64_t row, int h, int c)
+{
+    int64_t mine = row - h * a.n;
+    const float2 *from = (const float2 *)(a.sums + row * D) + (c / 2 ^ (int)(mine % 2)) * 8 + c % 2;
+    cuda_pack<T, 8> to;
+
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        float2 v = __ldcg(from + 2 * q);
+
+        to.at[2 * q] = from_f32<T>(v.x * a.scale);
+        to.at[2 * q + 1] = from_f32<T>(v.y * a.scale);
+    }
+    *(cuda_pack<T, 8> *)((T *)a.dq + mine * a.row_stride + h * a.dq_head + 8 * c) = to;
+}
+
+/* The two warps that round a tile's dq once the last block has added to it. */
+template <typename T, int D>
+__device__ __forceinline__ void round_warps(const struct attend &a, const struct place &p,
+                                             const struct walk &walk, int g)
+{
+    for (int h = g * a.share; h < (g + 1) * a.share; h++)
+        for (int x = 0; x < walk.tiles; x++) {
+            int tile = tile_of(walk, x), rows = p.len - tile * ROWS;
+            int64_t at = h * a.n + p.first + tile * ROWS;
+            bool last;
+            int before = turn_of(a, p, tile, &last);
+
+            if (!last)
+                continue;
+            while (read_turn(a.turns + at) <= before)
+                ;
+#pragma unroll 2
+            for (int u = (int)threadIdx.x % PAIR; u < ROWS * D / 8; u += PAIR)
+                if (u / (D / 8) < rows && u % (D / 8) * 8 < a.dim)
+                    round_dq<T, D>(a, at + u / (D / 8), h, u % (D / 8));
         }
 }
 
@@ -95,7 +138,7 @@ __device__ __forceinline__ void spread(const struct attend &a, const T *ds, floa
         *(rel > 0 ? &ends->y : &ends->x) += sum;
         return;
     }
-    for (int d = t; d < ROWS + KEYS - 1; d += SUMMERS) {  /* key - query = d - (ROWS - 1) */
+    for (int d = t; d < ROWS + KEYS - 1; d += PAIR) {  /* key - query = d - (ROWS - 1) */
         int from = max(0, ROWS - 1 - d), to = min(ROWS, KEYS + ROWS - 1 - d);
         int at = rel + d - (ROWS - 1);
         float sum = 0;
@@ -119,14 +162,14 @@ __device__ __forceinline__ void sum_warps(const struct attend &a, struct pool_of
                                           const struct place &p, const struct walk &walk, int h,
                                           int slot)
 {
-    int t = (int)threadIdx.x % SUMMERS, all = sums_floats(a);
+    int t = (int)threadIdx.x % PAIR, all = sums_floats(a);
     float *sums = m->line + line_floats(a), *to = a.dline + ((int64_t)slot * a.n_head + h) * all;
     float2 ends = make_float2(0, 0);
 
     for (int it = 0; it < walk.tiles; it++) {
         gate_wait(&m->done[it & 1], it >> 1);
         spread(a, m->ds[it & 1], sums, p.begin - tile_of(walk, it) * ROWS, &ends, t);
-        meet_at<SUMMERS>(3);            /* the next tile's diagonals are other threads' */
+        meet_at<PAIR>(3);            /* the next tile's diagonals are other threads' */
         if (t % 32 == 0)
             gate_arrive(&m->summed[it & 1]);
     }
@@ -136,8 +179,8 @@ __device__ __forceinline__ void sum_warps(const struct attend &a, struct pool_of
         m->ends[t / 32] = ends.x;
         m->ends[2 + t / 32] = ends.y;
     }
-    meet_at<SUMMERS>(3);
-    for (int k = t; k < all; k += SUMMERS)
+    meet_at<PAIR>(3);
+    for (int k = t; k < all; k += PAIR)
         to[k] = sums[k] + (k == 0 ? m->ends[0] + m->ends[1] : 0.0f) +
                 (k == all - 1 ? m->ends[2] + m->ends[3] : 0.0f);
 }
@@ -155,6 +198,8 @@ __device__ __forceinline__ void carry_group(const struct attend &a, struct pool_
         hand_on(a, m, p, walk, g);
     else if (MODE == ATTEND_ANY && warp > 1 && a.dline)
         sum_warps(a, m, p, walk, g, slot);
+    else if (warp > 1)
+        round_warps<T, D>(a, p, walk, g);
 }
 
 #endif

@@ -4,9 +4,10 @@
  * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that share
  * the keys.  Two groups of four warps, with 64 keys each, make S^T, dP^T and from them dv and dk,
  * which stay in their registers; dS goes to shared memory, and one of the groups, in turn, makes
- * the tile's part of dq from both.  A third group brings tiles ahead of time and adds parts of dq
- * to what the blocks before have left in the workspace: each tile of queries is handed from block
- * to block in a fixed order, so that every rerun gives the same bits.  A last kernel rounds dq.
+ * the tile's part of dq from both.  Other warps bring tiles ahead of time, add parts of dq to what
+ * the blocks before have left in the workspace, and round what the last one has added to: each
+ * tile of queries is handed from block to block in a fixed order, so that every rerun gives the
+ * same bits.
  *
  * The order.  Causal: from the tile's last keys back to its document's first; a block begins at
  * its diagonal, so that the blocks of a document, begun together, find each tile ready when they
@@ -277,7 +278,7 @@ __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of
             gate_init(&m->full[i], 32);
             gate_init(&m->done[i], 2 * GROUP / 32);
             gate_init(&m->taken[i], 1);
-            gate_init(&m->summed[i], SUMMERS / 32);
+            gate_init(&m->summed[i], PAIR / 32);
         }
         gate_init(&m->keys, 2 * GROUP);
     }
@@ -335,30 +336,15 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
     }
 }
 
-/* dq from the sums: a thread takes 16 columns. */
+/* dq from the sums, where the warps that would round it sum the table's gradient. */
 template <typename T, int D>
 __global__ void __launch_bounds__(256) finish(const __grid_constant__ struct attend a)
 {
-    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / (D / 16) % a.n;
-    int col = (int)(at % (D / 16)) * 16, h = (int)(at / (D / 16) / a.n);
-    const float4 *from = (const float4 *)(a.sums + (h * a.n + row) * D + (col ^ row % 2 * 16));
-    T *to = (T *)a.dq + row * a.row_stride + h * a.dq_head + col;
-    cuda_pack<T, 8> x, y;
+    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / (D / 8);
+    int c = (int)(at % (D / 8));
 
-    if (h >= a.n_head || col >= a.dim)
-        return;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        float4 v = from[q];
-
-        x.at[2 * q] = from_f32<T>(v.x * a.scale);
-        x.at[2 * q + 1] = from_f32<T>(v.y * a.scale);
-        y.at[2 * q] = from_f32<T>(v.z * a.scale);
-        y.at[2 * q + 1] = from_f32<T>(v.w * a.scale);
-    }
-    *(cuda_pack<T, 8> *)to = x;
-    if (col + 8 < a.dim)
-        *(cuda_pack<T, 8> *)(to + 8) = y;
+    if (row < a.n * a.n_head && 8 * c < a.dim)
+        round_dq<T, D>(a, row, (int)(row / a.n), c);
 }
 
 template <typename T, int D, int MODE> void launch(struct device *dev, struct attend a)
@@ -374,9 +360,9 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
         return;
     once<T, D, MODE><<<(unsigned)(key_slots(a, KEYS) * a.n_kv), ALL, bytes,
                        cuda_of(dev)->stream>>>(a);
-    if (!cuda_launched(dev, "attention_bwd"))
+    if (!cuda_launched(dev, "attention_bwd") || !a.dline)
         return;
-    finish<T, D><<<(unsigned)cuda_blocks(a.n * a.n_head * (D / 16), 256), 256, 0,
+    finish<T, D><<<(unsigned)cuda_blocks(a.n * a.n_head * (D / 8), 256), 256, 0,
                    cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }

@@ -10,11 +10,11 @@
 
 #include <limits.h>
 
-enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, SUMMERS = 64 };
+enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, PAIR = 64 };
 
-/* Registers of a thread that makes products, and of one that carries: 2 and 1 of them, 504. */
+/* Registers of a thread that makes products, and of one that carries: 2 groups, 1 group: 504. */
 template <int D> struct registers {
-    static const int MANY = D > 96 ? 240 : 224, FEW = 504 - 2 * MANY;
+    static const int MANY = D > 96 ? 240 : 232, FEW = 504 - 2 * MANY;
 };
 
 /* What a block has in shared memory. */
@@ -75,16 +75,21 @@ __device__ __forceinline__ struct walk walk_of(const struct attend &a, const str
     return {p.begin / ROWS, INT_MAX, parts(to, ROWS) - p.begin / ROWS};
 }
 
-/* How many blocks add to a tile of queries before this one. */
-__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile)
+/* How many blocks add to a tile of queries before this one; *last: none does after it. */
+__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile,
+                                       bool *last)
 {
     int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
+    int least = a.window > 0 ? max(0, tile * ROWS - a.window + 1) / KEYS : 0, before;
 
     if (a.whole) {
         int begun = rounds(a, blocks) ? parts((tile + 1) * blocks, tiles) : blocks;
 
-        return block < begun ? begun - 1 - block : begun + blocks - 1 - block;
+        before = block < begun ? begun - 1 - block : begun + blocks - 1 - block;
+        *last = before == blocks - 1;
+        return before;
     }
+    *last = block == least;
     return (min(p.len, tile * ROWS + ROWS) - 1) / KEYS - block;
 }
 
