@@ -88,6 +88,13 @@ t "give the same bits" diff <(files mid) <(files paged)
 t "in 8 bits" mid coded --optim adamw_8bit
 t "on the host, 8 bits" mid coded2 --optim paged_adamw_8bit --offload-optimizer cpu
 t "give the same bits" diff <(files coded) <(files coded2)
+t "weights and gradients on the host too" train params cuda --bf16 --offload-param cpu
+t "give the same bits" diff <(state half) <(state params)
+t "in two passes a step" train twice cuda --bf16 --gradient-accumulation-steps 2
+t "on the host" train twice2 cuda --bf16 --gradient-accumulation-steps 2 --offload-param cpu
+t "the same" diff <(state twice) <(state twice2)
+t "an adapter's base on the host" train lora2 cuda --bf16 --lora-rank 4 --target-modules all-linear --offload-param cpu
+t "gives the same bits" diff <(state lora) <(state lora2)
 t "they go on on the device" goon far near2 cuda --bf16
 t "bit for bit again" diff <(state half) <(state near2)
 expect 69 "a GPU that is not there" train none cuda:99

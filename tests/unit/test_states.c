@@ -62,6 +62,7 @@ static void close_side(struct side *s)
 
 static void steps(struct side *s, int n)
 {
+    uint64_t n_alloc = s->dev->n_alloc;
     struct ckpt_err err = {0};
 
     for (int k = 1; k <= n; k++) {
@@ -73,6 +74,7 @@ static void steps(struct side *s, int n)
         OK(zero_fill(s->zero, ZERO_GRAD, fill, &seed, &err), err);
         zero_step(s->zero, &a, 0.1f);
     }
+    assert_int_equal(s->dev->n_alloc, n_alloc);         /* all was planned */
 }
 
 /* Everything there is of parameter i, as it is stored; in the golden's arena. */
@@ -187,6 +189,7 @@ static void test_where_states_lie_changes_nothing(void **state)
 /* Two steps of two passes each; the losses of all passes and an evaluation's. */
 static void passes(struct side *s, struct golden *g, double loss[5])
 {
+    uint64_t n_alloc = s->dev->n_alloc;
     struct ckpt_err err = {0};
     int32_t *place;
     struct batch b;
@@ -206,6 +209,7 @@ static void passes(struct side *s, struct golden *g, double loss[5])
         zero_step(s->zero, &a, 0.1f);
     }
     OK(model_loss(s->model, zero_weights(s->zero), &b, &loss[4], NULL, &err), err);
+    assert_int_equal(s->dev->n_alloc, n_alloc);
 }
 
 /* Weights and gradients on the host: every family's order of units, blocks made again or not. */

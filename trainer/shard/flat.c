@@ -162,6 +162,7 @@ void flat_assemble_grads(const struct flat *f, int unit, float *whole, const flo
 void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written)
 {
     const struct param *item = f->params->item;
+    int64_t base = flat_grad_base(f, unit);
     size_t i, end, from;
 
     flat_unit(f, unit, &i, &end);
@@ -173,7 +174,7 @@ void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit,
         for (from = i; i < end && (!item[i].trainable || item[i].written == written); i++)
             ;
         if (f->grad_base[i] > f->grad_base[from])
-            dev->ops->zero(dev, grad + f->grad_base[from],
+            dev->ops->zero(dev, grad + (f->grad_base[from] - base),
                            (size_t)(f->grad_base[i] - f->grad_base[from]) * sizeof *grad);
     }
 }

@@ -62,7 +62,7 @@ void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
 /* The way back of gradients. */
 void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts);
 
-/* Zeros to a rank's gradients, on the device, of the unit's parameters that a pass writes, or of
+/* Zeros to a unit's gradients, at `grad` on the device, of its parameters that a pass writes, or of
  * those that it adds to (param.written). */
 void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written);
 

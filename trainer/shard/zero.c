@@ -98,7 +98,7 @@ static bool fresh(void *ctx, int unit)
 {
     const struct zero *z = ctx;
 
-    return z->fresh[unit] && !z->streamed;
+    return z->fresh[unit];
 }
 
 static void grad_done(void *ctx, int unit)
@@ -418,7 +418,7 @@ void zero_begin(struct zero *z)
     if (z->sharded)
         z->dev->ops->zero(z->dev, z->grads, (size_t)z->flat.grad_numel * sizeof(float));
     for (int u = 0; !z->sharded && u < n; u++) {
-        flat_clear(&z->flat, z->dev, z->grads, u, false);
+        flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, false);
         z->fresh[u] = true;
     }
 }
@@ -431,7 +431,7 @@ void zero_reduce(struct zero *z)
     }
     for (int u = 0; u < z->flat.params->n_unit; u++)
         if (z->fresh[u]) {              /* there was no pass */
-            flat_clear(&z->flat, z->dev, z->grads, u, true);
+            flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, true);
             z->fresh[u] = false;
         }
     if (z->flat.stage == 0)

@@ -135,8 +135,7 @@ void *zero_stream_grad(struct zero *z, int unit)
     }
     if (z->fresh[unit] && s->unit != unit) {
         z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
-        z->dev->ops->zero(z->dev, s->whole,
-                          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
+        flat_clear(&z->flat, z->dev, s->whole, unit, false);
     } else if (s->unit != unit) {
         fetch_grads(z, s, unit);
     }
