@@ -119,11 +119,17 @@ static void test_experts(void **state)
         {.n = 600, .dim = 32, .ff = 16, .experts = 8, .k = 2, .act = OP_ACT_SILU, .one = true,
          .renorm = true, .used = true},
         {.n = 0, .dim = 32, .ff = 16, .experts = 8, .k = 2, .act = OP_ACT_SILU},
+        {.n = 300, .dim = 64, .ff = 64, .experts = 8, .k = 2, .act = OP_ACT_SILU, .renorm = true,
+         .residual = true},
+        {.n = 600, .dim = 320, .ff = 192, .experts = 5, .k = 2, .act = OP_ACT_SILU,
+         .apart = true},
+        {.n = 600, .dim = 192, .ff = 320, .experts = 128, .k = 8, .act = OP_ACT_SILU,
+         .renorm = true, .frozen = true, .residual = true},
     };
     static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
-    struct op_limits l = {.n = 600, .n_rows = 600, .dim = 64, .n_head = 4, .n_kv = 4,
+    struct op_limits l = {.n = 600, .n_rows = 600, .dim = 320, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
-                          .expert_ff = 48, .train = true};
+                          .expert_ff = 320, .train = true};
 
     (void)state;
     for (size_t t = 0; t < 3; t++) {

@@ -18,7 +18,8 @@ struct space {
     unsigned char *g, *dg;          /* [n k, F] */
     unsigned char *du;              /* bwd: [n k, 2F] */
     unsigned char *dlogits;         /* bwd: [n, E] */
-    const int32_t *first;           /* [E + 1] on the host */
+    const int32_t *first;           /* [E + 1] on the host, where it is needed there */
+    bool           here;
     uint64_t       busy;
 };
 
@@ -83,11 +84,17 @@ static bool open_space(struct space *s, struct device *dev, const struct op_expe
 }
 
 /* Who goes where, and to the host how many go to each. */
-static void order(struct device *dev, const struct op_experts *a, struct space *s)
+static void order(struct device *dev, const struct op_experts *a, struct space *s, bool outer)
 {
     size_t bytes = (size_t)(a->n_expert + 1) * sizeof(int32_t);
 
     route_order(dev, a, &s->r);
+    s->first = NULL;
+    s->here = grouped_able(dev, a);
+    if (s->here)
+        grouped_order(dev, &s->r, a->n * a->top_k, a->n_expert);
+    if (s->here && !outer)
+        return;
     dev->ops->to_host(dev, cuda_of(dev)->host, s->r.first, bytes);
     s->first = (const int32_t *)(const void *)cuda_of(dev)->host;
 }
@@ -106,6 +113,9 @@ static struct grouped rows_of(const struct op_experts *a, const struct space *s,
     g.E = a->n_expert;
     g.stride = a->stride;
     g.first = s->first;
+    g.route = &s->r;
+    g.slots = a->n * a->top_k;
+    g.here = s->here;
     g.busy = s->busy;
     return g;
 }
@@ -159,7 +169,7 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     p.busy = s.busy;
     matmul(dev, &p);
     route_pick(dev, a);
-    order(dev, a, &s);
+    order(dev, a, &s, false);
     if (a->used)
         route_count_used(dev, a, &s.r);
     route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
@@ -272,7 +282,7 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, true, "experts_bwd"))
         return;
-    order(dev, a, &s);
+    order(dev, a, &s, a->dgate || a->dup || a->ddown);
     route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
     route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
     if (dev->err.code)

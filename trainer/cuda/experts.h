@@ -14,6 +14,7 @@ enum { ROUTE_ROWS = 256, ROUTE_MOST = 1024 };
 /* In the workspace. */
 struct route {
     int32_t *first;                 /* [E + 1] of each expert in the order */
+    int32_t *tile;                  /* [grouped_tiles][2] grouped_rows.cu's */
     int32_t *counts;                /* [E, chunks] rows of each chunk, then where they begin */
     int32_t *row;                   /* [n k] of each slot */
     int32_t *place;                 /* [n k] the slot of (row, j-th picked) */
@@ -60,9 +61,20 @@ struct grouped {
     int64_t        lda, ldb, ldd;
     float          beta;
     uint64_t       busy;
-    const int32_t *first;           /* [E + 1], on the host */
+    const int32_t *first;           /* [E + 1], on the host; NULL: only by grouped_rows */
+    const struct route *route;
+    int64_t        slots;
+    bool           here;            /* rows by grouped_rows, which needs nothing on the host */
 };
 
 void grouped(struct device *dev, const struct grouped *g);
+
+/* grouped_rows.cu: one launch for all experts, on chips of 9.0. */
+static inline int64_t grouped_tiles(int64_t slots, int64_t E) { return slots / 128 + E; }
+/* Whether it can do, and should do, all products over rows of this operation. */
+bool grouped_able(struct device *dev, const struct op_experts *a);
+/* Which rows of which expert each of its blocks takes. */
+void grouped_order(struct device *dev, const struct route *r, int64_t slots, int64_t E);
+void grouped_rows(struct device *dev, const struct grouped *g);
 
 #endif

@@ -26,6 +26,7 @@ uint64_t route_lay_out(struct route *r, unsigned char *base, int64_t n, int64_t 
         at += cuda_part((uint64_t)(count) * sizeof(type));                                     \
     } while (0)
     TAKE(first, int32_t, E + 1);
+    TAKE(tile, int32_t, 2 * grouped_tiles(n * k, E));
     TAKE(counts, int32_t, E * chunks_of(n));
     TAKE(row, int32_t, n * k);
     TAKE(place, int32_t, n * k);

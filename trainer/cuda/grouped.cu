@@ -1,5 +1,6 @@
 /*
- * grouped - products by expert: one product of cuBLASLt for each that has rows.
+ * grouped - products by expert: one product of cuBLASLt for each that has rows, or a kernel of our
+ * own for all of them.
  */
 #include "trainer/cuda/experts.h"
 
@@ -12,6 +13,10 @@ void grouped(struct device *dev, const struct grouped *g)
 {
     struct matmul_args p = {};
 
+    if (g->here && !g->outer) {
+        grouped_rows(dev, g);
+        return;
+    }
     p.op = g->op;
     p.in = dev->act;
     p.out = g->outer ? CKPT_F32 : dev->act;
