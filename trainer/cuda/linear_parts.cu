@@ -141,36 +141,33 @@ mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less
     row_put<T, N>(to + row * width + col, v);
 }
 
-/* Rows [begin, end) of this block's columns into part[block row]; eight rows at a time. */
+/* Rows [begin, end) of this block's columns into part[block row]; 16-bit rows eight deep. */
 template <typename T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
 sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64_t rows)
 {
+    constexpr int DEEP = sizeof(T) == 2 ? 8 : 4;
     __shared__ float shared[SUM_ROWS][32 * N];
     int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 32;
     int64_t first = (int64_t)blockIdx.x * 32 * N, col = first + lane * N;
     int64_t begin = (int64_t)blockIdx.y * rows, end = begin + rows < n ? begin + rows : n;
-    float sum[N] = {}, v[4][N];
-    int64_t i = begin + group;
+    float sum[N] = {};
 
     cuda_begin();                       /* lets the end be launched */
-    if (col < width) {
-        for (; i + 3 * SUM_ROWS < end; i += 4 * SUM_ROWS) {
+    for (int64_t i = begin + group; col < width && i < end; i += DEEP * SUM_ROWS) {
+        cuda_pack<T, N> v[DEEP];
+
 #pragma unroll
-            for (int u = 0; u < 4; u++)
-                row_get<T, N>(v[u], x + (i + u * SUM_ROWS) * ld + col);
-#pragma unroll
-            for (int u = 0; u < 4; u++)
-#pragma unroll
-                for (int j = 0; j < N; j++)
-                    sum[j] += v[u][j];
+        for (int u = 0; u < DEEP; u++) {
+            v[u] = {};
+            if (i + u * SUM_ROWS < end)
+                v[u] = *(const cuda_pack<T, N> *)(x + (i + u * SUM_ROWS) * ld + col);
         }
-        for (; i < end; i += SUM_ROWS) {
-            row_get<T, N>(v[0], x + i * ld + col);
+#pragma unroll
+        for (int u = 0; u < DEEP; u++)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum[j] += v[0][j];
-        }
+                sum[j] += to_f32(v[u].at[j]);
     }
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -296,12 +293,12 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
-/* Rows that are summed at once: whole rounds of a warp's loads. */
+/* Rows of a part: as many parts as multiprocessors take at once. */
 static int64_t sum_rows(int64_t n, int64_t width)
 {
-    int64_t parts = cuda_blocks(SUM_BLOCKS, cuda_blocks(width, 32 * WIDE)), step = 4 * SUM_ROWS;
+    int64_t groups = cuda_blocks(width, 32 * WIDE), parts = SUM_BLOCKS / groups;
 
-    return cuda_blocks(cuda_blocks(n, parts), step) * step;
+    return cuda_blocks(cuda_blocks(n, parts > 0 ? parts : 1), SUM_ROWS) * SUM_ROWS;
 }
 
 /* At least those parts, and never less for a larger width. */
