@@ -7,7 +7,7 @@
  */
 #include "tests/gpu/linear_pair.h"
 
-enum { N = 1032, WIDE = 2048 };         /* the least that is multiplied in 8 bits; N not by 16 */
+enum { N = 1032, WIDE = 2048 };         /* enough to be multiplied in 8 bits; N not by 16 */
 
 static const struct op_limits limits = {.n = WIDE, .n_rows = WIDE, .dim = 2064, .n_head = 8,
                                         .n_kv = 8, .head_dim = 65, .ff = 2304, .vocab = 100,
@@ -254,9 +254,9 @@ static void within(const char *name, struct error e, double bound)
 
 /*
  * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it has so
- * far at once, each cut to about 14 bits of the largest: 2^-14 of the sum or so for each, 64 times
- * for k 2048, half of them up.  Forward that goes on over all of k; back the sums of 128 products,
- * a quarter as large, are promoted to f32.
+ * far at once, each cut to 12 bits or more behind the largest's first: in a model of that, over
+ * 2000 sums of 2304 normal numbers, the worst was 1.8e-2 where it goes on over all of k, as
+ * forward, and 1.4e-3 where sums of 128 are promoted to f32, as back.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -277,13 +277,13 @@ static void check_products(enum device_fp8 fp8)
     round_all(w, p.w.cpu, in * out, false);
     round_all(dy, p.dout.cpu, N * out, wide);
     got = gpu_fetch(&g, &p.out);
-    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 1e-2);
+    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 2e-2);
     free(got);
     got = gpu_fetch(&g, &p.dx);
-    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 2e-3);
+    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 3e-3);
     free(got);
     got = gpu_fetch(&g, &p.dw);
-    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 2e-3);
+    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 3e-3);
     free(got);
     free(x);
     free(w);

@@ -10,11 +10,12 @@
 #include <stdlib.h>
 
 /*
- * Where 8 bits win.  A product of n x in x out saves 2 n in out / (680 - 1250 TFLOP/s); rounding a
- * factor costs five bytes an element, and six where it is turned too.
+ * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s where 16 bits go at 680; rounding
+ * reads a factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of
+ * x or of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
+ * where x is rounded already.  With fewer rows launches weigh as much as what is saved.
  */
-enum { LEAST_ROWS = 1024, LEAST_SIDE = 1024 };
-#define LEAST_WEIGHTS ((int64_t)2048 * 2048)
+enum { LEAST_ROWS = 1024, WIDE = 2048, NARROW = 1024 };
 
 enum { KEPT_MOST = 4096, KEPT_PLACES = 2 * KEPT_MOST };
 enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_KEPT };
@@ -98,17 +99,21 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
 }
 
 /* Also forgets another x than the last. */
-static bool wanted(struct device *dev, const struct op_linear *a)
+static bool possible(struct device *dev, const struct op_linear *a)
 {
-    int64_t least = a->n_in < a->n_out ? a->n_in : a->n_out;
-
     if (dev->err.code || !dev->fp8)
         return false;
     if (!a->x_again)
         cuda_of(dev)->fp8->x = NULL;
-    return a->n >= LEAST_ROWS && least >= LEAST_SIDE &&
-           a->n_in * a->n_out >= LEAST_WEIGHTS && a->n_in % 16 == 0 && a->n_out % 16 == 0;
+    return a->n >= LEAST_ROWS && a->n_in >= NARROW && a->n_out >= NARROW && a->n_in % 16 == 0 &&
+           a->n_out % 16 == 0;
 }
+
+/* Whether x pays for being rounded. */
+static bool x_pays(const struct op_linear *a) { return a->x_again || a->n_out >= WIDE; }
+
+/* Whether dy does: for dx, and then for dw too. */
+static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
 
 /* False, and the device marked, when the workspace is too small: our bug. */
 static bool open_space(struct space *s, struct device *dev, const struct op_linear *a,
@@ -157,10 +162,10 @@ static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear
 /* -- weights ---------------------------------------------------------------------------------- */
 
 /* The place of a weight; NULL: it is not kept. */
-static struct kept *place_of(struct device *dev, const struct op_linear *a, int64_t rows,
-                             int64_t cols)
+static struct kept *place_of(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
+    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
     uint64_t each = cuda_part((uint64_t)(rows * cols));
     size_t i = (size_t)((uintptr_t)a->w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
 
@@ -203,8 +208,7 @@ static bool fresh(struct device *dev, const struct kept *k)
 
 /* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */
 static const unsigned char *weights(struct device *dev, const struct op_linear *a, const char *op,
-                                    unsigned char *to, bool turned, bool back,
-                                    struct fp8_scale **scale)
+                                    unsigned char *to, bool turned, struct fp8_scale **scale)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
     struct fp8_cast c = {};
@@ -213,7 +217,7 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
     c.rows = a->in_out ? a->n_in : a->n_out;
     c.cols = c.ld = a->in_out ? a->n_out : a->n_in;
     c.x = a->w;
-    k = place_of(dev, a, c.rows, c.cols);
+    k = place_of(dev, a);
     *scale = c.scale = k ? k->scale : &f->scale[SCALE_W];
     if (!k) {
         *(turned ? &c.turned : &c.plain) = to;
@@ -228,9 +232,16 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
         k->rounded = true;
         k->frozen = false;
     }
-    if (back && !a->dw)
-        k->frozen = true;
     return turned ? k->turned : k->plain;
+}
+
+/* No optimizer changes what has no gradient. */
+static void freeze(struct device *dev, const struct op_linear *a)
+{
+    struct kept *k = x_pays(a) || dy_pays(a) ? place_of(dev, a) : NULL;
+
+    if (k)
+        k->frozen = k->rounded;
 }
 
 /* -- products --------------------------------------------------------------------------------- */
@@ -258,10 +269,10 @@ void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_ar
     const unsigned char *w;
     struct space s;
 
-    if (!wanted(dev, a) || !open_space(&s, dev, a, p))
+    if (!possible(dev, a) || !x_pays(a) || !open_space(&s, dev, a, p))
         return;
     x_scale = cast_x(dev, a, p, p->a, &s, false);
-    w = weights(dev, a, p->op, s.w, a->in_out, false, &w_scale);
+    w = weights(dev, a, p->op, s.w, a->in_out, &w_scale);
     factors(p, s.x, x_scale, w, w_scale, a->n_in);
     p->fast = true;
 }
@@ -279,7 +290,7 @@ static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, co
     c.scale = &cuda_of(dev)->fp8->scale[SCALE_DY];
     c.e5m2 = wide_gradients(dev);
     c.plain = s->dy;
-    c.turned = a->dw ? s->dy_t : NULL;
+    c.turned = a->dw && x_pays(a) ? s->dy_t : NULL;
     return c;
 }
 
@@ -292,12 +303,12 @@ void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64
     struct fp8_cast c;
     struct space s;
 
-    if (!wanted(dev, a) || !open_space(&s, dev, a, p))
+    if (!possible(dev, a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     fp8_cast(dev, p->op, &c, f->parts);
     f->turned = c.turned ? dy : NULL;
-    w = weights(dev, a, p->op, s.w, !a->in_out, true, &w_scale);
+    w = weights(dev, a, p->op, s.w, !a->in_out, &w_scale);
     factors(p, s.dy, c.scale, w, w_scale, a->n_out);
     if (c.e5m2)
         p->in = CKPT_F8_E5M2;
@@ -312,7 +323,11 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
     struct space s;
     bool there;
 
-    if (!wanted(dev, a) || !a->dw || !open_space(&s, dev, a, p))
+    if (!possible(dev, a))
+        return;
+    if (!a->dw)
+        freeze(dev, a);
+    if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     there = f->turned == dy;
     f->turned = NULL;

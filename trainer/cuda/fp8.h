@@ -43,8 +43,8 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
 
 enum { FP8_PARTS = 1056 };              /* blocks that look for the largest */
 
-/* A scale on the device: what a factor is multiplied by, and what undoes it.  Each lies where
- * anything that is read through a pointer of cuBLASLt may. */
+/* A scale on the device: what a factor is multiplied by, and what undoes it.  cuBLASLt multiplies
+ * with scales at multiples of 16 bytes only. */
 struct fp8_scale {
     alignas(16) float by;
     alignas(16) float back;

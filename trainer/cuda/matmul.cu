@@ -56,7 +56,6 @@ struct call {
     void                        *pd;
     float                        alpha, beta;
     uint64_t                     work;
-    bool                         eight;     /* factors of 8 bits */
 };
 
 static bool broken(struct device *dev, const struct matmul_args *a, cublasStatus_t rc)
@@ -210,7 +209,6 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     to->pd = a->d;
     to->alpha = a->alpha;
     to->beta = a->beta;
-    to->eight = a->scale_a != NULL;
     to->work = dev->work && dev->work_bytes >= MATMUL_WORK ? MATMUL_WORK : 0;
 }
 
@@ -232,34 +230,15 @@ static uint32_t alignment(const void *p, int64_t ld, enum ckpt_dtype type)
     return (uint32_t)(bits & (~bits + 1));
 }
 
-static uint32_t pointer_alignment(const void *p, uint64_t most)
-{
-    uint64_t bits = (uint64_t)(uintptr_t)p | most;
+static uint32_t pointer_alignment(const void *p) { return alignment(p, 0, CKPT_F32); }
 
-    return (uint32_t)(bits & (~bits + 1));
-}
-
-/* Whether the algorithm adds in an order that depends on time. */
-static bool in_place(const cublasLtMatmulAlgo_t *algo)
-{
-    uint32_t scheme = 0;
-    size_t wrote;
-
-    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                &scheme, sizeof scheme,
-                                                &wrote) == CUBLAS_STATUS_SUCCESS &&
-           scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
-}
-
-/* The first `most` algorithms the heuristic names, the likely best first.  Of 8 bits it names none
- * to who narrows its choice of schemes: those that will not do are left out here. */
+/* The first `most` algorithms the heuristic names, the likely best first. */
 static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
                int most)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint64_t most_a = x->eight ? 256 : 16;
-    uint32_t aa = pointer_alignment(x->pa, most_a), ab = pointer_alignment(x->pb, most_a);
-    uint32_t ac = pointer_alignment(x->pc, most_a), ad = pointer_alignment(x->pd, most_a);
+    uint32_t aa = pointer_alignment(x->pa), ab = pointer_alignment(x->pb);
+    uint32_t ac = pointer_alignment(x->pc), ad = pointer_alignment(x->pd);
     cublasLtMatmulPreferenceOpaque_t pref;
     int n = 0, fine = 0;
 
@@ -268,8 +247,7 @@ static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
                                          sizeof(value))
     cublasLtMatmulPreferenceInit(&pref);
     PREFER(MAX_WORKSPACE_BYTES, x->work);
-    if (!x->eight)
-        PREFER(REDUCTION_SCHEME_MASK, scheme);
+    PREFER(REDUCTION_SCHEME_MASK, scheme);
     PREFER(MIN_ALIGNMENT_A_BYTES, aa);
     PREFER(MIN_ALIGNMENT_B_BYTES, ab);
     PREFER(MIN_ALIGNMENT_C_BYTES, ac);
@@ -284,7 +262,7 @@ static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
                                        &n) != CUBLAS_STATUS_SUCCESS)
         return 0;
     for (int i = 0; i < n; i++)
-        if (to[i].state == CUBLAS_STATUS_SUCCESS && !(x->eight && in_place(&to[i].algo)))
+        if (to[i].state == CUBLAS_STATUS_SUCCESS)
             to[fine++] = to[i];
     return fine;
 }
@@ -513,9 +491,9 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
 /* One of the key's rounded sizes may suit an algorithm where another does not. */
 static cublasStatus_t launch_other(struct device *dev, const struct call *x)
 {
-    cublasLtMatmulHeuristicResult_t all[NAMED];
+    cublasLtMatmulHeuristicResult_t first;
 
-    return ask(dev, x, all, NAMED) ? launch(dev, x, &all[0].algo) : CUBLAS_STATUS_NOT_SUPPORTED;
+    return ask(dev, x, &first, 1) ? launch(dev, x, &first.algo) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* The choice for the product, made now where there is none, and its call; NULL: no memory. */

@@ -38,9 +38,9 @@ struct matmul_args {
     bool            a_t, b_t;
     enum ckpt_dtype in, out;        /* of A and B; of C and D */
     enum ckpt_dtype in_b;           /* of B where scales are */
-    const float    *scale_a, *scale_b;      /* on the device: what undoes the scales of factors of
-                                               8 bits, both of them; NULL: they are wider.  Then k
-                                               lies innermost in both and is a multiple of 16 */
+    const float    *scale_a, *scale_b;      /* on the device, at 16 bytes: what undoes the scales of
+                                               factors of 8 bits, both; NULL: they are wider.  Then
+                                               k lies innermost in both, a multiple of 16 */
     bool            fast;           /* sums of those may keep 14 bits between promotions to f32 */
     float           alpha, beta;
     int64_t         batch, stride_a, stride_b, stride_d;    /* batch 0: one */
