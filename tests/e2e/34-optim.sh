@@ -29,6 +29,7 @@ t "that too" diff <(state bnb) <(state adamw_8bit)
 size() { stat -c %s "$T/$1/checkpoint-6/optimizer.pt"; }
 t "codes take less room than bfloat16, that less than float32" test "$(size adamw_8bit)" -lt "$(size adamw_anyprecision)" -a "$(size adamw_anyprecision)" -lt "$(size adamw_torch)"
 t "codes lie as bitsandbytes has them" bash -c "ckpt-inspect $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -q 'quant_state__.state1.*U8'"
+t "the embedding's stay float32" bash -c "ckpt-inspect $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -q 'state.0.__bnb_optimizer_quant_state__.state2 *F32 *.4096, 192'"
 t "inspect tells what they stand for" bash -c "ckpt-inspect --optimizer $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -qE \"^state.1..*[0-9.e-]+ +[0-9.e-]+\""
 t "bfloat16 moments are BF16" bash -c "ckpt-inspect $T/adamw_anyprecision/checkpoint-6/optimizer.pt | grep -q 'exp_avg_sq.*BF16'"
 # From one kind to another: the run goes on, and what changes is told.
