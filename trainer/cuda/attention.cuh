@@ -580,7 +580,7 @@ __device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
     return lo;
 }
 
-/* attention_keys.cu: new keys and values into the cache, and what o says is next nearer. */
+/* attention_keys.cu: new keys and values into the cache. */
 void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o);
 
 #endif

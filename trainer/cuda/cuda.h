@@ -78,24 +78,14 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
  * Kernels of a few rows wait for their launches more than they compute.  On chips that can (9.0 and
  * later) one that is launched by cuda_early may start while the one before it still runs: it begins
  * with cuda_begin, behind which all that was queued before is done and seen, and in front of which
- * it may ask for nothing but to have weights brought into the L2 cache.  Every thread calls it, so
- * that a kernel never ends before those in front of it.  Plainly launched such kernels are as
- * others.
+ * it touches no memory.  Every thread calls it, so that a kernel never ends before those in front
+ * of it.  Plainly launched such kernels are as others.
  */
 __device__ __forceinline__ void cuda_begin(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* Have bytes of weights, a multiple of 16 at such an address, brought into the L2 cache. */
-__device__ __forceinline__ void cuda_fetch(const void *p, int64_t bytes)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"((uint32_t)bytes)
-                 : "memory");
 #endif
 }
 

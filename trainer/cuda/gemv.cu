@@ -3,7 +3,10 @@
  *
  * A warp makes one output column for all rows: its lanes read the weights' row 16 bytes at once,
  * several loads in flight, the rows of x out of the nearest cache.  The order of the sum depends
- * on n_in alone.  Weights are on their way before what makes x has ended.
+ * on n_in alone.
+ *
+ * Weights are not asked for ahead of what makes x: in a chain like one token of Qwen3-8B having
+ * 4 or 8 KB of each row brought into the L2 cache first took 6 to 12 % more than it took without.
  */
 #include "trainer/cuda/gemv.h"
 
@@ -26,17 +29,6 @@ template <typename T> __device__ __forceinline__ float times(const row_pack<T> &
     return sum;
 }
 
-/* A part of a row of weights on its way: 8 KB of each warp, so that what all blocks that fit on the
- * chip ask for fits the L2 cache. */
-template <typename T>
-__device__ __forceinline__ void fetch(const T *row, int64_t n_in, int lane, int64_t most)
-{
-    int64_t bytes = n_in * (int64_t)sizeof(T);
-
-    if (lane == 0)
-        cuda_fetch(row, bytes < most ? bytes : most);
-}
-
 template <typename T, typename O, int R, enum op_act A>
 static __global__ void __launch_bounds__(THREADS)
 gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residual, struct place p)
@@ -48,7 +40,6 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     int64_t c = lane * N;
 
     w += (o < p.n_out ? o : 0) * p.n_in;
-    fetch(w, p.n_in, lane, 8192);
     cuda_begin();
     if (o >= p.n_out)
         return;
@@ -97,8 +88,6 @@ gated_kernel(T *out, const T *x, const T *w, struct place p)
     const T *row[2] = {w + (o < half ? o : 0) * p.n_in, w + (half + (o < half ? o : 0)) * p.n_in};
     float sum[2][R] = {};
 
-    fetch(row[0], p.n_in, lane, 4096);
-    fetch(row[1], p.n_in, lane, 4096);
     cuda_begin();
     if (o >= half)
         return;

@@ -189,8 +189,6 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
         cached.window = attention.window;
         cached.scale = attention.scale;
         cached.distance = attention.distance;
-        cached.next = out.w;
-        cached.next_bytes = (uint64_t)(out.n_in * out.n_out) * ckpt_dtype_size(p->dev->weight);
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);

@@ -372,8 +372,6 @@ struct op_cached {
     struct op_distance distance;
     int64_t         n, n_seg, capacity;
     int64_t         max_keys;       /* the largest past + new of a segment, at most */
-    const void     *next;           /* weights that what follows reads, NULL: none; they may be */
-    uint64_t        next_bytes;     /* brought nearer meanwhile */
     int64_t         n_head, n_kv, dim, window;
     float           scale;
 };
