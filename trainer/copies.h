@@ -7,9 +7,11 @@
 
 /*
  * Lend the device memory for the projections' weights in 8 bits, each as it lies and turned, until
- * it is closed; the weights must stay where they are.  Without that much memory nothing is lent,
- * and they are rounded at each use.  To be called last: what is left over is for a moment's needs.
+ * it is closed; the weights must stay where they are.  Where `left`, what a plan leaves of the
+ * device's room, is less, nothing is lent, and they are rounded at each use.  dry: only tell,
+ * dev->copies_bytes is what would be lent.
  */
-int copies_lend(struct device *dev, const struct params *params, struct ckpt_err *err);
+int copies_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
+                struct ckpt_err *err);
 
 #endif

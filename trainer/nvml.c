@@ -13,6 +13,13 @@ enum { CLOCK_SM = 1 };
 struct memory {
     unsigned long long total, unused, used;
 };
+/* nvmlMemory_v2_t: used is without what the driver keeps back of an idle chip, as nvidia-smi
+ * shows it. */
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, unused, used;
+};
+#define MEMORY_V2 ((unsigned)sizeof(struct memory_v2) | 2u << 24)
 struct utilization {
     unsigned gpu, memory;
 };
@@ -26,6 +33,7 @@ struct calls {
     int (*index)(void *, unsigned *);
     int (*name)(void *, char *, unsigned);
     int (*memory)(void *, struct memory *);
+    int (*memory_v2)(void *, struct memory_v2 *);
     int (*load)(void *, struct utilization *);
     int (*clock)(void *, int, unsigned *);
     int (*power)(void *, unsigned *);
@@ -43,6 +51,7 @@ static const struct {
     {"nvmlDeviceGetIndex", offsetof(struct calls, index)},
     {"nvmlDeviceGetName", offsetof(struct calls, name)},
     {"nvmlDeviceGetMemoryInfo", offsetof(struct calls, memory)},
+    {"nvmlDeviceGetMemoryInfo_v2", offsetof(struct calls, memory_v2)},
     {"nvmlDeviceGetUtilizationRates", offsetof(struct calls, load)},
     {"nvmlDeviceGetClockInfo", offsetof(struct calls, clock)},
     {"nvmlDeviceGetPowerUsage", offsetof(struct calls, power)},
@@ -128,10 +137,13 @@ int nvml_sample(struct nvml *n, struct nvml_now *out, struct ckpt_err *err)
     unsigned long long held = 0;
     unsigned mhz = 0, milliwatt = 0;
     struct memory m = {0, 0, 0};
+    struct memory_v2 now = {.version = MEMORY_V2};
     int rc = n->call.memory(n->chip, &m);
 
     if (rc)
         return bad(err, "memory", rc);
+    if (n->call.memory_v2(n->chip, &now) == 0)
+        m.used = now.used;
     n->call.load(n->chip, &u);          /* these four some chips do not tell */
     n->call.clock(n->chip, CLOCK_SM, &mhz);
     n->call.power(n->chip, &milliwatt);

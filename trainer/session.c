@@ -162,10 +162,10 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     s->zero_opts.train = opts->train;
     if (plan_memory(s, &with, err))
         return err->code;
-    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry &&
-        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err) == 0 &&
-        s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        copies_lend(s->dev, model_params(s->model), err);
+    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
+        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
+    if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
+        copies_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
     return comm_agree(s->comm, err);
 }
 

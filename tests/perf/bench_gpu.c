@@ -475,7 +475,7 @@ int main(int argc, char **argv)
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
-        need(copies_lend(b.dev, model_params(b.model), &err), &err);
+        need(copies_lend(b.dev, model_params(b.model), fit.room - fit.all, false, &err), &err);
     if (o->decode)
         decode(&b);
     else
