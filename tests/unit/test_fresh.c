@@ -5,90 +5,139 @@
 #include "tests/unit/golden_model.h"
 
 #include "trainer/comm/comm.h"
+#include "trainer/model/lora.h"
 #include "trainer/shard/zero.h"
 
 static const struct model_opts train = {.max_tokens = 160, .max_docs = 8, .max_rows = 160,
                                         .max_enc = 320, .train = true};
 
+/* A model whose gradients are added to zeros by one door, and written by another. */
+struct two {
+    struct model    *model;
+    struct resident *added;
+    struct zero     *written;
+    struct batch     batch;
+};
+
 static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                 struct ckpt_err *err)
 {
-    struct golden *g = ctx;
+    struct two *t = ctx;
 
     (void)err;
-    memcpy(dst, resident_weight(g->weights, i) + start, (size_t)count * sizeof *dst);
+    memcpy(dst, resident_weight(t->added, i) + start, (size_t)count * sizeof *dst);
     return 0;
 }
 
-static void poison(struct zero *z)
-{
-    for (int64_t i = 0; i < zero_flat(z)->grad_numel; i++)
-        zero_grads(z)[i] = NAN;
-}
-
 /* After so many passes over the batch, the last without supervised rows when that is asked. */
-static void same_grads(struct golden *g, struct zero *z, struct batch b, int passes, bool empty)
+static void same_grads(struct two *t, int passes, bool empty)
 {
     struct ckpt_err err = {0};
-    int64_t n = model_params(g->model)->grad_numel;
-    const float *want = resident_grads(g->weights), *got = zero_grads(z);
+    int64_t n = model_params(t->model)->grad_numel;
+    float *want = resident_grads(t->added), *got = zero_grads(t->written);
+    struct batch b = t->batch;
     double sum;
 
-    memset(resident_grads(g->weights), 0, (size_t)n * sizeof *want);
-    poison(z);
-    zero_begin(z);
+    memset(want, 0, (size_t)n * sizeof *want);
+    for (int64_t i = 0; i < n; i++)
+        got[i] = NAN;
+    zero_begin(t->written);
     for (int i = 0; i < passes; i++) {
         b.n_rows = empty && i == passes - 1 ? 0 : b.n_rows;
-        OK(model_loss_grad(g->model, resident_door(g->weights), &b, 0.5f, &sum, &err), err);
-        OK(model_loss_grad(g->model, zero_weights(z), &b, 0.5f, &sum, &err), err);
+        OK(model_loss_grad(t->model, resident_door(t->added), &b, 0.5f, &sum, &err), err);
+        OK(model_loss_grad(t->model, zero_weights(t->written), &b, 0.5f, &sum, &err), err);
     }
-    zero_reduce(z);
+    zero_reduce(t->written);
     for (int64_t i = 0; i < n; i++)
         if (memcmp(&want[i], &got[i], sizeof *want) != 0 && !(want[i] == 0 && got[i] == 0))
             fail_msg("gradient %lld after %d passes is %.9g, wanted %.9g", (long long)i, passes,
                      (double)got[i], (double)want[i]);
 }
 
-static void check_model(const char *name, struct comm *comm)
+static void check(struct two *t, struct device *dev)
 {
-    struct ckpt_err err = {0};
     struct zero_opts opts = {.train = true};
-    struct golden g;
-    struct zero *z;
-    int32_t *place;
-    struct batch b;
+    struct ckpt_err err = {0};
+    struct comm *comm;
 
-    golden_open(&g, name, &train, 1);
-    OK(zero_new(&z, model_params(g.model), &opts, g.dev, comm, &err), err);
-    OK(zero_fill(z, ZERO_MASTER, fill, &g, &err), err);
-    golden_batch(&g, "right", &b, &place);
-    same_grads(&g, z, b, 1, false);
-    same_grads(&g, z, b, 3, false);
-    same_grads(&g, z, b, 1, true);
-    same_grads(&g, z, b, 2, true);
-    same_grads(&g, z, b, 0, false);
-    zero_free(z);
-    golden_close(&g);
+    OK(comm_open(&comm, &err), err);
+    OK(zero_new(&t->written, model_params(t->model), &opts, dev, comm, &err), err);
+    OK(zero_fill(t->written, ZERO_MASTER, fill, t, &err), err);
+    same_grads(t, 1, false);
+    same_grads(t, 3, false);
+    same_grads(t, 1, true);
+    same_grads(t, 2, true);
+    same_grads(t, 0, false);
+    zero_free(t->written);
+    comm_close(comm);
 }
 
 static void test_written_gradients_are_those_added_to_zeros(void **state)
 {
     static const char *const models[] = {"bloom-a", "opt-350m", "opt-a", "gpt2-a", "llama-a",
                                          "qwen3-a", "phi3-a", "mixtral-a", "t5-v10", "t5-v11"};
-    struct ckpt_err err = {0};
-    struct comm *comm;
 
     (void)state;
-    OK(comm_open(&comm, &err), err);
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        check_model(models[i], comm);
-    comm_close(comm);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct golden g;
+        struct two t;
+        int32_t *place;
+
+        golden_open(&g, models[i], &train, 1);
+        golden_batch(&g, "right", &t.batch, &place);
+        t.model = g.model;
+        t.added = g.weights;
+        check(&t, g.dev);
+        golden_close(&g);
+    }
+}
+
+/* Matrices beside changes that are trained whole: a tied embedding, a head, a projection. */
+static void test_adapters_write_what_is_trained_whole(void **state)
+{
+    static const struct {
+        const char *model, *config;
+    } some[] = {
+        {"bloom-a", "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 8, "
+                    "\"target_modules\": [\"query_key_value\"], "
+                    "\"modules_to_save\": [\"word_embeddings\", \"dense_h_to_4h\"]}"},
+        {"llama-a", "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 8, \"bias\": \"all\", "
+                    "\"target_modules\": [\"q_proj\", \"up_proj\"], "
+                    "\"modules_to_save\": [\"lm_head\", \"down_proj\"]}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        json_t *config = json_loads(some[i].config, 0, NULL);
+        struct model_opts opts = train;
+        struct ckpt_err err = {0};
+        struct lora *lora;
+        struct golden g;
+        struct two t;
+        int32_t *place;
+
+        golden_open(&g, some[i].model, &train, 1);
+        golden_batch(&g, "right", &t.batch, &place);
+        OK(lora_new(&lora, config, &err), err);
+        opts.lora = lora;
+        OK(model_new(&t.model, g.arch, &opts, g.dev, &err), err);
+        OK(resident_new(&t.added, model_params(t.model), true, g.dev, &err), err);
+        for (int64_t j = 0; j < model_params(t.model)->numel; j++)
+            resident_weights(t.added)[j] = (float)(j * 7919 % 2003 - 1001) * 1e-4f;
+        check(&t, g.dev);
+        resident_free(t.added);
+        model_free(t.model);
+        lora_free(lora);
+        json_decref(config);
+        golden_close(&g);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_written_gradients_are_those_added_to_zeros),
+        cmocka_unit_test(test_adapters_write_what_is_trained_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
