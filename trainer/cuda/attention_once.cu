@@ -303,6 +303,7 @@ __global__ void __launch_bounds__(ALL, 1) once(const __grid_constant__ struct at
     extern __shared__ __align__(1024) unsigned char pool[];
 
 #if WGMMA_HERE
+    cuda_begin();
     once_tile<T, D, MODE>(a, (struct pool_of<T, D> *)pool);
 #endif
 }
@@ -317,6 +318,7 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
     bool there = at < a.n * a.n_head;
     float sum = 0;
 
+    cuda_begin();
     if (there && c < a.dim) {
         cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)((const T *)a.out + at * a.dim + c);
         cuda_pack<T, 8> y = *(const cuda_pack<T, 8> *)((const T *)a.dout + at * a.dim + c);
@@ -343,6 +345,7 @@ __global__ void __launch_bounds__(256) finish(const __grid_constant__ struct att
     int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / (D / 8);
     int c = (int)(at % (D / 8));
 
+    cuda_begin();
     if (row < a.n * a.n_head && 8 * c < a.dim)
         round_dq<T, D>(a, row, (int)(row / a.n), c);
 }
@@ -358,12 +361,12 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
     if (!cuda_launched(dev, "attention_bwd") ||
         !cuda_ok(dev, "attention_bwd", may_share(once<T, D, MODE>, bytes)))
         return;
-    once<T, D, MODE><<<(unsigned)(key_slots(a, KEYS) * a.n_kv), ALL, bytes,
-                       cuda_of(dev)->stream>>>(a);
+    cuda_early(dev, true, once<T, D, MODE>, (unsigned)(key_slots(a, KEYS) * a.n_kv), (unsigned)ALL,
+               bytes, a);
     if (!cuda_launched(dev, "attention_bwd") || !a.dline)
         return;
-    finish<T, D><<<(unsigned)cuda_blocks(a.n * a.n_head * (D / 8), 256), 256, 0,
-                   cuda_of(dev)->stream>>>(a);
+    cuda_early(dev, true, finish<T, D>, (unsigned)cuda_blocks(a.n * a.n_head * (D / 8), 256), 256,
+               0, a);
     cuda_launched(dev, "attention_bwd");
 }
 

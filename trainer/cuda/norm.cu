@@ -228,6 +228,7 @@ backward(struct args<T> a)
     float2 s, next = make_float2(0, 0);
     row_pack<T> w[PACKS];
 
+    cuda_begin();
     for (int k = 0; k < a.stages; k++)
         ask<T, WARPS, PACKS>(a, i + k * step, k, lane);
     if (i < a.n)
@@ -362,6 +363,7 @@ add_parts(float *first, float *second, const float *part, int64_t n, int64_t dim
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float *total = blockIdx.y ? second : first, sum = 0;
 
+    cuda_begin();
     if (total && c < dim) {
         const float *from = part + blockIdx.y * dim + c;
 
@@ -498,7 +500,7 @@ void cuda_add_parts(struct device *dev, const char *op, float *first, float *sec
 
     if (dev->err.code || dim == 0 || (!first && !second))
         return;
-    add_parts<<<grid, dim3(32, 32), 0, cuda_of(dev)->stream>>>(first, second, part, n, dim);
+    cuda_early(dev, true, add_parts, grid, dim3(32, 32), 0, first, second, part, n, dim);
     cuda_launched(dev, op);
 }
 
