@@ -42,8 +42,9 @@ struct zero {
                                            pass writes was not zeroed */
 };
 
-/* Bytes that move at once between the host and arrays. */
-enum { ZERO_STAGE = 4 << 20 };
+/* Bytes that move at once between the host and arrays: a fourth of what is mostly asked for, so
+ * that copies and conversions overlap. */
+enum { ZERO_STAGE = 1 << 20 };
 /* Marks of lanes: the stage's halves each way; the rest belongs to the states. */
 enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
        ZERO_MARK_STATES = ZERO_MARK_IN + 2,
