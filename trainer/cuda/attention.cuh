@@ -27,6 +27,7 @@ struct attend {
     int           *turns;               /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
     const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
+    const void    *new_k, *new_v;       /* but for the rows' own, which go there; NULL: all */
     const float   *slopes;
     const void    *table;
     const int32_t *bucket;              /* from distance -far on */

@@ -1,13 +1,14 @@
 /*
  * attention_cached - attention of new rows against a cache of keys and values (generation).
  *
- * First the new keys and values are put behind those in the cache (attention_keys.cu).  Then
- * prompts, many rows of a sequence, go through the tiles of attention.cu.  A few rows a sequence
- * are bound by reading the cache once: a block takes one row, one key head with the heads that
- * share it, and a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane,
- * and keep a softmax of their own.  Heads that share keys are the rows of products on the tensor
- * cores instead: each of a block's warps takes 16 keys of a tile.  The groups or warps of a block,
- * then the parts of a row, are put together in a fixed order.
+ * First the new keys and values are put behind those in the cache (attention_keys.cu); a
+ * sequence's only row does that itself, in the block that reads the part with its key.  Prompts,
+ * many rows of a sequence, go through the tiles of attention.cu.  A few rows a sequence are bound
+ * by reading the cache once: a block takes one row, one key head with the heads that share it, and
+ * a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a
+ * softmax of their own.  Heads that share keys are the rows of products on the tensor cores
+ * instead: each of a block's warps takes 16 keys of a tile.  The groups or warps of a block, then
+ * the parts of a row, are put together in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -144,6 +145,23 @@ __device__ __forceinline__ struct part part_of(const struct attend &a, int row, 
             ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
 }
 
+/* A row's own key and value go to the cache where its part has them, before the part is read.  The
+ * whole block calls it. */
+template <typename T>
+__device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
+                                         const struct part &p)
+{
+    int64_t from = row * a.row_stride + g * a.kv_head, to = p.at + (int64_t)p.pos * a.dim;
+
+    if (!a.new_k || p.pos < p.from || p.pos >= p.to)
+        return;
+    for (int c = (int)threadIdx.x; c < a.dim; c += THREADS) {
+        ((T *)(uintptr_t)a.k)[to + c] = ((const T *)a.new_k)[from + c];
+        ((T *)(uintptr_t)a.v)[to + c] = ((const T *)a.new_v)[from + c];
+    }
+    __syncthreads();
+}
+
 /* A part of a row: its largest score, sum and out [parts][n][H][2 + dim], in the workspace. */
 template <typename T, int LANES, int HEADS>
 __global__ void __launch_bounds__(THREADS)
@@ -162,6 +180,7 @@ __global__ void __launch_bounds__(THREADS)
     int h0 = g * a.share + chunk * HEADS, heads = min(HEADS, a.share - chunk * HEADS);
     struct part p = part_of(a, row, g, part, n_parts);
 
+    take_new<T>(a, row, g, p);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         bool there = h < heads;
@@ -311,6 +330,7 @@ __global__ void __launch_bounds__(THREADS)
     float out[1][OT][4], fix[2];
     struct two_heads w;
 
+    take_new<T>(a, row, g, p);
     clear(out);
     for (int r = 0; r < 2; r++) {
         int h = lane / 4 + 8 * r;
@@ -538,7 +558,12 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *o)
     if (dev->err.code || o->n == 0 || o->n_seg == 0)
         return;
     a = of_cached(dev, o);
-    put_keys(dev, a, o);
+    if (o->n == o->n_seg) {
+        a.new_k = a.k;
+        a.new_v = a.v;
+    } else {
+        put_keys(dev, a, o);
+    }
     a.k = o->k_cache;
     a.v = o->v_cache;
     a.kv_stride = a.dim;

@@ -366,7 +366,7 @@ struct op_cached {
     void           *out;            /* activation [n, H * d] */
     void           *k_cache, *v_cache;
     struct op_heads in;             /* q, k, v of the new rows */
-    const int32_t  *seg_start;      /* [n_seg + 1] */
+    const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
     struct op_distance distance;
