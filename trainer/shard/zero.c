@@ -4,10 +4,19 @@
 #include "libckpt/mem.h"
 #include "trainer/ops/verdict.h"
 
-struct slot *zero_slot(struct slot *slot, int unit)
+void zero_slots_of(const struct zero *z, int unit, int *from, int *end)
 {
-    int from = unit == 0 ? 0 : 1, to = unit == 0 ? 1 : N_SLOTS;
+    bool edge = unit == 0 || unit == z->flat.params->n_unit - 1;
 
+    *from = edge ? unit != 0 : SLOT_BLOCKS;
+    *end = edge ? *from + 1 : z->streamed ? N_SLOTS : N_SLOTS - 1;
+}
+
+struct slot *zero_slot(const struct zero *z, struct slot *slot, int unit)
+{
+    int from, to;
+
+    zero_slots_of(z, unit, &from, &to);
     for (int i = from; i < to; i++)
         if (slot[i].unit == unit)
             return &slot[i];
@@ -44,10 +53,10 @@ static const void *acquire(void *ctx, int unit)
         return zero_stream_acquire(z, unit);
     if (!z->sharded)
         return part_of(z, unit);
-    s = zero_slot(z->weight, unit);
+    s = zero_slot(z, z->weight, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
-        return z->weight[1].whole;
+        return z->weight[SLOT_BLOCKS].whole;
     }
     if (s->unit != unit) {
         zero_gather(z, unit, s->whole, part_of(z, unit), z->type);
@@ -80,10 +89,10 @@ static void *grad_of(void *ctx, int unit)
         return zero_stream_grad(z, unit);
     if (!z->sharded)
         return z->grads + flat_grad_base(&z->flat, unit);
-    s = zero_slot(z->grad, unit);
+    s = zero_slot(z, z->grad, unit);
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
-        return z->grad[1].whole;
+        return z->grad[SLOT_BLOCKS].whole;
     }
     if (s->unit != unit) {
         z->dev->ops->zero(z->dev, s->whole,
@@ -104,7 +113,7 @@ static bool fresh(void *ctx, int unit)
 static void grad_done(void *ctx, int unit)
 {
     struct zero *z = ctx;
-    struct slot *s = z->sharded ? zero_slot(z->grad, unit) : NULL;
+    struct slot *s = z->sharded ? zero_slot(z, z->grad, unit) : NULL;
     int64_t part;
     float *own;
 
@@ -127,13 +136,12 @@ static void grad_done(void *ctx, int unit)
     s->users = 0;
 }
 
-/* Elements of the largest unit from `from` on, by one of the flat arrays' sizes. */
-static int64_t largest(const struct flat *f, int from,
-                       int64_t (*size)(const struct flat *f, int unit))
+/* Elements of the largest unit, by one of the flat arrays' sizes. */
+static int64_t largest(const struct flat *f, int64_t (*size)(const struct flat *f, int unit))
 {
     int64_t most = 0;
 
-    for (int u = from; u < f->params->n_unit; u++) {
+    for (int u = 0; u < f->params->n_unit; u++) {
         int64_t n = size(f, u);
 
         most = n > most ? n : most;
@@ -145,10 +153,28 @@ static int64_t whole_weights(const struct flat *f, int unit) { return f->params-
 
 static int64_t whole_grads(const struct flat *f, int unit) { return f->params->unit_grad[unit]; }
 
-/* What all slots of a kind hold. */
-static int64_t slots(const struct flat *f, int64_t (*size)(const struct flat *f, int unit))
+/* What slot i must hold: an edge's unit, or any block. */
+static int64_t slot_size(const struct flat *f, int i,
+                         int64_t (*size)(const struct flat *f, int unit))
 {
-    return size(f, 0) + (N_SLOTS - 1) * largest(f, 1, size);
+    int last = f->params->n_unit - 1;
+    int64_t most = 0;
+
+    if (i < SLOT_BLOCKS)
+        return size(f, i == 0 ? 0 : last);
+    for (int u = 1; u < last; u++)
+        most = size(f, u) > most ? size(f, u) : most;
+    return most;
+}
+
+/* What the first n slots of a kind hold. */
+static int64_t slots(const struct flat *f, int n, int64_t (*size)(const struct flat *f, int unit))
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += slot_size(f, i, size);
+    return sum;
 }
 
 /* A slot's floats for n elements of so many bytes. */
@@ -163,9 +189,9 @@ static size_t verdicts_of(const struct flat *f, const struct zero_opts *opts)
 /* Elements of all buffers beyond the rank's own arrays. */
 static int64_t gathered_numel(const struct flat *f, bool train)
 {
-    return slots(f, whole_weights) + (train ? slots(f, whole_grads) : 0) +
-           largest(f, 0, flat_unit_part) * f->world_size +
-           (train ? largest(f, 0, flat_grad_part) : 0);
+    return slots(f, N_SLOTS - 1, whole_weights) +
+           (train ? slots(f, N_SLOTS - 1, whole_grads) : 0) +
+           largest(f, flat_unit_part) * f->world_size + (train ? largest(f, flat_grad_part) : 0);
 }
 
 /* Whether states have the true weights of what is trained: passes see rounded ones of one rank. */
@@ -211,13 +237,10 @@ static bool allocate_slots(struct zero *z, bool train)
     int64_t wide = z->sharded ? (int64_t)sizeof(float) : (int64_t)ckpt_dtype_size(z->type);
     bool ok = true;
 
-    for (int i = 0; i < N_SLOTS; i++) {
-        int64_t n = i == 0 ? whole_weights(f, 0) : largest(f, 1, whole_weights);
-        int64_t m = i == 0 ? whole_grads(f, 0) : largest(f, 1, whole_grads);
-
-        z->weight[i].whole = floats(z, slot_floats(n, wide), &ok);
+    for (int i = 0; i < (z->streamed ? N_SLOTS : N_SLOTS - 1); i++) {
+        z->weight[i].whole = floats(z, slot_floats(slot_size(f, i, whole_weights), wide), &ok);
         if (train)
-            z->grad[i].whole = floats(z, m, &ok);
+            z->grad[i].whole = floats(z, slot_size(f, i, whole_grads), &ok);
     }
     return ok;
 }
@@ -250,9 +273,9 @@ static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_e
     if (ok && z->streamed)
         zero_stream_ready(z);
     if (z->sharded) {
-        z->parts = floats(z, largest(f, 0, flat_unit_part) * f->world_size, &ok);
+        z->parts = floats(z, largest(f, flat_unit_part) * f->world_size, &ok);
         if (train)
-            z->reduced = floats(z, largest(f, 0, flat_grad_part), &ok);
+            z->reduced = floats(z, largest(f, flat_grad_part), &ok);
     }
     if (z->dev->apart)
         z->stage = pinned(z, 2 * ZERO_STAGE, &ok);
@@ -350,9 +373,8 @@ static void size_streamed(struct zero_size *size, const struct flat *f, bool tra
     size->weights = 0;
     for (int i = 0; i < N_SLOTS; i++)
         size->weights += sizeof(float) *
-                         (uint64_t)slot_floats(i == 0 ? whole_weights(f, 0)
-                                                      : largest(f, 1, whole_weights), wide);
-    size->grads = train ? (uint64_t)slots(f, whole_grads) * sizeof(float) : 0;
+                         (uint64_t)slot_floats(slot_size(f, i, whole_weights), wide);
+    size->grads = train ? (uint64_t)slots(f, N_SLOTS, whole_grads) * sizeof(float) : 0;
 }
 
 int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,

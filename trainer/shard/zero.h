@@ -5,7 +5,7 @@
  * Stage 3: every rank holds its part of weights, gradients and moments (flat.h); a unit's
  * weights are gathered when the pass asks for them and given up when it is done, its gradients
  * are reduced to their owners as soon as the pass has finished them.  Beyond the parts a rank
- * holds unit 0 and two more units, whatever the depth of the model.
+ * holds the first and the last unit and two blocks, whatever the depth of the model.
  *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
  * type lies beside the part, is what is gathered, and is made again when the weights change.

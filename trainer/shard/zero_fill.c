@@ -353,10 +353,13 @@ static const float *together(struct zero *z, enum zero_array of, int unit, struc
 
 const float *zero_master(struct zero *z, int unit, struct ckpt_err *err)
 {
-    struct slot *s = &z->weight[unit == 0 ? 0 : 1];
+    struct slot *s;
+    int i, end;
 
     if (!z->sharded)
         return together(z, ZERO_MASTER, unit, err);
+    zero_slots_of(z, unit, &i, &end);
+    s = &z->weight[i];
     s->unit = -1;                       /* not what a pass may find there */
     zero_gather(z, unit, s->whole, z->master + flat_unit_base(&z->flat, unit), CKPT_F32);
     return s->whole;
@@ -364,11 +367,14 @@ const float *zero_master(struct zero *z, int unit, struct ckpt_err *err)
 
 const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err)
 {
-    float *whole = z->grad[unit == 0 ? 0 : 1].whole, *own = z->grads;
+    float *whole, *own = z->grads;
     int64_t part = flat_grad_part(&z->flat, unit);
+    int i, end;
 
     if (!z->sharded)
         return together(z, ZERO_GRAD, unit, err);
+    zero_slots_of(z, unit, &i, &end);
+    whole = z->grad[i].whole;
     if (part > 0) {
         comm_all_gather(z->comm, z->parts, own + flat_grad_base(&z->flat, unit), part, CKPT_F32);
         flat_assemble_grads(&z->flat, unit, whole, z->parts);

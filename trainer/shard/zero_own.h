@@ -6,7 +6,9 @@
 
 #include "trainer/shard/zero.h"
 
-enum { N_SLOTS = 3 };           /* slot 0 is unit 0's: a tied head keeps it while others pass */
+/* Slots 0 and 1 are those of the first and the last unit, which the head keeps while others pass;
+ * the others are for blocks, the last of them where units stream alone. */
+enum { SLOT_BLOCKS = 2, N_SLOTS = 5 };
 
 /* Room for one gathered unit. */
 struct slot {
@@ -51,7 +53,9 @@ enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
        ZERO_MARK_SLOTS = ZERO_MARK_STATES + STATES_MARKS };
 
 /* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
-struct slot *zero_slot(struct slot *slot, int unit);
+struct slot *zero_slot(const struct zero *z, struct slot *slot, int unit);
+/* The slots that a unit may be in. */
+void zero_slots_of(const struct zero *z, int unit, int *from, int *end);
 /* What was given to the lanes has reached the host. */
 void zero_settle(struct zero *z);
 /* The door and a step, where weights and gradients lie on the host. */

@@ -3,11 +3,12 @@
  * device while a pass uses them, the next unit's are fetched meanwhile; a unit's gradients are
  * added up in a slot and leave when the pass has finished them.
  *
- * Slots are those of gathering (zero.c): unit 0 has its own, the others take turns.  Marks of a
- * slot: it has been fetched, what used it is done, it has been written back.  A pass goes through
- * the units in one direction, so that the next one is known; on the way back its gradients are
- * fetched ahead as well, where earlier passes of the step made some.  The norm of the gradient is
- * made unit by unit, before each leaves: the sum of the last pass over a unit counts.
+ * Slots are those of gathering (zero.c): the first and the last unit have their own, blocks take
+ * turns at three: one is in work, one comes, one leaves.  Marks of a slot: it has been fetched,
+ * what used it is done, it has been written back.  A pass goes through the units in one direction,
+ * so that the next one is known; on the way back its gradients are fetched ahead as well, where
+ * earlier passes of the step made some.  The norm of the gradient is made unit by unit, before each
+ * leaves: the sum of the last pass over a unit counts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -72,7 +73,7 @@ static struct slot *spare_grad(struct zero *z, int unit, int next)
     struct slot *found = NULL;
     int n = 0;
 
-    for (int i = 1; i < N_SLOTS; i++) {
+    for (int i = SLOT_BLOCKS; i < N_SLOTS; i++) {
         if (z->grad[i].unit == next)
             return NULL;
         if (z->grad[i].users == 0 && z->grad[i].unit < 0) {
@@ -87,7 +88,7 @@ static struct slot *spare_grad(struct zero *z, int unit, int next)
 /* On the way back gradients are fetched ahead too, once there are some. */
 static void fetch_ahead(struct zero *z, int unit, int next)
 {
-    struct slot *weight = zero_slot(z->weight, next), *grad;
+    struct slot *weight = zero_slot(z, z->weight, next), *grad;
 
     if (weight && weight->unit != next)
         fetch_weights(z, weight, next);
@@ -100,12 +101,12 @@ static void fetch_ahead(struct zero *z, int unit, int next)
 
 const void *zero_stream_acquire(struct zero *z, int unit)
 {
-    struct slot *s = zero_slot(z->weight, unit);
+    struct slot *s = zero_slot(z, z->weight, unit);
     int next = next_of(z, unit);
 
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
-        return z->weight[1].whole;
+        return z->weight[SLOT_BLOCKS].whole;
     }
     if (s->unit != unit)
         fetch_weights(z, s, unit);
@@ -126,12 +127,12 @@ void zero_stream_release(struct zero *z, struct slot *s)
 
 void *zero_stream_grad(struct zero *z, int unit)
 {
-    struct slot *s = zero_slot(z->grad, unit);
+    struct slot *s = zero_slot(z, z->grad, unit);
 
     z->back = true;
     if (!s) {
         ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
-        return z->grad[1].whole;
+        return z->grad[SLOT_BLOCKS].whole;
     }
     if (z->fresh[unit] && s->unit != unit) {
         z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
@@ -149,7 +150,7 @@ void *zero_stream_grad(struct zero *z, int unit)
 void zero_stream_grad_done(struct zero *z, int unit)
 {
     const struct ops *ops = z->dev->ops;
-    struct slot *s = zero_slot(z->grad, unit);
+    struct slot *s = zero_slot(z, z->grad, unit);
     int64_t n = z->flat.params->unit_grad[unit];
 
     z->fresh[unit] = false;
