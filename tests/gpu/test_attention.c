@@ -68,6 +68,8 @@ static const struct shape shapes[] = {
      .shared_keys = true},
     {"dropped", 2, 2, 64, BLOCKS, .docs = {150, 33, END}, .drop = 0.1f},
     {"dropped 128", 4, 4, 128, BLOOM, .docs = {133, 34, END}, .drop = 0.3f, .slopes = true},
+    {"dropped grouped", 4, 2, 128, BLOCKS, .docs = {133, 200, END}, .drop = 0.1f},
+    {"dropped long", 2, 2, 64, BLOCKS, .docs = {1100, 270, END}, .drop = 0.1f, .window = 400},
     {"dropped 256", 2, 2, 256, BLOCKS, .docs = {133, 34, END}, .drop = 0.2f},
     {"dropped encoder", 2, 2, 64, BLOCKS, .docs = {133, 34, END}, .drop = 0.2f, .whole = true,
      .reach = 16, .n_bucket = 8},
@@ -81,6 +83,11 @@ static const struct shape shapes[] = {
     {"long 80", 2, 2, 80, BLOOM, .docs = {1031, 70, END}, .slopes = true},
     {"long 96", 2, 2, 96, BLOOM, .docs = {65, 1200, END}, .slopes = true},
     {"long 128", 4, 2, 128, BLOCKS, .docs = {1300, 129, END}},
+    {"long 128 alone", 2, 2, 128, BLOCKS, .docs = {270, 1300, 1, END}},
+    {"long bloom 128", 2, 2, 128, BLOOM, .docs = {1030, 500, END}, .slopes = true},
+    {"long whole 128", 3, 3, 128, BLOCKS, .docs = {400, 1100, END}, .whole = true},
+    {"long encoder 128", 2, 2, 128, BLOCKS, .docs = {600, 300, END}, .whole = true, .reach = 128,
+     .n_bucket = 32},
     {"long window", 2, 1, 128, BLOCKS, .docs = {1290, 193, END}, .window = 200},
     {"long whole", 2, 2, 64, BLOCKS, .docs = {1090, 7, END}, .whole = true},
     {"long 33", 2, 2, 33, BLOCKS, .docs = {1090, 7, END}},
@@ -309,7 +316,7 @@ static void all_shapes(enum ckpt_dtype type)
 
     gpu_open(&g, type, &l);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (!getenv("SMALL") || rows_of(&shapes[i]) <= 170)
+        if (!getenv("SMALL") || rows_of(&shapes[i]) <= 190)
             one(&g, &shapes[i]);
     gpu_close(&g);
 }

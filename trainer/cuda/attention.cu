@@ -4,8 +4,8 @@
  * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
  * a softmax that rescales what was summed before (online), and the product with the values, all in
  * registers.  Keys and values come by asynchronous copies, a tile ahead.  Tiles that the mask
- * leaves empty are not visited, and only those on its edge test each element.  f32 goes to
- * attention_f32.cu.
+ * leaves empty are not visited, and only those on its edge test each element.  Wide heads of longer
+ * documents go to attention_ahead.cu, f32 to attention_f32.cu.
  *
  * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a bias
  * with a gradient, and takes two bytes for each pair of a head's queries and keys (cudnn-frontend

@@ -111,11 +111,6 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
                 mask(a, s, col, i, job.p.keys);
             soften<MODE>(s, w, fix, a.scale2);
         };
-        auto p_to_factor = [&](int j) {
-            if (MODE == ATTEND_ANY && a.drop.on)
-                drop_tile(a, s, job.h * a.n + job.p.first + job.p.begin + row + lane / 4, j);
-            as_factor<T>(f, s);
-        };
 
         clear(out);
         for (int r = 0; r < 2; r++) {
@@ -131,7 +126,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         if (lane == 0)
             gate_arrive(&m->k_free[it % STAGES]);
         scores_to_p(j0);
-        p_to_factor(j0);
+        as_factor<T>(f, s);
         for (int j = j0 + BN; j < job.end; j += BN) {
             int was = it % STAGES, now = (it + 1) % STAGES;
 
@@ -154,7 +149,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             if (lane == 0)
                 gate_arrive(&m->v_free[was]);
             follow(out, fix);
-            p_to_factor(j);
+            as_factor<T>(f, s);
             it++;
         }
         __syncwarp();                   /* of the line's readers */
@@ -258,37 +253,24 @@ void launch(struct device *dev, const char *op, struct attend a)
     cuda_launched(dev, op);
 }
 
-template <typename T, int D>
-void plain_or_slopes(struct device *dev, const char *op, const struct attend &a)
-{
-    if (a.slopes)
-        launch<T, D, ATTEND_SLOPES>(dev, op, a);
-    else
-        launch<T, D, ATTEND_PLAIN>(dev, op, a);
-}
-
 } /* namespace */
 
+/* Heads of more than 96 columns and documents of some length; others wait more for the one block
+ * that fits than they win.  Dropout waits for its words alone. */
 bool ahead_can(const struct attend &a)
 {
-    return getenv("CKPT_ATTENTION_AHEAD") && a.wide && a.vec && a.pairs && a.dim <= 128 &&
-           a.far <= 1024;
+    return a.wide && a.vec && a.pairs && a.dim > 96 && a.dim <= 128 && !a.drop.on &&
+           a.n >= 2 * BM * (int64_t)a.n_docs && a.far <= 1024;
 }
 
 template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a)
 {
-    if (a.table || a.drop.on || !(a.scale > 0)) {
-        if (a.dim <= 64)
-            launch<T, 64, ATTEND_ANY>(dev, op, a);
-        else
-            launch<T, 128, ATTEND_ANY>(dev, op, a);
-    } else if (a.dim <= 64) {
-        plain_or_slopes<T, 64>(dev, op, a);
-    } else if (a.dim <= 96) {
-        plain_or_slopes<T, 96>(dev, op, a);
-    } else {
-        plain_or_slopes<T, 128>(dev, op, a);
-    }
+    if (a.table || !(a.scale > 0))
+        launch<T, 128, ATTEND_ANY>(dev, op, a);
+    else if (a.slopes)
+        launch<T, 128, ATTEND_SLOPES>(dev, op, a);
+    else
+        launch<T, 128, ATTEND_PLAIN>(dev, op, a);
 }
 
 template void attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);

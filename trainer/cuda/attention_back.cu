@@ -2,8 +2,10 @@
  * attention_back - backward of attention: the choice of kernels, their workspace, and the last step
  * of the table's gradient.
  *
- * Hopper makes one pass (attention_once.cu) where rows allow 16 bytes at once; all else two
- * (attention_bwd.cu), f32 by attention_f32.cu.
+ * Long documents and dropout take one pass on Hopper (attention_once.cu), all else two
+ * (attention_bwd.cu; f32: attention_f32.cu).  One pass makes scores once, but keeps a whole
+ * multiprocessor for a block and hands dq on: in short documents and where heads share keys that
+ * costs more.  It leaves the table's gradient to two passes.
  */
 #include "trainer/cuda/attention.cuh"
 
@@ -56,9 +58,8 @@ static uint64_t dline_bytes(int64_t far, int64_t n_head)
 
 /* -- in one pass ------------------------------------------------------------------------------- */
 
-enum { ONCE_KEYS = 128, ONCE_DOC = 64 };
-
-static const int64_t ONCE_FAR = 256;
+/* Documents longer than that, and dropout everywhere, whose words are made once then. */
+enum { ONCE_LONG = 1024 };
 
 /* delta, lse2 and turns [H, N] and sums [H, N, the kernel's width]. */
 static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
@@ -68,31 +69,18 @@ static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
     return 3 * delta_bytes(n, n_head) + (dim <= 128 ? cuda_part(sums) : 0);
 }
 
-static uint64_t once_line_bytes(int64_t slots, int64_t far, int64_t n_head)
-{
-    return (uint64_t)(slots * n_head * (2 * far + 1)) * sizeof(float);
-}
-
-/* Documents of that many rows on average are planned for. */
-static int64_t once_slots(int64_t n) { return n / ONCE_KEYS + n / ONCE_DOC + 16; }
-
+/* Where heads share keys blocks are few and the last ones long: two passes are faster. */
 static bool once_can(const struct device *dev, const struct attend &a)
 {
-    if (dev->act == CKPT_F32 || !a.wide || !a.vec || !a.pairs || a.dim > 128 || a.n == 0 ||
-        a.dq_head % 8 != 0 || !cuda_aligned(a.dq, 16))
-        return false;
-    if (!getenv("CKPT_ATTENTION_ONCE"))
-        return false;
-    return !a.table || (a.share == 1 && a.far <= ONCE_FAR && !a.key_start &&
-                        key_slots(a, ONCE_KEYS) <= once_slots(a.n));
+    return dev->act != CKPT_F32 && a.wide && a.vec && a.pairs && a.dim <= 128 && a.n > 0 &&
+           !a.table && a.dq_head % 8 == 0 && cuda_aligned(a.dq, 16) &&
+           (a.drop.on || (a.share == 1 && a.max_doc > ONCE_LONG));
 }
 
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
 {
-    int64_t far = l->max_doc < ONCE_FAR ? l->max_doc : ONCE_FAR;
     uint64_t two = delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
-    uint64_t once = once_bytes(l->n, l->n_head, l->head_dim) +
-                    once_line_bytes(once_slots(l->n), far, l->n_head);
+    uint64_t once = once_bytes(l->n, l->n_head, l->head_dim);
 
     if (!l->train)
         return 0;
@@ -104,7 +92,6 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     struct attend a;
     cudaStream_t stream = cuda_of(dev)->stream;
     uint64_t bytes = delta_bytes(o->n, o->n_head), each = bytes;
-    int64_t groups = ATTEND_GROUPS;
     unsigned char *work;
     size_t line;
     int parts;
@@ -123,18 +110,15 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
               cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
     once = once_can(dev, a);
-    if (once) {
+    if (once)
         bytes = once_bytes(o->n, o->n_head, o->dim);
-        groups = key_slots(a, ONCE_KEYS);
-    }
-    line = bytes;
-    if (o->distance.dtable)
-        bytes += once_line_bytes(groups, a.far, o->n_head);
+    else if (o->distance.dtable)
+        bytes += dline_bytes(a.far, o->n_head);
     work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
     if (!work)
         return;
     a.delta = (float *)work;
-    a.dline = o->distance.dtable ? (float *)(work + line) : NULL;
+    a.dline = o->distance.dtable ? (float *)(work + each) : NULL;
     if (once) {
         a.lse2 = (float *)(work + each);
         a.turns = (int *)(work + 2 * each);
@@ -152,6 +136,6 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
         !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
         return;
     fold_lines<<<(unsigned)o->n_head, FOLD, line, stream>>>(
-        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, (int)groups, parts);
+        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, ATTEND_GROUPS, parts);
     cuda_launched(dev, "attention_bwd");
 }

@@ -1,7 +1,6 @@
 /*
  * attention_carry - the warps of attention_once.cu that carry: one brings tiles to shared memory,
- * one hands parts of dq to the next block, two round what the last block has added to or, where it
- * is asked for, sum the table's gradient out of dS.
+ * one hands parts of dq to the next block, two round what the last block has added to.
  */
 #ifndef CKPT_ATTENTION_CARRY_H
 #define CKPT_ATTENTION_CARRY_H
@@ -31,7 +30,7 @@ __device__ __forceinline__ void bring_queries(const struct attend &a, struct poo
 }
 
 /* The warp that brings tiles of queries, two ahead of their products. */
-template <typename T, int D, int MODE>
+template <typename T, int D>
 __device__ __forceinline__ void bring_warp(const struct attend &a, struct pool_of<T, D> *m,
                                            const struct place &p, const struct walk &walk, int g)
 {
@@ -43,19 +42,22 @@ __device__ __forceinline__ void bring_warp(const struct attend &a, struct pool_o
 
             if (time >= 0)
                 gate_wait(&m->done[st], time);
-            if (MODE == ATTEND_ANY && a.dline && time >= 0)
-                gate_wait(&m->summed[st], time);    /* dS is made there again */
             bring_queries<T, D>(a, m, p, h, tile_of(walk, x) * ROWS, st);
         }
     copies_wait<0>();
 }
 
-/* The thread that hands parts of dq on, in its turn. */
+/*
+ * The thread that hands parts of dq on, in its turn.  What it has sent takes a while to arrive:
+ * when the next tile's part is ready it is sent first, but nothing is waited for while others
+ * wait.
+ */
 template <typename T, int D>
 __device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T, D> *m,
                                         const struct place &p, const struct walk &walk, int g)
 {
-    int it = 0;
+    int *held = NULL;
+    int it = 0, done = 0;
 
     for (int h = g * a.share; h < (g + 1) * a.share; h++)
         for (int x = 0; x < walk.tiles; x++, it++) {
@@ -64,17 +66,28 @@ __device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T
             bool last;
             int before = turn_of(a, p, tile, &last);
 
+            if (held && !(gate_now(&m->done[st], it >> 1) && read_turn(a.turns + at) >= before)) {
+                arrived<0>();
+                write_turn(held, done);
+                held = NULL;
+            }
             while (read_turn(a.turns + at) < before)
                 ;
             gate_wait(&m->done[st], it >> 1);
-            products_see();             /* and what others have sent before */
             send(a.sums + at * D, m->dq, min((int)ROWS, p.len - i) * D * (int)sizeof(float),
                  before > 0);
             sent();
             gate_arrive(&m->taken[st]);
-            arrived();
-            write_turn(a.turns + at, before + 1);
+            if (held) {
+                arrived<1>();
+                write_turn(held, done);
+            }
+            held = a.turns + at;
+            done = before + 1;
         }
+    arrived<0>();
+    if (held)
+        write_turn(held, done);
 }
 
 /* 8 columns of dq from the sums; row is the workspace's, that is h N + the operation's. */
@@ -118,86 +131,17 @@ __device__ __forceinline__ void round_warps(const struct attend &a, const struct
         }
 }
 
-/* Adds a tile's dS along its diagonals; rel: its first key less its first query.  What lies beyond
- * the distances that the table tells apart goes to the thread's own sums, low and high. */
-template <typename T>
-__device__ __forceinline__ void spread(const struct attend &a, const T *ds, float *sums, int rel,
-                                       float2 *ends, int t)
-{
-    if (!terms_differ(a, rel - (ROWS - 1), rel + KEYS - 1)) {
-        float sum = 0;
-
-#pragma unroll 4
-        for (int c = 0; c < 16; c++) {
-            cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)(ds + panel_at<KEYS, ROWS>(t, c));
-
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                sum += to_f32(x.at[e]);
-        }
-        *(rel > 0 ? &ends->y : &ends->x) += sum;
-        return;
-    }
-    for (int d = t; d < ROWS + KEYS - 1; d += PAIR) {  /* key - query = d - (ROWS - 1) */
-        int from = max(0, ROWS - 1 - d), to = min(ROWS, KEYS + ROWS - 1 - d);
-        int at = rel + d - (ROWS - 1);
-        float sum = 0;
-
-#pragma unroll 4
-        for (int r = from; r < to; r++) {
-            int c = r + d - (ROWS - 1);
-
-            sum += to_f32(ds[panel_at<KEYS, ROWS>(r, c / 8) + c % 8]);
-        }
-        if (at > -a.far && at < a.far)
-            sums[a.far + at] += sum;
-        else
-            *(at > 0 ? &ends->y : &ends->x) += sum;
-    }
-}
-
-/* The two warps that sum the table's gradient, and the block's line of it. */
 template <typename T, int D>
-__device__ __forceinline__ void sum_warps(const struct attend &a, struct pool_of<T, D> *m,
-                                          const struct place &p, const struct walk &walk, int h,
-                                          int slot)
-{
-    int t = (int)threadIdx.x % PAIR, all = sums_floats(a);
-    float *sums = m->line + line_floats(a), *to = a.dline + ((int64_t)slot * a.n_head + h) * all;
-    float2 ends = make_float2(0, 0);
-
-    for (int it = 0; it < walk.tiles; it++) {
-        gate_wait(&m->done[it & 1], it >> 1);
-        spread(a, m->ds[it & 1], sums, p.begin - tile_of(walk, it) * ROWS, &ends, t);
-        meet_at<PAIR>(3);            /* the next tile's diagonals are other threads' */
-        if (t % 32 == 0)
-            gate_arrive(&m->summed[it & 1]);
-    }
-    ends.x = warp_sum(ends.x);
-    ends.y = warp_sum(ends.y);
-    if (t % 32 == 0) {
-        m->ends[t / 32] = ends.x;
-        m->ends[2 + t / 32] = ends.y;
-    }
-    meet_at<PAIR>(3);
-    for (int k = t; k < all; k += PAIR)
-        to[k] = sums[k] + (k == 0 ? m->ends[0] + m->ends[1] : 0.0f) +
-                (k == all - 1 ? m->ends[2] + m->ends[3] : 0.0f);
-}
-
-template <typename T, int D, int MODE>
 __device__ __forceinline__ void carry_group(const struct attend &a, struct pool_of<T, D> *m,
-                                            const struct place &p, int g, int slot)
+                                            const struct place &p, int g)
 {
     struct walk walk = walk_of(a, p);
     int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 - 2 * GROUP / 32, 0);
 
     if (warp == 0)
-        bring_warp<T, D, MODE>(a, m, p, walk, g);
+        bring_warp(a, m, p, walk, g);
     else if (warp == 1 && threadIdx.x % 32 == 0)
         hand_on(a, m, p, walk, g);
-    else if (MODE == ATTEND_ANY && warp > 1 && a.dline)
-        sum_warps(a, m, p, walk, g, slot);
     else if (warp > 1)
         round_warps<T, D>(a, p, walk, g);
 }

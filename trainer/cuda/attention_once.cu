@@ -15,8 +15,6 @@
  * this asks that all blocks of a head run at once, and where they cannot they go straight.
  * Blocks are numbered so that those that wait begin last.
  *
- * The table's gradient is summed along diagonals of dS by the third group, from rounded values.
- *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3), section
  * 3 (groups of warps with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
  */
@@ -27,31 +25,26 @@ namespace {
 /* -- the groups that make products ------------------------------------------------------------- */
 
 /*
- * Scores, rows keys and columns queries, become P.  apart: the group's first key less the tile's
- * first query; row: the lane's first key in the group.  lse is in base 2.
+ * Scores, rows keys and columns queries, become P.  apart: the lane's first key less the tile's
+ * first query.  lse is in base 2.
  */
-template <int MODE, bool NEAR>
-__device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][8][4], const float *lse,
-                                     int apart, int row, float slope, float beyond,
-                                     const float *line)
+template <int NT>
+__device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][NT][4],
+                                     const float *lse, int apart, float slope)
 {
     int col = (int)threadIdx.x % 4 * 2;
-    float low = fmaf(slope, (float)(apart + row), beyond), high = fmaf(slope, 8.0f, low);
+    float low = slope * (float)apart, high = fmaf(slope, 8.0f, low);
 
-    line += a.span + apart + row - col;
 #pragma unroll
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < NT; n++) {
         float2 l = *(const float2 *)(lse + 8 * n + col);
         float c0 = fmaf(slope, (float)(8 * n + col), l.x);
         float c1 = fmaf(slope, (float)(8 * n + col + 1), l.y);
-        float x[4] = {low - c0, low - c1, high - c0, high - c1};
 
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            if (MODE == ATTEND_ANY && NEAR)
-                x[e] += line[e / 2 * 8 - 8 * n - e % 2];
-            s[0][n][e] = exp2_fast(fmaf(s[0][n][e], a.scale2, x[e]));
-        }
+        s[0][n][0] = exp2_fast(fmaf(s[0][n][0], a.scale2, low - c0));
+        s[0][n][1] = exp2_fast(fmaf(s[0][n][1], a.scale2, low - c1));
+        s[0][n][2] = exp2_fast(fmaf(s[0][n][2], a.scale2, high - c0));
+        s[0][n][3] = exp2_fast(fmaf(s[0][n][3], a.scale2, high - c1));
     }
 }
 
@@ -174,7 +167,7 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
         float slope = head_slope(a, h);
 
         for (int x = 0; x < walk.tiles; x++, it++) {
-            int i = tile_of(walk, x) * ROWS, st = it & 1, apart = mine - i, end = i + ROWS;
+            int i = tile_of(walk, x) * ROWS, st = it & 1, end = i + ROWS;
             const T *q = m->q[st], *dout = m->dout[st];
             bool out = !a.whole && (mine + 63 > i || (a.window > 0 && end - 1 - a.window >= mine));
             bool edge = out || end > p.len || mine + 64 > p.keys;
@@ -197,12 +190,7 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                 if (edge)
                     hide(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
                          p.len - i - lane % 4 * 2);
-                if (MODE == ATTEND_ANY && a.table && terms_differ(a, apart - 63, apart + 63))
-                    to_p<MODE, true>(a, s, m->lse[st], apart, row, slope, 0.0f, m->line);
-                else
-                    to_p<MODE, false>(a, s, m->lse[st], apart, row, slope,
-                                      MODE == ATTEND_ANY && a.table
-                                          ? m->line[apart > 0 ? 2 * a.span : 0] : 0.0f, m->line);
+                to_p(a, s, m->lse[st], mine + row - i, slope);
                 p_factor<MODE, T>(a, f, s, kept);
                 products_begin<true>();
                 wg_times_rows<T, D, 8>(dv, f[0], dout);
@@ -262,30 +250,17 @@ template <typename T, int D, int MODE>
 __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of<T, D> *m)
 {
     struct place p;
-    int g, slot;
-    bool there = keys_of(a, &p, &g, &slot);
-    float *sums = m->line + line_floats(a);
+    int g;
 
-    if (!there) {
-        float *to = a.dline + ((int64_t)slot * a.n_head + g) * sums_floats(a);
-
-        for (int k = (int)threadIdx.x; a.dline && k < sums_floats(a); k += ALL)
-            to[k] = 0;
+    if (!keys_of(a, &p, &g))
         return;
-    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             gate_init(&m->full[i], 32);
             gate_init(&m->done[i], 2 * GROUP / 32);
             gate_init(&m->taken[i], 1);
-            gate_init(&m->summed[i], PAIR / 32);
         }
         gate_init(&m->keys, 2 * GROUP);
-    }
-    if (MODE == ATTEND_ANY) {
-        distance_line<T>(a, m->line, g);
-        for (int k = (int)threadIdx.x; a.dline && k < sums_floats(a); k += ALL)
-            sums[k] = 0;
     }
     __syncthreads();
     if (threadIdx.x < 2 * GROUP) {
@@ -293,7 +268,7 @@ __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of
         keys_group<T, D, MODE>(a, m, p, g);
     } else {
         leave_registers<registers<D>::FEW>();
-        carry_group<T, D, MODE>(a, m, p, g, slot);
+        carry_group(a, m, p, g);
     }
 }
 
@@ -338,22 +313,9 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
     }
 }
 
-/* dq from the sums, where the warps that would round it sum the table's gradient. */
-template <typename T, int D>
-__global__ void __launch_bounds__(256) finish(const __grid_constant__ struct attend a)
-{
-    int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / (D / 8);
-    int c = (int)(at % (D / 8));
-
-    cuda_begin();
-    if (row < a.n * a.n_head && 8 * c < a.dim)
-        round_dq<T, D>(a, row, (int)(row / a.n), c);
-}
-
 template <typename T, int D, int MODE> void launch(struct device *dev, struct attend a)
 {
-    size_t bytes = sizeof(struct pool_of<T, D>) +
-                   sizeof(float) * (size_t)(line_floats(a) + (a.dline ? sums_floats(a) : 0));
+    const size_t bytes = sizeof(struct pool_of<T, D>);
     const int LANES = D > 64 ? 16 : 8;
 
     prepare<T, LANES><<<(unsigned)cuda_blocks(a.n * a.n_head, 256 / LANES), 256, 0,
@@ -363,10 +325,6 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
         return;
     cuda_early(dev, true, once<T, D, MODE>, (unsigned)(key_slots(a, KEYS) * a.n_kv), (unsigned)ALL,
                bytes, a);
-    if (!cuda_launched(dev, "attention_bwd") || !a.dline)
-        return;
-    cuda_early(dev, true, finish<T, D>, (unsigned)cuda_blocks(a.n * a.n_head * (D / 8), 256), 256,
-               0, a);
     cuda_launched(dev, "attention_bwd");
 }
 
@@ -375,7 +333,7 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
 template <typename T> void attend_once(struct device *dev, struct attend a)
 {
     a.slots = cuda_of(dev)->sms;
-    if (a.table || a.drop.on) {
+    if (a.drop.on) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, a);
         else

@@ -21,9 +21,8 @@ template <int D> struct registers {
 template <typename T, int D> struct pool_of {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
     float    dq[ROWS * D];
-    float    lse[2][ROWS], delta[2][ROWS], ends[4];
-    uint64_t keys, full[2], done[2], taken[2], summed[2];
-    float    line[];                    /* terms by distance, then their sums */
+    float    lse[2][ROWS], delta[2][ROWS];
+    uint64_t keys, full[2], done[2], taken[2];
 };
 
 /* Tiles of queries that a block visits: from `first` on, behind `wrap` from 0. */
@@ -33,8 +32,8 @@ struct walk {
 
 /* -- who is when ------------------------------------------------------------------------------- */
 
-/* The block's place; false: there are no keys.  slot: its number among tiles of keys. */
-__device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p, int *g, int *slot)
+/* The block's place; false: there are no keys. */
+__device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p, int *g)
 {
     int b = (int)(gridDim.x - 1 - blockIdx.x), each, first;
 
@@ -49,7 +48,6 @@ __device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p,
     }
     b -= first * a.n_kv;
     *g = b / each;
-    *slot = first + b % each;
     document(a, p, p->doc, *g);
     p->begin = b % each * KEYS;
     return p->begin < p->keys;

@@ -30,18 +30,37 @@ __device__ __forceinline__ void gate_copies(uint64_t *gate)
                  : "memory");
 }
 
-/* Until the gate has opened for the time whose number's lowest bit that is. */
-__device__ __forceinline__ void gate_wait(uint64_t *gate, int time)
+/* Whether the gate has opened for the time whose number's lowest bit that is (after a while). */
+__device__ __forceinline__ bool gate_open(uint64_t *gate, int time)
 {
     uint32_t open;
 
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
-                     "selp.u32 %0, 1, 0, p; }"
-                     : "=r"(open)
-                     : "r"(shared_at(gate)), "r"(time & 1)
-                     : "memory");
-    } while (!open);
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(open)
+                 : "r"(shared_at(gate)), "r"(time & 1)
+                 : "memory");
+    return open;
+}
+
+/* The same at once. */
+__device__ __forceinline__ bool gate_now(uint64_t *gate, int time)
+{
+    uint32_t open;
+
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; "
+                 "selp.u32 %0, 1, 0, p; }"
+                 : "=r"(open)
+                 : "r"(shared_at(gate)), "r"(time & 1)
+                 : "memory");
+    return open;
+}
+
+/* Until it has. */
+__device__ __forceinline__ void gate_wait(uint64_t *gate, int time)
+{
+    while (!gate_open(gate, time))
+        ;
 }
 
 /* From here on a thread of this group of four warps has that many registers: others leave theirs
@@ -103,15 +122,15 @@ __device__ __forceinline__ void send(float *to, const float *from, int bytes, bo
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* The source of what this thread has sent may change; what it has sent is there for all. */
+/* The source of what this thread has sent may change; all but the last LEFT are there for all. */
 __device__ __forceinline__ void sent()
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-__device__ __forceinline__ void arrived()
+template <int LEFT> __device__ __forceinline__ void arrived()
 {
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
 __device__ __forceinline__ int read_turn(const int *turn)
