@@ -6,16 +6,22 @@
  * Hopper's tensor cores (wgmma.cuh), over k in steps of 64 that arrive four deep.  How many rows
  * an expert has is known on the device alone: a table says which rows of which expert each block
  * takes, and more blocks are launched than there can be work for.
+ *
+ * Blocks share nothing, so that the L2 cache's speed bounds them, at half of what cuBLASLt makes
+ * of large products: this is for many experts of few rows, each of whose products is about as
+ * short as its launch.
  */
 #include "trainer/cuda/experts.h"
-
-#include <stdlib.h>
 
 #include "trainer/cuda/attention.cuh"
 
 namespace {
 
 enum { TM = 128, TN = 256, TK = 64, STAGES = 4, BLOCK = 256 };
+enum { LEAST_ROWS = 16 };               /* of an expert; fewer only read weights */
+
+/* Multiply-adds of one matrix and an expert's rows: below, the launch counts. */
+#define SHORT ((int64_t)1 << 30)
 
 const size_t SHARED = (size_t)STAGES * (TM + TN) * TK * 2;
 
@@ -205,8 +211,10 @@ bool is_hopper(const struct cuda_device *d)
 
 bool grouped_able(struct device *dev, const struct op_experts *a)
 {
-    return getenv("CKPT_GROUPED") && dev->act != CKPT_F32 && a->dim % TK == 0 &&
-           a->ff % TK == 0 && a->stride % 8 == 0 && cuda_aligned(a->gate, 16) &&
+    int64_t rows = a->n * a->top_k / a->n_expert;
+
+    return rows >= LEAST_ROWS && rows * a->dim * a->ff <= SHORT && dev->act != CKPT_F32 &&
+           a->dim % TK == 0 && a->ff % TK == 0 && a->stride % 8 == 0 && cuda_aligned(a->gate, 16) &&
            cuda_aligned(a->up, 16) && cuda_aligned(a->down, 16) &&
            grouped_tiles(a->n * a->top_k, a->n_expert) <= 65535 && is_hopper(cuda_of(dev)) &&
            cuda_of(dev)->shared_most >= SHARED;
