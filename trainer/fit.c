@@ -133,16 +133,62 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
     return err->code;
 }
 
-uint64_t fit_host_room(void)
+/* The number that a file of the system begins with; UINT64_MAX: none ("max"). */
+static uint64_t number_in(const char *path)
 {
-    FILE *f = fopen("/proc/meminfo", "r");
-    unsigned long long kib = 0;
+    FILE *f = fopen(path, "r");
+    unsigned long long n = 0;
+    bool found = f && fscanf(f, "%llu", &n) == 1;
+
+    if (f)
+        fclose(f);
+    return found ? n : UINT64_MAX;
+}
+
+/* The number behind a word of such a file; 0: none. */
+static uint64_t number_of(const char *path, const char *word)
+{
+    FILE *f = fopen(path, "r");
+    unsigned long long n = 0;
+    size_t k = strlen(word);
     char line[256];
     bool found = false;
 
     while (f && !found && fgets(line, sizeof line, f))
-        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+        found = strncmp(line, word, k) == 0 && sscanf(line + k, " %llu", &n) == 1;
     if (f)
         fclose(f);
-    return found ? (uint64_t)kib * 1024 : UINT64_MAX;
+    return found ? n : 0;
+}
+
+/* What a container may still take, by the second version of control groups or the first: files that
+ * are kept in memory make room. */
+static uint64_t group_room(void)
+{
+    static const char *const files[][3] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
+         "/sys/fs/cgroup/memory.stat"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+         "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat"},
+    };
+
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        uint64_t most = number_in(files[i][0]), used = number_in(files[i][1]);
+        uint64_t kept = number_of(files[i][2], "inactive_file ") +
+                        number_of(files[i][2], "active_file ");
+
+        if (most == UINT64_MAX || used == UINT64_MAX)
+            continue;
+        used -= kept < used ? kept : used;
+        return most > used ? most - used : 0;
+    }
+    return UINT64_MAX;
+}
+
+uint64_t fit_host_room(void)
+{
+    uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_room();
+    uint64_t room = kib ? kib * 1024 : UINT64_MAX;
+
+    return room < group ? room : group;
 }
