@@ -114,17 +114,19 @@ __device__ __forceinline__ void hide(const struct attend &a, float (&s)[MR][NT][
             }
 }
 
-/* Rows are queries: lse and delta by row. */
-template <int MODE, int MR, int NT>
+/* Rows are queries: lse and delta by row.  Terms by distance are in the line where they DIFFER
+ * inside the tile, else `beyond`. */
+template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT][4],
                                       float (&dp)[MR][NT][4], const float (&lse)[MR][2],
                                       const float (&delta)[MR][2], int pos, int j, float slope,
-                                      const float *line, int64_t drop_row)
+                                      float beyond, const float *line, int64_t drop_row)
 {
     int lane = (int)threadIdx.x % 32;
     float base = (float)(j + lane % 4 * 2 - pos);
     uint64_t bits = 0;
 
+    line += a.span + j + lane % 4 * 2 - pos;
     if (MODE == ATTEND_ANY && a.drop.on)
         bits = kept_tile<MR, NT>(a, drop_row, j);
 #pragma unroll
@@ -133,11 +135,9 @@ __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT]
         for (int n = 0; n < NT; n++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                int i = pos + 16 * m + e / 2 * 8, at = j + lane % 4 * 2 + 8 * n + e % 2;
-                float rel = base + (float)(8 * n + e % 2 - 16 * m - e / 2 * 8), keep = 1, term = 0;
+                const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
+                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : beyond;
 
-                if (MODE == ATTEND_ANY && a.table)
-                    term = distance_term(a, line, at - i);
                 if (MODE == ATTEND_ANY && a.drop.on)
                     keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
                 p_ds<MODE>(a, s[m][n][e], dp[m][n][e], lse[m][e / 2], delta[m][e / 2], slope, rel,
@@ -230,8 +230,15 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
             if (j + BN > none_before || j < all_after)
                 hide(a, s, pos + row + lane / 4 - j - lane % 4 * 2, 1, INT_MAX,
                      p.keys - j - lane % 4 * 2);
-            backs<MODE>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, line,
-                        h * a.n + i0 + row + lane / 4);
+            if (MODE == ATTEND_ANY && a.table &&
+                terms_differ(a, j - pos - BM + 1, j - pos + BN - 1))
+                backs<MODE, true>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, 0.0f, line,
+                                  h * a.n + i0 + row + lane / 4);
+            else
+                backs<MODE, false>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope,
+                                   MODE == ATTEND_ANY && a.table ? line[j > pos ? 2 * a.span : 0]
+                                                                 : 0.0f,
+                                   line, h * a.n + i0 + row + lane / 4);
             if (MODE == ATTEND_ANY && a.dline)
                 add_spread(a, w, dp, pos + row, j);
             as_factor<T>(f, dp);
@@ -252,16 +259,17 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
 }
 
 /* Rows are keys, columns queries: lse and delta by column. */
-template <int MODE, int MR, int NT>
+template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][NT][4],
                                         float (&dp)[MR][NT][4], const float *lse,
                                         const float *delta, int j, int i0, float slope,
-                                        const float *line, int64_t drop_row)
+                                        float beyond, const float *line, int64_t drop_row)
 {
     int col = (int)threadIdx.x % 4 * 2;
     float base = (float)(j - i0 - col);
     uint64_t bits = 0;
 
+    line += a.span + j - i0 - col;
     if (MODE == ATTEND_ANY && a.drop.on)
         bits = kept_tile_t<MR, NT>(a, drop_row + col, j);
 #pragma unroll
@@ -272,11 +280,9 @@ __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][N
         for (int m = 0; m < MR; m++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                int i = i0 + col + 8 * n + e % 2, at = j + 16 * m + e / 2 * 8;
-                float rel = base + (float)(16 * m + e / 2 * 8 - 8 * n - e % 2), keep = 1, term = 0;
+                const int step = 16 * m + e / 2 * 8 - 8 * n - e % 2;
+                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : beyond;
 
-                if (MODE == ATTEND_ANY && a.table)
-                    term = distance_term(a, line, at - i);
                 if (MODE == ATTEND_ANY && a.drop.on)
                     keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
                 p_ds<MODE>(a, s[m][n][e], dp[m][n][e], (e % 2 ? l.y : l.x) * LOG2E,
@@ -364,8 +370,16 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
             if (edge)
                 hide(a, s, i + lane % 4 * 2 - j - row - lane / 4, -1, p.keys - j - row - lane / 4,
                      p.len - i - lane % 4 * 2);
-            backs_t<MODE>(a, s, dp, lse + stage * BN, delta + stage * BN, j + row + lane / 4, i,
-                          slope, line, h * a.n + p.first + i);
+            if (MODE == ATTEND_ANY && a.table && terms_differ(a, j - i - BN + 1, j - i + BM - 1))
+                backs_t<MODE, true>(a, s, dp, lse + stage * BN, delta + stage * BN,
+                                    j + row + lane / 4, i, slope, 0.0f, line,
+                                    h * a.n + p.first + i);
+            else
+                backs_t<MODE, false>(a, s, dp, lse + stage * BN, delta + stage * BN,
+                                     j + row + lane / 4, i, slope,
+                                     MODE == ATTEND_ANY && a.table ? line[j > i ? 2 * a.span : 0]
+                                                                   : 0.0f,
+                                     line, h * a.n + p.first + i);
             as_factor<T>(f, s);
             as_factor<T>(df, dp);
             products_begin<WG>();
