@@ -1,7 +1,7 @@
 # The program of libckpt(3), built by a stranger's means, against the installed library, and
 # against the archive in the tree.
 . "$(dirname "$0")/lib.sh"
-make -s install PREFIX="$T/usr" MODE="$(basename "$B")" >/dev/null 2>"$T/.err" || { fail install "$T/.err"; exit 1; }
+make -s install PREFIX="$T/usr" MODE="$(basename "$B")" CUDA=$([ -e "$B/libckpt_cuda.so" ]; echo $((1 - $?))) >/dev/null 2>"$T/.err" || { fail install "$T/.err"; exit 1; }
 echo "ok install"
 # example N - the N-th program of the manual.
 example() {
