@@ -254,9 +254,9 @@ static void within(const char *name, struct error e, double bound)
 
 /*
  * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it has so
- * far at once, each cut to 12 bits or more behind the largest's first: in a model of that, over
- * 2000 sums of 2304 normal numbers, the worst was 1.8e-2 where it goes on over all of k, as
- * forward, and 1.4e-3 where sums of 128 are promoted to f32, as back.
+ * far at once, each cut some 13 bits behind the largest's first: that goes on over all of k
+ * forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3 and
+ * 4.5e-4 on an H200.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -277,13 +277,13 @@ static void check_products(enum device_fp8 fp8)
     round_all(w, p.w.cpu, in * out, false);
     round_all(dy, p.dout.cpu, N * out, wide);
     got = gpu_fetch(&g, &p.out);
-    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 2e-2);
+    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 4e-3);
     free(got);
     got = gpu_fetch(&g, &p.dx);
-    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 3e-3);
+    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 1e-3);
     free(got);
     got = gpu_fetch(&g, &p.dw);
-    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 3e-3);
+    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 1e-3);
     free(got);
     free(x);
     free(w);
@@ -366,8 +366,6 @@ static void test_fields(void **state)
         {.n = N + 1, .in = 2304, .out = 2048, .bias = true, .in_place = true},
         {.n = N + 7, .in = 2048, .out = 2064, .bias = true, .in_out = true, .dx_add = true},
         {.n = N, .in = 4096, .out = 1024, .out_ld = 1536},
-        {.n = N, .in = 2048, .out = 2048, .bias = true, .odd = true},
-        {.n = N, .in = 2048, .out = 2048, .odd = true, .in_out = true},
         {.n = N, .in = 2048, .out = 2048, .bias = true, .act = OP_ACT_GELU_TANH, .pre = true},
         {.n = N, .in = 2048, .out = 2048, .bias = true, .act = OP_ACT_RELU},
         {.n = N, .in = 2048, .out = 2048, .act = OP_ACT_SILU, .pre = true},
@@ -394,6 +392,8 @@ static void test_wide(void **state)
         {.n = N, .in = 512, .out = 640, .bias = true},
         {.n = N, .in = 2056, .out = 2048, .bias = true},
         {.n = N, .in = 2048, .out = 2056, .bias = true},
+        {.n = N, .in = 2048, .out = 2048, .bias = true, .odd = true},
+        {.n = N, .in = 2048, .out = 2048, .odd = true, .in_out = true},
     };
     struct gpu g;
 

@@ -98,6 +98,19 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
     return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
 }
 
+/* Whether all that the products and what rounds their factors reach for lies at 16 bytes: kernels
+ * for 8 bits move no less. */
+static bool aligned(const struct op_linear *a)
+{
+    const void *all[] = {a->x, a->w, a->b, a->out, a->pre, a->residual, a->dout, a->x_pre, a->dx,
+                         a->dw};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!cuda_aligned(all[i], 16))
+            return false;
+    return a->out_ld % 8 == 0;
+}
+
 /* Also forgets another x than the last. */
 static bool possible(struct device *dev, const struct op_linear *a)
 {
@@ -106,7 +119,7 @@ static bool possible(struct device *dev, const struct op_linear *a)
     if (!a->x_again)
         cuda_of(dev)->fp8->x = NULL;
     return a->n >= LEAST_ROWS && a->n_in >= NARROW && a->n_out >= NARROW && a->n_in % 16 == 0 &&
-           a->n_out % 16 == 0;
+           a->n_out % 16 == 0 && aligned(a);
 }
 
 /* Whether x pays for being rounded. */

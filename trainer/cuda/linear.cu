@@ -208,7 +208,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     if (clipped(dev, a, &p, busy))
         return;
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
-        a->n_in % 8 == 0) {
+        a->n_in % 8 == 0 && !p.scale_a) {       /* of 8 bits a pass of its own is faster */
         p.epilogue = MATMUL_DGELU;
         p.aux = (void *)(uintptr_t)a->x_pre;
         p.alone = !x;
