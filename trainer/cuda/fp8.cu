@@ -128,16 +128,6 @@ static bool x_pays(const struct op_linear *a) { return a->x_again || a->n_out >=
 /* Whether dy does: for dx, and then for dw too. */
 static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
 
-/* Kernels of 8-bit factors move what they write and add by 16 bytes; parameters may lie anywhere,
- * whose gradients and biases 16-bit products take as they lie. */
-static bool lies_well(const struct matmul_args *p)
-{
-    int64_t each = p->out == CKPT_F32 ? 4 : 2, ldc = p->ldc ? p->ldc : p->ldd;
-
-    return cuda_aligned(p->d, 16) && p->ldd * each % 16 == 0 && cuda_aligned(p->bias, 16) &&
-           (!p->c || (cuda_aligned(p->c, 16) && ldc * each % 16 == 0));
-}
-
 /* False, and the device marked, when the workspace is too small: our bug. */
 static bool open_space(struct space *s, struct device *dev, const struct op_linear *a,
                        const struct matmul_args *p)
@@ -292,7 +282,7 @@ void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_ar
     const unsigned char *w;
     struct space s;
 
-    if (!possible(dev, a) || !x_pays(a) || !lies_well(p) || !open_space(&s, dev, a, p))
+    if (!possible(dev, a) || !x_pays(a) || !open_space(&s, dev, a, p))
         return;
     x_scale = cast_x(dev, a, p, p->a, &s, false);
     w = weights(dev, a, p->op, s.w, a->in_out, &w_scale);
@@ -326,7 +316,7 @@ void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64
     struct fp8_cast c;
     struct space s;
 
-    if (!possible(dev, a) || !dy_pays(a) || !lies_well(p) || !open_space(&s, dev, a, p))
+    if (!possible(dev, a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     fp8_cast(dev, p->op, &c, f->parts);
@@ -352,7 +342,7 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
         freeze(dev, a);
     there = f->turned == dy;
     f->turned = NULL;
-    if (!a->dw || !x_pays(a) || !dy_pays(a) || !lies_well(p) || !open_space(&s, dev, a, p))
+    if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     c.plain = NULL;
