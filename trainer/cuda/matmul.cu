@@ -419,15 +419,19 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     return k;
 }
 
+static bool recording(struct device *dev)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
 /* Timing waits, which a stream being recorded cannot; a choice that cannot be kept would differ
  * between runs. */
 static bool may_time(struct device *dev)
 {
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-
-    return cuda_of(dev)->matmul->choices.path &&
-           cudaStreamIsCapturing(cuda_of(dev)->stream, &status) == cudaSuccess &&
-           status == cudaStreamCaptureStatusNone;
+    return cuda_of(dev)->matmul->choices.path && !recording(dev);
 }
 
 /* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
@@ -470,7 +474,6 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     struct matmul *mm = cuda_of(dev)->matmul;
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
     struct matmul_choice choice = {};
-    bool timed = false;
     struct call probe;
     int n = splits(dev, x, a, all, ask(dev, x, all, NAMED)), best = 0;
     float took;
@@ -481,11 +484,12 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
         best = fastest(dev, &probe, all, n, a->quick, &took);
         if (pass_bytes(a) > 0 && better_apart(dev, a, took))
             choice.state = CHOICE_NONE;
-        timed = true;
     }
     if (n)
         choice.algo = all[best].algo;
-    return matmul_choices_add(&mm->choices, &choice, timed);
+    /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
+     * may meet another of the key's first. */
+    return matmul_choices_add(&mm->choices, &choice, n > 0 && !recording(dev));
 }
 
 /* One of the key's rounded sizes may suit an algorithm where another does not. */
