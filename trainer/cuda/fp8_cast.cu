@@ -175,7 +175,7 @@ template <__nv_fp8_interpretation_t F>
 __global__ void __launch_bounds__(block)
 turn_kernel(struct fp8_cast c, int64_t filled, bool whole)
 {
-    __shared__ uint32_t at[tile * words];
+    __shared__ __align__(16) uint32_t at[tile * words];
     int64_t row0 = (int64_t)blockIdx.y * tile, col0 = (int64_t)blockIdx.x * tile;
     const __nv_bfloat16 *x = (const __nv_bfloat16 *)c.x;
     int t = (int)threadIdx.x, piece = t % 16, warp = t / 32, lane = t % 32;
