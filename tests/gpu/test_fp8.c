@@ -408,6 +408,7 @@ static void test_wide(void **state)
 static void test_kept(void **state)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2048, .frozen = true};
+    struct op_linear back;
     struct both other;
     struct linear_pair p;
     struct gpu g;
@@ -448,6 +449,21 @@ static void test_kept(void **state)
     now = gpu_bytes(&g, &p.out);
     assert_memory_equal(was, now, bytes);
     free(now);
+    g.gpu->stepped++;
+    linear_run(&g, &c, &p, true);
+    now = gpu_bytes(&g, &p.out);
+    assert_memory_not_equal(was, now, bytes);
+    free(now);
+    free(was);
+    /* As much where gradients of x and of the weights come in two calls. */
+    back = linear_op(&c, &p, true, true);
+    back.dw = NULL;
+    g.gpu->ops->linear_bwd(g.gpu, &back);
+    back = linear_op(&c, &p, true, true);
+    back.dx = NULL;
+    g.gpu->ops->linear_bwd(g.gpu, &back);
+    was = gpu_bytes(&g, &p.out);
+    g.gpu->ops->copy(g.gpu, p.w.gpu, other.gpu, 2048 * 2048 * 2);
     g.gpu->stepped++;
     linear_run(&g, &c, &p, true);
     now = gpu_bytes(&g, &p.out);

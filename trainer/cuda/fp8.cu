@@ -174,17 +174,27 @@ static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear
 
 /* -- weights ---------------------------------------------------------------------------------- */
 
+/* Where a weight is in the table, or would be. */
+static struct kept *seat_of(struct fp8 *f, const void *w)
+{
+    size_t i = (size_t)((uintptr_t)w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
+
+    while (f->kept[i].w && f->kept[i].w != w)
+        i = (i + 1) % KEPT_PLACES;
+    return &f->kept[i];
+}
+
 /* The place of a weight; NULL: it is not kept. */
 static struct kept *place_of(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
     int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
     uint64_t each = cuda_part((uint64_t)(rows * cols));
-    size_t i = (size_t)((uintptr_t)a->w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
+    struct kept *k;
 
     if (f->copies != dev->copies || f->loaded != dev->loaded) {
-        for (size_t k = 0; k < KEPT_PLACES; k++)
-            f->kept[k].w = NULL;
+        for (size_t i = 0; i < KEPT_PLACES; i++)
+            f->kept[i].w = NULL;
         f->copies = dev->copies;
         f->loaded = dev->loaded;
         f->taken = 0;
@@ -192,17 +202,16 @@ static struct kept *place_of(struct device *dev, const struct op_linear *a)
     }
     if (!dev->copies)
         return NULL;
-    while (f->kept[i].w && f->kept[i].w != a->w)
-        i = (i + 1) % KEPT_PLACES;
-    if (f->kept[i].w)
-        return f->kept[i].rows == rows && f->kept[i].cols == cols ? &f->kept[i] : NULL;
+    k = seat_of(f, a->w);
+    if (k->w)
+        return k->rows == rows && k->cols == cols ? k : NULL;
     if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->copies_bytes)
         return NULL;
-    f->kept[i] = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
-                  (unsigned char *)dev->copies + f->taken + each, 0, false, false,
-                  &f->scale[SCALE_KEPT + f->n_kept++]};
+    *k = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
+          (unsigned char *)dev->copies + f->taken + each, 0, false, false,
+          &f->scale[SCALE_KEPT + f->n_kept++]};
     f->taken += 2 * each;
-    return &f->kept[i];
+    return k;
 }
 
 /* What is recorded now is run again after optimizer steps that we do not see. */
@@ -248,13 +257,15 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
     return turned ? k->turned : k->plain;
 }
 
-/* No optimizer changes what has no gradient. */
-static void freeze(struct device *dev, const struct op_linear *a)
+/* No optimizer changes what has no gradient; that may come in a call of its own, behind the one
+ * for dx. */
+static void note_gradient(struct device *dev, const struct op_linear *a)
 {
-    struct kept *k = x_pays(a) || dy_pays(a) ? place_of(dev, a) : NULL;
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct kept *k = f ? seat_of(f, a->w) : NULL;
 
-    if (k)
-        k->frozen = k->rounded;
+    if (k && k->w)
+        k->frozen = k->rounded && !a->dw;
 }
 
 /* -- products --------------------------------------------------------------------------------- */
@@ -336,10 +347,9 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
     struct space s;
     bool there;
 
+    note_gradient(dev, a);
     if (!possible(dev, a))
         return;
-    if (!a->dw)
-        freeze(dev, a);
     there = f->turned == dy;
     f->turned = NULL;
     if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
