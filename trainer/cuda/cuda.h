@@ -299,6 +299,8 @@ void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* record.cu */
 bool cuda_record(struct device *dev);
+/* Whether what is given now is recorded (or cannot be told): it is run again later, unseen. */
+bool cuda_recording(struct device *dev);
 struct recording *cuda_recorded(struct device *dev);
 void cuda_replay(struct device *dev, struct recording *r);
 void cuda_forget(struct device *dev, struct recording *r);

@@ -214,18 +214,10 @@ static struct kept *place_of(struct device *dev, const struct op_linear *a)
     return k;
 }
 
-/* What is recorded now is run again after optimizer steps that we do not see. */
-static bool recording(struct device *dev)
-{
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-
-    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
-           status != cudaStreamCaptureStatusNone;
-}
-
+/* What is recorded is run again after optimizer steps that we do not see. */
 static bool fresh(struct device *dev, const struct kept *k)
 {
-    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !recording(dev)));
+    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_recording(dev)));
 }
 
 /* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */

@@ -419,19 +419,11 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     return k;
 }
 
-static bool recording(struct device *dev)
-{
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-
-    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
-           status != cudaStreamCaptureStatusNone;
-}
-
 /* Timing waits, which a stream being recorded cannot; a choice that cannot be kept would differ
  * between runs. */
 static bool may_time(struct device *dev)
 {
-    return cuda_of(dev)->matmul->choices.path && !recording(dev);
+    return cuda_of(dev)->matmul->choices.path && !cuda_recording(dev);
 }
 
 /* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
@@ -489,7 +481,7 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
         choice.algo = all[best].algo;
     /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
      * may meet another of the key's first. */
-    return matmul_choices_add(&mm->choices, &choice, n > 0 && !recording(dev));
+    return matmul_choices_add(&mm->choices, &choice, n > 0 && !cuda_recording(dev));
 }
 
 /* One of the key's rounded sizes may suit an algorithm where another does not. */

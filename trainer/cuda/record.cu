@@ -19,6 +19,14 @@ bool cuda_record(struct device *dev)
                                                             cudaStreamCaptureModeThreadLocal));
 }
 
+bool cuda_recording(struct device *dev)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
 struct recording *cuda_recorded(struct device *dev)
 {
     cudaGraph_t graph = NULL;
