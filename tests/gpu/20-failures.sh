@@ -4,7 +4,7 @@ R=tools/recipes/demo
 export OMP_NUM_THREADS=4
 mkdir -p "$T/lib" "$T/old" "$T/bin"
 gcc -shared -o "$T/lib/libcuda.so.1" -x c /dev/null
-gcc -shared -o "$T/old/libcublasLt.so.13" -x c /dev/null
+gcc -shared -Wl,-soname,libcublasLt.so.13 -o "$T/old/libcublasLt.so.13" -x c /dev/null
 cp "$B/ckpt-train" "$B/ckpt-eval" "$T/bin"
 plugin() { cp "$B/gpu/$1" "$T/bin/libckpt_cuda.so"; }
 sed 's/[\\"]//g' README.md | tr -d '\t\r' | grep -E '.{40}' | head -60 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' >"$T/train.jsonl"
@@ -18,7 +18,7 @@ told() { says "$1" && echo "ok it says $1" || fail "it says $1" "$T/.err"; }
 export REAL=$B/libckpt_cuda.so
 t "a plug-in around the true one" plugin fault_plugin.so
 t "three steps" train good
-for n in 1 40; do
+for n in 1 20; do         # of nine a step
     FAULT=norm_fwd:$n expect 69 "a kernel fails (call $n)" train "f$n"
     told "illegal memory access"
     told "CUDA_LAUNCH_BLOCKING=1"
@@ -36,6 +36,6 @@ told "of another version"
 cp "$REAL" "$T/bin/libckpt_cuda.so"
 CKPT_CUDA_PATH=$T/old expect 69 "a cuBLASLt without what the plug-in needs" train c
 told "CUDA cannot be used"
-expect 69 "a driver that is none" env LD_LIBRARY_PATH="$T/lib" timeout 60 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" \
+expect 69 "a driver that is none" env LD_LIBRARY_PATH="$T/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout 60 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" \
     --train-file "$T/train.jsonl" -o "$T/d"
 expect 71 "too little memory by the limit" train l --device-memory-limit 1M

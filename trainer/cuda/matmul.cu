@@ -60,6 +60,13 @@ struct call {
 
 static bool broken(struct device *dev, const struct matmul_args *a, cublasStatus_t rc)
 {
+    /* What an operation before did, cuBLAS tells as a failure of its own. */
+    cudaError_t before = cudaStreamQuery(cuda_of(dev)->stream);
+
+    if (before == cudaErrorNotReady)
+        cudaGetLastError();
+    else
+        cuda_ok(dev, a->op, before);
     if (dev->err.code == 0) {
         dev->err.code = CKPT_EDEVICE;
         dev->err.reason[0] = dev->err.hint[0] = '\0';
