@@ -2,14 +2,11 @@
  * What bitsandbytes packs, under failure: seen and read, and written as an optimizer's file; the
  * n-th allocation, read, write, sync, rename and open fails, for every n there is.
  */
+#include "tests/fault/jobs.h"
 #include "tests/unit/compare.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "formats/weights/bnb.h"
 #include "formats/weights/bnb_optim.h"
-#include "libckpt/fault.h"
 
 #define OUT "build/test_bnb_faults.pt"
 
@@ -46,10 +43,7 @@ static int write_file(const char *unused, struct ckpt_err *err)
     return bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, NULL, err);
 }
 
-static const struct job {
-    int (*run)(const char *path, struct ckpt_err *err);
-    const char *path;
-} jobs[] = {
+static const struct job jobs[] = {
     {see, "tests/golden/bnb/weights.safetensors"}, {see, "tests/golden/bnb/AdEMAMix8bit.pt"},
     {write_file, NULL},
 };
@@ -59,10 +53,7 @@ static void test_undisturbed(void **state)
     struct ckpt_err err = {0};
 
     (void)state;
-    mkdir("build", 0777);
-    for (size_t i = 0; i < 3; i++)
-        if (jobs[i].run(jobs[i].path, &err))
-            fail_msg("job %zu: %s", i, err.text);
+    jobs_undisturbed(jobs, 3);
     if (see(OUT, &err))
         fail_msg("%s", err.text);
     remove(OUT);
@@ -72,22 +63,7 @@ static void test_undisturbed(void **state)
 static void test_each_failure_is_told(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++)
-        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-            for (unsigned long n = 1, struck = 1; struck; n++) {
-                struct ckpt_err err = {0};
-                int rc;
-
-                ckpt_fault_arm((enum ckpt_fault)kind, n);
-                rc = jobs[i].run(jobs[i].path, &err);
-                struck = ckpt_fault_struck();
-                ckpt_fault_arm((enum ckpt_fault)kind, 0);
-                if (rc && (!err.text[0] || !struck))
-                    fail_msg("job %zu, kind %d, %lu: %s", i, kind, n, err.text);
-                if (rc && access(OUT, F_OK) == 0 && kind != CKPT_FAULT_SYNC)
-                    fail_msg("job %zu, kind %d, %lu: leaves something", i, kind, n);
-                remove(OUT);
-            }
+    jobs_fail(jobs, 3, OUT);
 }
 #endif
 

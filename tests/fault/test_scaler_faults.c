@@ -2,12 +2,8 @@
  * scaler.pt under failure, read and written: the n-th allocation, read, write, sync, rename and
  * open fails, for every n there is.
  */
-#include "tests/unit/unit.h"
+#include "tests/fault/jobs.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "libckpt/fault.h"
 #include "trainer/scaler.h"
 
 #define OUT "build/test_scaler_faults.pt"
@@ -35,10 +31,7 @@ static int write_scale(const char *path, struct ckpt_err *err)
     return ckpt_out_create(&out, OUT, 0, err) ? err->code : scaler_file_write(out, &s, err);
 }
 
-static const struct job {
-    int (*run)(const char *path, struct ckpt_err *err);
-    const char *path;
-} jobs[] = {
+static const struct job jobs[] = {
     {read_scale, "tests/golden/optim/scaler.pt"}, {write_scale, NULL},
 };
 
@@ -47,10 +40,7 @@ static void test_undisturbed(void **state)
     struct ckpt_err err = {0};
 
     (void)state;
-    mkdir("build", 0777);
-    for (size_t i = 0; i < 2; i++)
-        if (jobs[i].run(jobs[i].path, &err))
-            fail_msg("job %zu: %s", i, err.text);
+    jobs_undisturbed(jobs, 2);
     if (read_scale(OUT, &err))
         fail_msg("%s", err.text);
     remove(OUT);
@@ -60,22 +50,7 @@ static void test_undisturbed(void **state)
 static void test_each_failure_is_told(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 2; i++)
-        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-            for (unsigned long n = 1, struck = 1; struck; n++) {
-                struct ckpt_err err = {0};
-                int rc;
-
-                ckpt_fault_arm((enum ckpt_fault)kind, n);
-                rc = jobs[i].run(jobs[i].path, &err);
-                struck = ckpt_fault_struck();
-                ckpt_fault_arm((enum ckpt_fault)kind, 0);
-                if (rc && (!err.text[0] || !struck))
-                    fail_msg("job %zu, kind %d, %lu: %s", i, kind, n, err.text);
-                if (rc && access(OUT, F_OK) == 0 && kind != CKPT_FAULT_SYNC)
-                    fail_msg("job %zu, kind %d, %lu: leaves something", i, kind, n);
-                remove(OUT);
-            }
+    jobs_fail(jobs, 2, OUT);
 }
 #endif
 
