@@ -43,19 +43,20 @@ struct calls {
 static const struct {
     const char *name;
     size_t      at;
+    bool        must;                   /* the others are told where the driver has them */
 } names[] = {
-    {"nvmlInit_v2", offsetof(struct calls, init)},
-    {"nvmlShutdown", offsetof(struct calls, shutdown)},
-    {"nvmlDeviceGetHandleByIndex_v2", offsetof(struct calls, by_index)},
-    {"nvmlDeviceGetHandleByPciBusId_v2", offsetof(struct calls, by_bus)},
-    {"nvmlDeviceGetIndex", offsetof(struct calls, index)},
-    {"nvmlDeviceGetName", offsetof(struct calls, name)},
-    {"nvmlDeviceGetMemoryInfo", offsetof(struct calls, memory)},
-    {"nvmlDeviceGetMemoryInfo_v2", offsetof(struct calls, memory_v2)},
-    {"nvmlDeviceGetUtilizationRates", offsetof(struct calls, load)},
-    {"nvmlDeviceGetClockInfo", offsetof(struct calls, clock)},
-    {"nvmlDeviceGetPowerUsage", offsetof(struct calls, power)},
-    {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct calls, held)},
+    {"nvmlInit_v2", offsetof(struct calls, init), true},
+    {"nvmlShutdown", offsetof(struct calls, shutdown), true},
+    {"nvmlDeviceGetHandleByIndex_v2", offsetof(struct calls, by_index), true},
+    {"nvmlDeviceGetHandleByPciBusId_v2", offsetof(struct calls, by_bus), true},
+    {"nvmlDeviceGetIndex", offsetof(struct calls, index), true},
+    {"nvmlDeviceGetName", offsetof(struct calls, name), true},
+    {"nvmlDeviceGetMemoryInfo", offsetof(struct calls, memory), true},
+    {"nvmlDeviceGetMemoryInfo_v2", offsetof(struct calls, memory_v2), false},
+    {"nvmlDeviceGetUtilizationRates", offsetof(struct calls, load), false},
+    {"nvmlDeviceGetClockInfo", offsetof(struct calls, clock), false},
+    {"nvmlDeviceGetPowerUsage", offsetof(struct calls, power), false},
+    {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct calls, held), false},
 };
 
 struct nvml {
@@ -81,7 +82,7 @@ static int load(struct nvml *n, struct ckpt_err *err)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *f = dlsym(n->library, names[i].name);
 
-        if (!f)
+        if (!f && names[i].must)
             return ckpt_fail(err, CKPT_EDEVICE, "libnvidia-ml.so.1 has no %s", names[i].name);
         *(void **)((unsigned char *)&n->call + names[i].at) = f;
     }
@@ -142,12 +143,16 @@ int nvml_sample(struct nvml *n, struct nvml_now *out, struct ckpt_err *err)
 
     if (rc)
         return bad(err, "memory", rc);
-    if (n->call.memory_v2(n->chip, &now) == 0)
+    if (n->call.memory_v2 && n->call.memory_v2(n->chip, &now) == 0)
         m.used = now.used;
-    n->call.load(n->chip, &u);          /* these four some chips do not tell */
-    n->call.clock(n->chip, CLOCK_SM, &mhz);
-    n->call.power(n->chip, &milliwatt);
-    n->call.held(n->chip, &held);
+    if (n->call.load)                   /* these four some chips do not tell */
+        n->call.load(n->chip, &u);
+    if (n->call.clock)
+        n->call.clock(n->chip, CLOCK_SM, &mhz);
+    if (n->call.power)
+        n->call.power(n->chip, &milliwatt);
+    if (n->call.held)
+        n->call.held(n->chip, &held);
     *out = (struct nvml_now){.used = m.used, .total = m.total, .load = u.gpu, .mhz = mhz,
                              .watt = 1e-3 * milliwatt, .held = held};
     return 0;
