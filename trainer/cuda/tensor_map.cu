@@ -1,0 +1,48 @@
+/*
+ * tensor_map - maps for the chip's own copies, made by the driver.
+ *
+ * The driver is asked for the function by name, so that the plug-in needs no library that a machine
+ * without a GPU lacks.
+ */
+#include "trainer/cuda/tensor_map.cuh"
+
+#include <cudaTypedefs.h>
+
+static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
+{
+    static const PFN_cuTensorMapEncodeTiled_v12000 f = [] {
+        enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+        void *p = NULL;
+        cudaError_t rc = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000,
+                                                          cudaEnableDefault, &found);
+
+        if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess) {
+            (void)cudaGetLastError();   /* no launch's */
+            p = NULL;
+        }
+        return (PFN_cuTensorMapEncodeTiled_v12000)p;
+    }();
+
+    return f;
+}
+
+bool tensor_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride, int64_t heads,
+                int64_t head_stride, int64_t dim, int tall, int panel)
+{
+    const cuuint64_t dims[3] = {(cuuint64_t)dim, (cuuint64_t)heads, (cuuint64_t)rows};
+    const cuuint64_t strides[2] = {2 * (cuuint64_t)head_stride, 2 * (cuuint64_t)row_stride};
+    const cuuint32_t box[3] = {(cuuint32_t)panel, 1, (cuuint32_t)tall}, steps[3] = {1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
+
+    if (!encode || !cuda_aligned(base, 16) || head_stride % 8 || row_stride % 8 || rows < 1 ||
+        head_stride < 1 || row_stride < 1 || tall > 256)
+        return false;
+    /* both 16-bit types: no arithmetic is done on them */
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)base, dims, strides, box, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  panel == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                  : panel == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                : CU_TENSOR_MAP_SWIZZLE_32B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}

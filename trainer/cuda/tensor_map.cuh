@@ -1,0 +1,103 @@
+/*
+ * tensor_map - tiles of 16-bit rows by heads, brought to shared memory by the chip itself (TMA).
+ *
+ * A map says where rows of heads lie in memory, and how a tile of a head is to lie in shared
+ * memory: as wgmma.cuh has it, panel by panel.  One thread asks for a tile; it is there when its
+ * bytes have opened a gate (gates.cuh).  Columns from dim on, and rows from `rows` on, become
+ * zeros.
+ *
+ * Rows behind a document's last one belong to the next, and may hold anything, infinities too,
+ * which a factor of zero does not hide.  So only tiles all of whose rows are the document's own
+ * come this way, and what is left of it row by row (bring_part).  Then no row behind the last one
+ * is asked for: `rows` may be any bound.
+ *
+ * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor), 5.5 (tensors); CUDA driver API 13.0,
+ * cuTensorMapEncodeTiled.
+ */
+#ifndef CKPT_TENSOR_MAP_H
+#define CKPT_TENSOR_MAP_H
+
+#include "trainer/cuda/gates.cuh"
+
+#include <cuda.h>
+
+/* Of base[rows][heads][dim] with those strides, in elements; tiles are `tall` rows of one head, in
+ * panels of `panel` columns.  False: strides, base or the driver do not allow it. */
+bool tensor_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride, int64_t heads,
+                int64_t head_stride, int64_t dim, int tall, int panel);
+
+/* The same for tiles of width D. */
+template <int D>
+static inline bool tensor_map_of(CUtensorMap *map, const void *base, int64_t rows,
+                                 int64_t row_stride, int64_t heads, int64_t head_stride,
+                                 int64_t dim, int tall)
+{
+    return tensor_map(map, base, rows, row_stride, heads, head_stride, dim, tall,
+                      panels<D>::PANEL);
+}
+
+/* This thread arrives, and the gate waits for that many bytes more. */
+__device__ __forceinline__ void gate_expect(uint64_t *gate, int bytes)
+{
+#if WGMMA_HERE
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(gate)),
+                 "r"(bytes)
+                 : "memory");
+#endif
+}
+
+/* Gates made by this thread are seen by copies to come; the block meets behind it. */
+__device__ __forceinline__ void gates_seen()
+{
+#if WGMMA_HERE
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+/* The map will be asked soon. */
+__device__ __forceinline__ void map_soon(const CUtensorMap *map)
+{
+#if WGMMA_HERE
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
+
+/* ROWS rows of a head, from `row` on, by the one thread that asks: D * ROWS elements, of which
+ * the gate has been told by gate_expect.  The map is a parameter of the kernel (grid constant). */
+template <int D, int ROWS, typename T>
+__device__ __forceinline__ void bring_tile(T *tile, const CUtensorMap *map, int head, int row,
+                                           uint64_t *gate)
+{
+#if WGMMA_HERE
+#pragma unroll
+    for (int c = 0; c < D; c += panels<D>::PANEL)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(tile + c * ROWS)),
+                     "l"(map), "r"(c), "r"(head), "r"(row), "r"(shared_at(gate))
+                     : "memory");
+#endif
+}
+
+/* A document's last rows, fewer than ROWS, or rows that no map can have, by THREADS threads, of
+ * which this is t; zeros beyond both.  They are there after copies_wait and products_see. */
+template <int D, int ROWS, int THREADS, typename T>
+__device__ __forceinline__ void bring_part(T *tile, const T *from, int64_t stride, int rows,
+                                           int dim, bool vec, int t)
+{
+#pragma unroll 1
+    for (int x = t; x < ROWS * D / 8; x += THREADS) {
+        int r = x / (D / 8), c = x % (D / 8);
+        const T *at = from + r * stride + 8 * c;
+        T *to = tile + panel_at<D, ROWS>(r, c);
+
+        if (vec) {
+            copy_16(to, at, r < rows && 8 * c < dim);
+            continue;
+        }
+#pragma unroll 1
+        for (int e = 0; e < 8; e++)
+            to[e] = r < rows && 8 * c + e < dim ? at[e] : from_f32<T>(0.0f);
+    }
+}
+
+#endif
