@@ -44,7 +44,7 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     float *line = (float *)(v + S::VS * SIZE);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
-    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * MR * 16;
+    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
     int ks = 0, vs = 0, was = 0;
     struct place p;
     float slope = head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];

@@ -262,11 +262,6 @@ __device__ __forceinline__ float exp2_fast(float x)
 
 /* -- tiles of 16-bit elements ----------------------------------------------------------------- */
 
-__device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* 16 bytes to shared memory, zeros where there is nothing to read. */
 __device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
 {
@@ -364,13 +359,6 @@ template <bool WG> __device__ __forceinline__ void tiles_ready()
     __syncthreads();
 }
 
-__device__ __forceinline__ void matrices(uint32_t to[4], const void *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_at(p)));
-}
-
 __device__ __forceinline__ void matrices_t(uint32_t to[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -435,7 +423,7 @@ __device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a
     const int ld = D + 8, lane = (int)threadIdx.x % 32;
 
     if constexpr (WG) {
-        wg_rows_by_rows<T, D, ROWS_A>(acc, a, b);
+        wg_rows_by_rows<T, D, ROWS_A>(acc, a, row, b);
         return;
     }
     clear(acc);

@@ -81,7 +81,7 @@ __device__ __forceinline__ void end_rows(const struct attend &a, const float (&o
 template <typename T, int D, int MODE>
 __device__ __forceinline__ void products_group_of(const struct attend &a, struct pool_of<T, D> *m)
 {
-    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16, it = 0, jobs = 0;
+    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * 16, it = 0, jobs = 0;
     bool over = false;
 
     for (int turn = 0; !over; turn++) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         gate_wait(&m->k_full[it % STAGES], it / STAGES);
         products_see();
         products_begin<true>();
-        wg_rows_by_rows<T, D, BM>(s, q, m->k[it % STAGES]);
+        wg_rows_by_rows<T, D, BM>(s, q, row, m->k[it % STAGES]);
         products_end<true>(s);
         if (lane == 0)
             gate_arrive(&m->k_free[it % STAGES]);
@@ -133,7 +133,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             gate_wait(&m->k_full[now], (it + 1) / STAGES);
             products_see();
             products_begin<true>();
-            wg_rows_by_rows<T, D, BM>(s, q, m->k[now]);
+            wg_rows_by_rows<T, D, BM>(s, q, row, m->k[now]);
             products_group<true>();
             gate_wait(&m->v_full[was], it / STAGES);
             products_see();

@@ -157,7 +157,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     float *spare = lines + (a.dline ? S::WARPS * sums_floats(a) : 0);   /* used in turn */
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, row = warp * MR * 16;
+    int lane = (int)threadIdx.x % 32, warp = alike((int)threadIdx.x / 32), row = warp * MR * 16;
     int mine_last, mine = together<WG, MR>(row, &mine_last);
     float slope = head_slope(a, h);
     struct spread w = {};
@@ -324,7 +324,8 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
     float *lse = (float *)(dout + 2 * SIZE), *delta = lse + 2 * BN, *line = delta + 2 * BN;
     int part = (int)blockIdx.x % PARTS, at = (int)(blockIdx.x / PARTS);
     int g = at % a.n_kv, slot = at / a.n_kv, lane = (int)threadIdx.x % 32, stage = 0;
-    int row = (int)threadIdx.x / 32 * MR * 16, mine_last, mine = together<WG, MR>(row, &mine_last);
+    int row = alike((int)threadIdx.x / 32) * MR * 16;
+    int mine_last, mine = together<WG, MR>(row, &mine_last);
     struct place p;
     float dk[MR][OT][4], dv[MR][OT][4];
 

@@ -149,7 +149,7 @@ template <typename T, int D, int MODE>
 __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_of<T, D> *m,
                                            const struct place &p, int g)
 {
-    int w = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP, 0), lane = (int)threadIdx.x % 32;
+    int w = alike((int)threadIdx.x / GROUP), lane = (int)threadIdx.x % 32;
     int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4, mine = p.begin + 64 * w, it = 0;
     int last = min(p.keys, p.begin + KEYS) - 1;
     struct walk walk = walk_of(a, p);
@@ -180,9 +180,9 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                 uint64_t kept = 0;
 
                 products_begin<true>();
-                wg_rows_by_rows<T, D, KEYS>(s, m->k, q);
+                wg_rows_by_rows<T, D, KEYS>(s, m->k, 64 * w, q);
                 products_group<true>();
-                wg_rows_by_rows<T, D, KEYS>(dp, m->v, dout);
+                wg_rows_by_rows<T, D, KEYS>(dp, m->v, 64 * w, dout);
                 products_group<true>();
                 if (MODE == ATTEND_ANY && a.drop.on)
                     kept = kept_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);

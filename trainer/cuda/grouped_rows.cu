@@ -101,25 +101,18 @@ __device__ __forceinline__ void multiply(float (&acc)[1][TN / 8][4], const struc
                                          int kt)
 {
     const int ROW = 2 * TK, LEAD = TK * 128;
-    uint32_t at_a = shared_at(w.as + kt % STAGES * (TM * TK)) + threadIdx.x / 128 * 64 * ROW;
-    uint32_t at_b = shared_at(w.bs + kt % STAGES * (TN * TK));
+    int group = alike((int)threadIdx.x / 128);
+    uint32_t low_a = tile_low(w.as + kt % STAGES * (TM * TK) + group * 64 * TK, 16);
+    uint32_t low_b = tile_low(w.bs + kt % STAGES * (TN * TK), BT ? 16 : LEAD);
 
 #pragma unroll
-    for (int k = 0; k < TK; k += 16) {
-        uint64_t da = tile_desc<TK>(at_a + k * 2, 16);
-
-        if constexpr (BT) {
+    for (int k = 0; k < TK; k += 16)
 #pragma unroll
-            for (int n = 0; n < TN / 8; n += 16)
-                wg_tiles<T, 128>(&acc[0][n], da, tile_desc<TK>(at_b + 8 * n * ROW + k * 2, 16),
-                                 kt > 0 || k > 0);
-        } else {
-#pragma unroll
-            for (int n = 0; n < TN / 8; n += 8)
-                wg_both<T, 64>(&acc[0][n], da, tile_desc<TN>(at_b + k * 128 + n / 8 * LEAD, LEAD),
-                               kt > 0 || k > 0);
-        }
-    }
+        for (int n = 0; n < TN; n += 128)
+            wg_tiles<T, 128, !BT>(&acc[0][n / 8], tile_desc<TK>(low_a, k * 2),
+                                  tile_desc<TK>(low_b, BT ? n * ROW + k * 2
+                                                          : k * 128 + n / 64 * LEAD),
+                                  kt > 0 || k > 0);
 }
 
 template <typename T, bool BT>

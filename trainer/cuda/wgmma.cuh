@@ -39,11 +39,46 @@ template <int D, int ROWS> __device__ __forceinline__ int panel_at(int r, int c)
     return (c / pieces * ROWS + r) * P + piece * 8;
 }
 
-/* A descriptor: address and strides in units of 16 bytes. */
-template <int D> __device__ __forceinline__ uint64_t tile_desc(uint32_t at, int leading)
+__device__ __forceinline__ uint32_t shared_at(const void *p)
 {
-    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(leading >> 4 & 0x3fff) << 16 |
-           (uint64_t)(8 * panels<D>::BYTES >> 4) << 32 | (uint64_t)panels<D>::MODE << 62;
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* What all threads of a warp have alike, which the compiler then knows: what is made of it is made
+ * once for them. */
+__device__ __forceinline__ int alike(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+/* A descriptor: address and strides in units of 16 bytes.  Its low word has the address, below that
+ * of 256 KiB, and the stride from panel to panel: parts of a tile differ by an addition to it. */
+__device__ __forceinline__ uint32_t tile_low(const void *tile, int leading)
+{
+    return (uint32_t)alike((int)(shared_at(tile) >> 4 & 0x3fff)) | (uint32_t)(leading >> 4) << 16;
+}
+
+/* That of the part `bytes` behind the tile's begin. */
+template <int D> __device__ __forceinline__ uint64_t tile_desc(uint32_t low, int bytes)
+{
+    const uint32_t HIGH = (uint32_t)(8 * panels<D>::BYTES >> 4) | (uint32_t)panels<D>::MODE << 30;
+
+    return (uint64_t)HIGH << 32 | (low + (uint32_t)(bytes >> 4));
+}
+
+__device__ __forceinline__ void matrices(uint32_t to[4], const void *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_at(p)));
+}
+
+/* The warp's 16 rows of a tile, from `row` on, as a first factor in registers. */
+template <int D, int ROWS, typename T>
+__device__ __forceinline__ void tile_parts(uint32_t (&to)[D / 16][4], const T *tile, int row)
+{
+    int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+        matrices(to[k], tile + panel_at<D, ROWS>(row + lane % 16, 2 * k + lane / 16));
 }
 
 /* Between these two products run by themselves; without WG they are done at once. */
@@ -102,149 +137,126 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
     products_wait<WG, 0>(acc...);
 }
 
+/* The accumulator's registers by the columns of a product: as operands and in the text. */
 #define WGMMA_4(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
 #define WGMMA_8(x) WGMMA_4((x)[0]), WGMMA_4((x)[1])
 #define WGMMA_16(x) WGMMA_8(x), WGMMA_8((x) + 2)
 #define WGMMA_32(x) WGMMA_16(x), WGMMA_16((x) + 4)
-
+#define WGMMA_40(x) WGMMA_32(x), WGMMA_8((x) + 8)
+#define WGMMA_48(x) WGMMA_32(x), WGMMA_16((x) + 8)
 #define WGMMA_64(x) WGMMA_32(x), WGMMA_32((x) + 8)
+#define WGMMA_TEXT_32                                                                          \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_TEXT_40 WGMMA_TEXT_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_TEXT_48 WGMMA_TEXT_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_TEXT_64                                                                          \
+    WGMMA_TEXT_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
+    "%62, %63"
 
-/* acc = (or +=) a b^T, both tiles by columns: 64 x 64, 64 x 128. */
-#define WGMMA_TILES(type)                                                                      \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                     \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
-        "%8, %9, %10, %11, %12, %13, %14, %15, "                                               \
-        "%16, %17, %18, %19, %20, %21, %22, %23, "                                             \
-        "%24, %25, %26, %27, %28, %29, %30, %31}, "                                            \
-        "%32, %33, p, 1, 1, 0, 0; }" : WGMMA_32(acc) : "l"(a), "l"(b), "r"((int)add))
-#define WGMMA_TILES_128(type)                                                                  \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; "                                     \
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"                      \
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "               \
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "    \
-        "%64, %65, p, 1, 1, 0, 0; }" : WGMMA_64(acc) : "l"(a), "l"(b), "r"((int)add))
-/* acc += a b: a in registers, b a tile by rows: 64 x n. */
-#define WGMMA_ROWS_64(type)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; "                                       \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
-        "%8, %9, %10, %11, %12, %13, %14, %15, "                                               \
-        "%16, %17, %18, %19, %20, %21, %22, %23, "                                             \
-        "%24, %25, %26, %27, %28, %29, %30, %31}, "                                            \
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 1; }" : WGMMA_32(acc)                             \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define WGMMA_ROWS_32(type)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; "                                       \
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
-        "%8, %9, %10, %11, %12, %13, %14, %15}, "                                              \
-        "{%16, %17, %18, %19}, %20, p, 1, 1, 1; }" : WGMMA_16(acc)                             \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define WGMMA_ROWS_16(type)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; "                                       \
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7}, "                                                    \
-        "{%8, %9, %10, %11}, %12, p, 1, 1, 1; }" : WGMMA_8(acc)                                \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define WGMMA_BEGIN(add, n, type, regs)                                                        \
+    "{ .reg .pred p; setp.ne.b32 p, " add ", 0; wgmma.mma_async.sync.aligned.m64n" n           \
+    "k16.f32." type "." type " {" WGMMA_TEXT_##regs "}, "
+/* acc = (or +=) a b: both tiles, of a columns follow each other, of b with by_rows 1 rows. */
+#define WGMMA_TILES(n, regs, type, by_rows, x, y, add)                                         \
+    asm volatile(WGMMA_BEGIN(add, #n, type, regs) x ", " y ", p, 1, 1, 0, " by_rows "; }"      \
+                 : WGMMA_##regs(acc) : "l"(a), "l"(b), "r"((int)add_to))
+/* The same, a in registers. */
+#define WGMMA_PARTS(n, regs, type, by_rows, x, y, add)                                         \
+    asm volatile(WGMMA_BEGIN(add, #n, type, regs) "{" x "}, " y ", p, 1, 1, " by_rows "; }"    \
+                 : WGMMA_##regs(acc)                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add_to))
+/* Of the width N: what follows the accumulator. */
+#define WGMMA_TILES_OF(type, by_rows)                                                          \
+    do {                                                                                       \
+        if constexpr (N == 64)                                                                 \
+            WGMMA_TILES(64, 32, type, by_rows, "%32", "%33", "%34");                           \
+        else if constexpr (N == 96)                                                            \
+            WGMMA_TILES(96, 48, type, by_rows, "%48", "%49", "%50");                           \
+        else                                                                                   \
+            WGMMA_TILES(128, 64, type, by_rows, "%64", "%65", "%66");                          \
+    } while (0)
+#define WGMMA_PARTS_OF(type, by_rows)                                                          \
+    do {                                                                                       \
+        if constexpr (N == 64)                                                                 \
+            WGMMA_PARTS(64, 32, type, by_rows, "%32, %33, %34, %35", "%36", "%37");            \
+        else if constexpr (N == 80)                                                            \
+            WGMMA_PARTS(80, 40, type, by_rows, "%40, %41, %42, %43", "%44", "%45");            \
+        else if constexpr (N == 96)                                                            \
+            WGMMA_PARTS(96, 48, type, by_rows, "%48, %49, %50, %51", "%52", "%53");            \
+        else                                                                                   \
+            WGMMA_PARTS(128, 64, type, by_rows, "%64, %65, %66, %67", "%68", "%69");           \
+    } while (0)
 
-/* acc = (or +=) a b: a tile by columns, b a tile by rows: 64 x n. */
-#define WGMMA_BOTH_64(type)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "                                     \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
-        "%8, %9, %10, %11, %12, %13, %14, %15, "                                               \
-        "%16, %17, %18, %19, %20, %21, %22, %23, "                                             \
-        "%24, %25, %26, %27, %28, %29, %30, %31}, "                                            \
-        "%32, %33, p, 1, 1, 0, 1; }" : WGMMA_32(acc) : "l"(a), "l"(b), "r"((int)add))
-#define WGMMA_BOTH_32(type)                                                                    \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; "                                     \
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {"                       \
-        "%0, %1, %2, %3, %4, %5, %6, %7, "                                                     \
-        "%8, %9, %10, %11, %12, %13, %14, %15}, "                                              \
-        "%16, %17, p, 1, 1, 0, 1; }" : WGMMA_16(acc) : "l"(a), "l"(b), "r"((int)add))
-
-template <typename T, int N>
-__device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b, bool add)
+/* 64 x N: a b^T, or a b with b BY_ROWS; added to acc, or instead of it. */
+template <typename T, int N, bool BY_ROWS>
+__device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b, bool add_to)
 {
+    static_assert(N == 64 || N == 96 || N == 128, "widths that are written here");
 #if WGMMA_HERE
-    if constexpr (std::is_same<T, __half>::value) {
-        if constexpr (N == 128)
-            WGMMA_TILES_128("f16");
-        else
-            WGMMA_TILES("f16");
-    } else {
-        if constexpr (N == 128)
-            WGMMA_TILES_128("bf16");
-        else
-            WGMMA_TILES("bf16");
-    }
+    if constexpr (std::is_same<T, __half>::value && BY_ROWS)
+        WGMMA_TILES_OF("f16", "1");
+    else if constexpr (std::is_same<T, __half>::value)
+        WGMMA_TILES_OF("f16", "0");
+    else if constexpr (BY_ROWS)
+        WGMMA_TILES_OF("bf16", "1");
+    else
+        WGMMA_TILES_OF("bf16", "0");
 #endif
 }
 
-template <typename T, int N>
-__device__ __forceinline__ void wg_rows(float (*acc)[4], const uint32_t a[4], uint64_t b)
+template <typename T, int N, bool BY_ROWS>
+__device__ __forceinline__ void wg_parts(float (*acc)[4], const uint32_t a[4], uint64_t b,
+                                         bool add_to)
 {
+    static_assert(N == 64 || N == 80 || N == 96 || N == 128, "widths that are written here");
 #if WGMMA_HERE
-    if constexpr (std::is_same<T, __half>::value) {
-        if constexpr (N == 64)
-            WGMMA_ROWS_64("f16");
-        else if constexpr (N == 32)
-            WGMMA_ROWS_32("f16");
-        else
-            WGMMA_ROWS_16("f16");
-    } else {
-        if constexpr (N == 64)
-            WGMMA_ROWS_64("bf16");
-        else if constexpr (N == 32)
-            WGMMA_ROWS_32("bf16");
-        else
-            WGMMA_ROWS_16("bf16");
-    }
+    if constexpr (std::is_same<T, __half>::value && BY_ROWS)
+        WGMMA_PARTS_OF("f16", "1");
+    else if constexpr (std::is_same<T, __half>::value)
+        WGMMA_PARTS_OF("f16", "0");
+    else if constexpr (BY_ROWS)
+        WGMMA_PARTS_OF("bf16", "1");
+    else
+        WGMMA_PARTS_OF("bf16", "0");
 #endif
 }
 
-template <typename T, int N>
-__device__ __forceinline__ void wg_both(float (*acc)[4], uint64_t a, uint64_t b, bool add)
-{
-#if WGMMA_HERE
-    if constexpr (std::is_same<T, __half>::value) {
-        if constexpr (N == 64)
-            WGMMA_BOTH_64("f16");
-        else
-            WGMMA_BOTH_32("f16");
-    } else {
-        if constexpr (N == 64)
-            WGMMA_BOTH_64("bf16");
-        else
-            WGMMA_BOTH_32("bf16");
-    }
-#endif
-}
-
-/* acc[64, 8 NT] = a b^T for the warp's group: its 64 rows of a, a tile of ROWS_A rows; b a tile
- * of 8 NT rows. */
+/* acc[64, 8 NT] = a b^T for the warp's group: its 64 rows of a, a tile of ROWS_A rows, among which
+ * `row` is; b a tile of 8 NT rows. */
 template <typename T, int D, int ROWS_A, int NT>
-__device__ __forceinline__ void wg_rows_by_rows(float (&acc)[1][NT][4], const T *a, const T *b)
+__device__ __forceinline__ void wg_rows_by_rows(float (&acc)[1][NT][4], const T *a, int row,
+                                                const T *b)
 {
-    const int B = panels<D>::BYTES, P = panels<D>::PANEL;
-    uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a) + threadIdx.x / 128 * 64 * B;
-    uint32_t at_b = (uint32_t)__cvta_generic_to_shared(b);
-
-    const int EACH = NT % 16 == 0 ? 16 : 8;
+    const int B = panels<D>::BYTES, P = panels<D>::PANEL, EACH = NT % 16 == 0 ? 16 : 8;
+    uint32_t low_a = tile_low(a + row / 64 * 64 * P, 16), low_b = tile_low(b, 16);
 
     static_assert(NT % 8 == 0, "64 columns a product, or 128");
 #pragma unroll
     for (int n = 0; n < NT; n += EACH)
 #pragma unroll
-        for (int k = 0; k < D; k += 16) {
-            uint32_t da = at_a + k / P * ROWS_A * B + k % P * 2;
-            uint32_t db = at_b + k / P * NT * 8 * B + 8 * n * B + k % P * 2;
+        for (int k = 0; k < D; k += 16)
+            wg_tiles<T, 8 * EACH, false>(
+                &acc[0][n], tile_desc<D>(low_a, k / P * ROWS_A * B + k % P * 2),
+                tile_desc<D>(low_b, (k / P * NT * 8 + 8 * n) * B + k % P * 2), k > 0);
+}
 
-            wg_tiles<T, 8 * EACH>(&acc[0][n], tile_desc<D>(da, 16), tile_desc<D>(db, 16), k > 0);
-        }
+/* The same: a fragments of the warp's 16 rows, as tile_parts has them. */
+template <typename T, int D, int NT>
+__device__ __forceinline__ void wg_parts_by_rows(float (&acc)[1][NT][4],
+                                                 const uint32_t (&a)[D / 16][4], const T *b)
+{
+    const int B = panels<D>::BYTES, P = panels<D>::PANEL, EACH = NT % 16 == 0 ? 16 : 8;
+    uint32_t low = tile_low(b, 16);
+
+    static_assert(NT % 8 == 0, "64 columns a product, or 128");
+#pragma unroll
+    for (int n = 0; n < NT; n += EACH)
+#pragma unroll
+        for (int k = 0; k < D; k += 16)
+            wg_parts<T, 8 * EACH, false>(
+                &acc[0][n], a[k / 16],
+                tile_desc<D>(low, (k / P * NT * 8 + 8 * n) * B + k % P * 2), k > 0);
 }
 
 /* acc[64, 8 NT] += p[64, 8 KT] b: p fragments, b a tile of 8 KT rows. */
@@ -252,21 +264,12 @@ template <typename T, int D, int KT, int NT>
 __device__ __forceinline__ void wg_times_rows(float (&acc)[1][NT][4],
                                               const uint32_t (&p)[KT / 2][4], const T *b)
 {
-    const int B = panels<D>::BYTES, P = panels<D>::PANEL, ROWS = KT * 8, LEAD = ROWS * B;
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(b);
+    const int B = panels<D>::BYTES, LEAD = KT * 8 * B;
+    uint32_t low = tile_low(b, LEAD);
 
 #pragma unroll
-    for (int k = 0; k < KT / 2; k++, at += 16 * B) {
-#pragma unroll
-        for (int n = 0; n + 8 <= NT; n += 8)
-            wg_rows<T, 64>(&acc[0][n], p[k], tile_desc<D>(at + n * 8 / P * LEAD, LEAD));
-        if constexpr (NT % 8 >= 4)
-            wg_rows<T, 32>(&acc[0][NT / 8 * 8], p[k],
-                           tile_desc<D>(at + NT / 8 * 64 / P * LEAD, LEAD));
-        if constexpr (NT % 4 >= 2)
-            wg_rows<T, 16>(&acc[0][NT / 4 * 4], p[k],
-                           tile_desc<D>(at + NT / 4 * 32 / P * LEAD, LEAD));
-    }
+    for (int k = 0; k < KT / 2; k++)
+        wg_parts<T, 8 * NT, true>(acc[0], p[k], tile_desc<D>(low, 16 * k * B), true);
 }
 
 /* acc[64, D] = a b: a a tile [64][ROWS], b a tile of width D of ROWS rows. */
@@ -274,23 +277,13 @@ template <typename T, int D, int ROWS>
 __device__ __forceinline__ void wg_rows_sum(float (&acc)[1][D / 8][4], const T *a, const T *b)
 {
     const int BA = panels<ROWS>::BYTES, PA = panels<ROWS>::PANEL;
-    const int B = panels<D>::BYTES, P = panels<D>::PANEL, LEAD = ROWS * B;
-    uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a);
-    uint32_t at_b = (uint32_t)__cvta_generic_to_shared(b);
-
-    static_assert(D % 32 == 0, "32 columns a product");
-#pragma unroll
-    for (int k = 0; k < ROWS; k += 16) {
-        uint64_t da = tile_desc<ROWS>(at_a + k / PA * 64 * BA + k % PA * 2, 16);
+    const int B = panels<D>::BYTES, LEAD = ROWS * B;
+    uint32_t low_a = tile_low(a, 16), low_b = tile_low(b, LEAD);
 
 #pragma unroll
-        for (int n = 0; n + 64 <= D; n += 64)
-            wg_both<T, 64>(&acc[0][n / 8], da, tile_desc<D>(at_b + k * B + n / P * LEAD, LEAD),
-                           k > 0);
-        if constexpr (D % 64 > 0)
-            wg_both<T, 32>(&acc[0][D / 64 * 8], da,
-                           tile_desc<D>(at_b + k * B + D / 64 * 64 / P * LEAD, LEAD), k > 0);
-    }
+    for (int k = 0; k < ROWS; k += 16)
+        wg_tiles<T, D, true>(acc[0], tile_desc<ROWS>(low_a, k / PA * 64 * BA + k % PA * 2),
+                             tile_desc<D>(low_b, k * B), k > 0);
 }
 
 #endif
