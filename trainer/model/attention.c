@@ -43,14 +43,14 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 static struct op_distance distances(const struct pass *p, const struct unit *u)
 {
     const struct arch *a = p->m->arch;
+    bool encodes = arch_encodes(a, u->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
         return (struct op_distance){.table = NULL};
     return (struct op_distance){
         .table = unit_weight(&p->shared, ROLE_DISTANCE),
         .dtable = unit_grad(&p->shared, ROLE_DISTANCE),
-        .bucket = p->m->bucket[arch_encodes(a, u->index - 1)], .reach = a->max_distance,
-        .n_bucket = a->num_buckets,
+        .bucket = p->m->bucket[encodes], .reach = p->m->reach[encodes], .n_bucket = a->num_buckets,
     };
 }
 

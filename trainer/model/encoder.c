@@ -107,6 +107,16 @@ static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_
     return (int32_t)(from + (far < n - 1 ? far : n - 1));
 }
 
+/* The distance from which on buckets [2 reach + 1] stay the same on either side. */
+static int64_t told_apart(const int32_t *bucket, int64_t reach)
+{
+    const int32_t *mid = bucket + reach;
+
+    while (reach > 1 && mid[reach - 1] == mid[reach] && mid[1 - reach] == mid[-reach])
+        reach--;
+    return reach;
+}
+
 int upload_buckets(struct model *m, struct ckpt_err *err)
 {
     const struct arch *a = m->arch;
@@ -122,7 +132,10 @@ int upload_buckets(struct model *m, struct ckpt_err *err)
         for (size_t i = 0; i < n; i++)
             host[i] = bucket_of((int64_t)i - a->max_distance, encoder, a->num_buckets,
                                 a->max_distance);
-        m->dev->ops->to_device(m->dev, m->bucket[encoder], host, n * sizeof *host);
+        m->reach[encoder] = told_apart(host, a->max_distance);
+        m->dev->ops->to_device(m->dev, m->bucket[encoder], host + a->max_distance -
+                               m->reach[encoder],
+                               (2 * (size_t)m->reach[encoder] + 1) * sizeof *host);
     }
     ckpt_free(host);
     return device_sync(m->dev, err);

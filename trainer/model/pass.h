@@ -94,6 +94,7 @@ struct model {
     int32_t           *ids, *positions, *doc_start, *rows, *targets, *kinds;
     int32_t           *enc_ids, *enc_start;
     int32_t           *bucket[2];       /* of distances: a decoder's, an encoder's; or NULL */
+    int64_t            reach[2];        /* how far they differ */
     void              *enc_last;        /* output of the encoder's last block [n_enc, D] */
     void              *enc_out;         /* the same behind its norm */
     void              *denc;            /* gradient of enc_out, then of the residual stream */
