@@ -23,6 +23,7 @@ struct attend {
     void          *out, *dq, *dk, *dv;
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
+    int            groups;              /* blocks of a head that have tiles in turn and leave one */
     float         *lse2, *sums;         /* attention_once.cu: lse in base 2; dq so far */
     int           *turns;               /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
@@ -43,8 +44,22 @@ struct attend {
     struct cuda_drop drop;
 };
 
-/* What differs from the plain causal case; a kernel is built for one of them. */
-enum { ATTEND_PLAIN, ATTEND_SLOPES, ATTEND_ANY };
+/* What differs from the plain causal case; a kernel is built for one of them: slopes, or a table
+ * of distances without dropout, or any of all. */
+enum { ATTEND_PLAIN, ATTEND_SLOPES, ATTEND_TABLE, ATTEND_ANY };
+
+static __host__ __device__ constexpr bool has_slopes(int mode)
+{
+    return mode == ATTEND_SLOPES || mode == ATTEND_ANY;
+}
+
+static __host__ __device__ constexpr bool has_table(int mode) { return mode >= ATTEND_TABLE; }
+
+/* Whether that is all that differs. */
+static inline bool table_only(const struct attend &a)
+{
+    return a.table && !a.drop.on && !a.slopes && a.dim <= 128;
+}
 
 /* A tile of a document. */
 struct place {
@@ -549,9 +564,6 @@ template <typename T> void attend_once(struct device *dev, struct attend a);
 /* attention_f32.cu */
 template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
 template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
-
-/* Blocks of a head that walk over tiles in turn, each with its part of the table's gradient. */
-enum { ATTEND_GROUPS = 16 };
 
 /* The segment of a row: the last that begins at or before it. */
 __device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)

@@ -51,9 +51,21 @@ static uint64_t delta_bytes(int64_t n, int64_t n_head)
     return cuda_part((uint64_t)(n * n_head) * sizeof(float));
 }
 
+/* Blocks of a head that each leave a part of the table's gradient, at least that many: more have
+ * one tile each and end together, where the workspace has room for their lines. */
+enum { GROUPS = 16, TILE = 64 };
+
 static uint64_t dline_bytes(int64_t far, int64_t n_head)
 {
-    return (uint64_t)(ATTEND_GROUPS * n_head * (2 * far + 1)) * sizeof(float);
+    return (uint64_t)(GROUPS * n_head * (2 * far + 1)) * sizeof(float);
+}
+
+static int groups_of(const struct attend &a, uint64_t bytes)
+{
+    int64_t slots = slots_of(a.n, a.n_docs, TILE);
+    int64_t most = (int64_t)(bytes / sizeof(float)) / ((int64_t)a.n_head * sums_floats(a));
+
+    return (int)cuda_blocks(slots, cuda_blocks(slots, most));
 }
 
 /* -- in one pass ------------------------------------------------------------------------------- */
@@ -118,7 +130,10 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     if (!work)
         return;
     a.delta = (float *)work;
-    a.dline = o->distance.dtable ? (float *)(work + each) : NULL;
+    if (o->distance.dtable) {
+        a.dline = (float *)(work + each);
+        a.groups = groups_of(a, dev->work_bytes - each);
+    }
     if (once) {
         a.lse2 = (float *)(work + each);
         a.turns = (int *)(work + 2 * each);
@@ -136,6 +151,6 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
         !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
         return;
     fold_lines<<<(unsigned)o->n_head, FOLD, line, stream>>>(
-        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, ATTEND_GROUPS, parts);
+        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, a.groups, parts);
     cuda_launched(dev, "attention_bwd");
 }

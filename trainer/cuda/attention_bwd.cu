@@ -72,15 +72,15 @@ __device__ __forceinline__ void deltas(const struct attend &a, float *to, int64_
 
 /* A score s and its dP = dout . v become what dv and what dk, dq are made with: P, dropped out,
  * and dS.  lse is in base 2. */
-template <int MODE>
+template <int MODE, bool DIFFER>
 __device__ __forceinline__ void p_ds(const struct attend &a, float &s, float &dp, float lse,
                                      float delta, float slope, float rel, float term, float keep)
 {
     float x = fmaf(s, a.scale2, -lse), p;
 
-    if (MODE != ATTEND_PLAIN)
+    if (has_slopes(MODE))
         x = fmaf(slope, rel, x);
-    if (MODE == ATTEND_ANY)
+    if (DIFFER)
         x += term;
     p = exp2_fast(x);
     dp = p * ((MODE == ATTEND_ANY ? dp * keep : dp) - delta);
@@ -115,7 +115,7 @@ __device__ __forceinline__ void hide(const struct attend &a, float (&s)[MR][NT][
 }
 
 /* Rows are queries: lse and delta by row.  Terms by distance are in the line where they DIFFER
- * inside the tile, else `beyond`. */
+ * inside the tile, else `beyond`, which goes with lse. */
 template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT][4],
                                       float (&dp)[MR][NT][4], const float (&lse)[MR][2],
@@ -130,20 +130,27 @@ __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT]
     if (MODE == ATTEND_ANY && a.drop.on)
         bits = kept_tile<MR, NT>(a, drop_row, j);
 #pragma unroll
-    for (int m = 0; m < MR; m++)
+    for (int m = 0; m < MR; m++) {
+        float less[2] = {lse[m][0], lse[m][1]};
+
+        if (has_table(MODE) && !DIFFER) {
+            less[0] -= beyond;
+            less[1] -= beyond;
+        }
 #pragma unroll
         for (int n = 0; n < NT; n++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
-                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : beyond;
+                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : 0.0f;
 
                 if (MODE == ATTEND_ANY && a.drop.on)
                     keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
-                p_ds<MODE>(a, s[m][n][e], dp[m][n][e], lse[m][e / 2], delta[m][e / 2], slope, rel,
-                           term, keep);
+                p_ds<MODE, DIFFER>(a, s[m][n][e], dp[m][n][e], less[e / 2], delta[m][e / 2],
+                                   slope, rel, term, keep);
             }
         }
+    }
 }
 
 template <typename T, int D, int MODE, bool WG>
@@ -154,23 +161,17 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
     const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
     T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;
     float *line = (float *)(v + 2 * SIZE), *lines = line + line_floats(a);
-    float *spare = lines + (a.dline ? S::WARPS * sums_floats(a) : 0);   /* used in turn */
+    float *spare = lines + (a.dline ? S::WARPS * spread_floats(a) : 0);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
-    int lane = (int)threadIdx.x % 32, warp = alike((int)threadIdx.x / 32), row = warp * MR * 16;
+    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
     int mine_last, mine = together<WG, MR>(row, &mine_last);
     float slope = head_slope(a, h);
+    bool has_line = false;
     struct spread w = {};
 
-    if (MODE == ATTEND_ANY) {
-        distance_line<T>(a, line, h);
-        if (a.dline) {
-            w.line = lines + warp * sums_floats(a);
-            w.part = spare + warp * 16 * MR * SPREAD;
-            for (int x = lane; x < sums_floats(a); x += 32)
-                w.line[x] = 0;
-        }
-    }
+    if (has_table(MODE) && a.dline)
+        begin_spread(a, w, lines);
     for (int slot = a.slots - 1 - group; slot >= 0; slot -= groups) {
         struct place p;
         float dq[MR][OT][4], lse[MR][2], delta[MR][2];
@@ -193,6 +194,9 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
         load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
         copies_end();
+        if (has_table(MODE) && !has_line)
+            distance_line<T>(a, line, h);
+        has_line = true;
         deltas<T, BM, THREADS>(a, spare, i0, h, p.len - pos);
         clear(dq);
         __syncthreads();
@@ -230,16 +234,16 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
             if (j + BN > none_before || j < all_after)
                 hide(a, s, pos + row + lane / 4 - j - lane % 4 * 2, 1, INT_MAX,
                      p.keys - j - lane % 4 * 2);
-            if (MODE == ATTEND_ANY && a.table &&
+            if (has_table(MODE) && a.table &&
                 terms_differ(a, j - pos - BM + 1, j - pos + BN - 1))
                 backs<MODE, true>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, 0.0f, line,
                                   h * a.n + i0 + row + lane / 4);
             else
                 backs<MODE, false>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope,
-                                   MODE == ATTEND_ANY && a.table ? line[j > pos ? 2 * a.span : 0]
-                                                                 : 0.0f,
+                                   has_table(MODE) && a.table ? line[j > pos ? 2 * a.span : 0]
+                                                              : 0.0f,
                                    line, h * a.n + i0 + row + lane / 4);
-            if (MODE == ATTEND_ANY && a.dline)
+            if (has_table(MODE) && a.dline)
                 add_spread(a, w, dp, pos + row, j);
             as_factor<T>(f, dp);
             products_begin<WG>();
@@ -251,7 +255,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
             store_rows((T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride, row + 16 * m,
                        p.len - pos, a.dim, a.pairs, dq[m], a.scale, a.scale);
     }
-    if (MODE == ATTEND_ANY && a.dline) {
+    if (has_table(MODE) && a.dline) {
         __syncthreads();
         end_spread<S::WARPS>(a, w, lines, spare,
                              a.dline + ((int64_t)group * a.n_head + h) * sums_floats(a));
@@ -281,12 +285,14 @@ __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][N
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int step = 16 * m + e / 2 * 8 - 8 * n - e % 2;
-                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : beyond;
+                float rel = base + (float)step, keep = 1, term = DIFFER ? line[step] : 0.0f;
+                float less = e % 2 ? l.y : l.x;
 
+                less = has_table(MODE) && !DIFFER ? fmaf(less, LOG2E, -beyond) : less * LOG2E;
                 if (MODE == ATTEND_ANY && a.drop.on)
                     keep = bits >> (4 * (m * NT + n) + e) & 1 ? a.drop.scale : 0.0f;
-                p_ds<MODE>(a, s[m][n][e], dp[m][n][e], (e % 2 ? l.y : l.x) * LOG2E,
-                           e % 2 ? d.y : d.x, slope, rel, term, keep);
+                p_ds<MODE, DIFFER>(a, s[m][n][e], dp[m][n][e], less, e % 2 ? d.y : d.x, slope,
+                                   rel, term, keep);
             }
         }
     }
@@ -346,10 +352,10 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
         float slope = head_slope(a, h);
 
         __syncthreads();                /* of the last head's readers */
-        if (MODE == ATTEND_ANY)
-            distance_line<T>(a, line, h);
         load_queries<WG, D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
                                          lse + stage * BN, delta + stage * BN, p, h, from);
+        if (has_table(MODE))
+            distance_line<T>(a, line, h);
         for (int i = from; i < to; i += BN, stage ^= 1) {
             float s[MR][NT][4], dp[MR][NT][4];
             uint32_t f[MR][NT / 2][4], df[MR][NT / 2][4];
@@ -371,15 +377,15 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
             if (edge)
                 hide(a, s, i + lane % 4 * 2 - j - row - lane / 4, -1, p.keys - j - row - lane / 4,
                      p.len - i - lane % 4 * 2);
-            if (MODE == ATTEND_ANY && a.table && terms_differ(a, j - i - BN + 1, j - i + BM - 1))
+            if (has_table(MODE) && a.table && terms_differ(a, j - i - BN + 1, j - i + BM - 1))
                 backs_t<MODE, true>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                     j + row + lane / 4, i, slope, 0.0f, line,
                                     h * a.n + p.first + i);
             else
                 backs_t<MODE, false>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                      j + row + lane / 4, i, slope,
-                                     MODE == ATTEND_ANY && a.table ? line[j > i ? 2 * a.span : 0]
-                                                                   : 0.0f,
+                                     has_table(MODE) && a.table ? line[j > i ? 2 * a.span : 0]
+                                                                : 0.0f,
                                      line, h * a.n + p.first + i);
             as_factor<T>(f, s);
             as_factor<T>(df, dp);
@@ -427,14 +433,13 @@ template <typename T, int D, int MODE, bool WG>
 static void launch_dq(struct device *dev, struct attend a)
 {
     using S = dq_shape<D, WG>;
-    size_t spare = a.dline ? S::WARPS * 16 * S::MR * SPREAD : S::BM;
-    size_t floats = (size_t)line_floats(a) + spare;
+    size_t floats = (size_t)line_floats(a) + S::BM;
     size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
 
     if (a.dline) {
-        groups = ATTEND_GROUPS;
-        floats += S::WARPS * (size_t)sums_floats(a);
+        groups = a.groups;
+        floats += S::WARPS * (size_t)spread_floats(a);
     }
     bytes += sizeof(float) * floats;
     a.slots = (int)slots;
@@ -463,12 +468,18 @@ static void launch_dkv(struct device *dev, struct attend a)
 }
 
 template <typename T, int D, int MODE>
+static void launch_wide(struct device *dev, const struct attend &a)
+{
+    launch_dq<T, D, MODE, true>(dev, a);
+    launch_dkv<T, D, MODE, true>(dev, a);
+}
+
+template <typename T, int D, int MODE>
 static void launch(struct device *dev, const struct attend &a)
 {
     if constexpr (D <= 128)
         if (a.wide) {
-            launch_dq<T, D, MODE, true>(dev, a);
-            launch_dkv<T, D, MODE, true>(dev, a);
+            launch_wide<T, D, MODE>(dev, a);
             return;
         }
     launch_dq<T, D, MODE, false>(dev, a);
@@ -478,7 +489,12 @@ static void launch(struct device *dev, const struct attend &a)
 /* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a)
 {
-    if (a.table || a.drop.on || a.dim > 128) {
+    if (a.wide && table_only(a)) {
+        if (a.dim <= 64)
+            launch_wide<T, 64, ATTEND_TABLE>(dev, a);
+        else
+            launch_wide<T, 128, ATTEND_TABLE>(dev, a);
+    } else if (a.table || a.drop.on || a.dim > 128) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, a);
         else if (a.dim <= 128)

@@ -394,7 +394,7 @@ template <int R, int DB> static void launch_bwd(struct device *dev, struct atten
     size_t bytes_q = sizeof(float) * (four + tile + line + sums);
     size_t bytes_k = sizeof(float) * (four + 2 * tile + line);
     int64_t slots = slots_of(a.n, a.n_docs, TILE), keys = key_slots(a, TILE) * a.n_kv;
-    int64_t groups = a.dline ? (int64_t)ATTEND_GROUPS : slots;
+    int64_t groups = a.dline ? (int64_t)a.groups : slots;
     cudaStream_t stream = cuda_of(dev)->stream;
 
     a.slots = (int)slots;
