@@ -26,7 +26,7 @@ template <int D, int GROUPS> struct fwd_shape {
     static const int WARPS = WG ? 4 * GROUPS : D > 128 ? 8 : 4;
     static const int MR = WG || D > 128 ? 1 : 2;    /* 16-row parts of a warp */
     static const int BM = WARPS * MR * 16, BN = 64;
-    static const int BLOCKS = GROUPS == 1 ? (D < 128 ? 3 : 2) : GROUPS == 2 ? 2 : 1;
+    static const int BLOCKS = GROUPS == 1 ? (D == 64 ? 4 : D < 128 ? 3 : 2) : GROUPS == 2 ? 2 : 1;
     static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
 
