@@ -7,6 +7,8 @@
 #ifndef CKPT_TEST_GPU_H
 #define CKPT_TEST_GPU_H
 
+#include <limits.h>
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,18 +31,44 @@ static inline double gpu_bound(enum ckpt_dtype t)
     return t == CKPT_BF16 ? 8e-3 : t == CKPT_F16 ? 1.5e-3 : 5e-6;
 }
 
-struct gpu {
-    struct device *cpu, *gpu;
-    enum ckpt_dtype type;           /* of the GPU's activations and weights */
-    uint64_t draws;                 /* random arrays so far: each has a stream of its own */
-};
-
 /* One array on both sides.  kind F32 where both have f32, I32 for integers, else the GPU's type. */
 struct both {
     void  *cpu, *gpu;
     int64_t n;
     enum ckpt_dtype type;           /* on the GPU */
 };
+
+struct gpu {
+    struct device *cpu, *gpu;
+    enum ckpt_dtype type;           /* of the GPU's activations and weights */
+    uint64_t draws;                 /* random arrays so far: each has values of its own */
+    struct both *held;              /* [n_held]: arrays until gpu_release */
+    size_t n_held;
+};
+
+/*
+ * SMALL in the environment: under a sanitizer, where an access takes some hundred times as long,
+ * shapes that are awkward tell as much as those that are large, and f16, which is bf16's code with
+ * another conversion, nothing more.  Whether a case of so many elements, those of its largest array
+ * or products where that is more, is left out then.
+ */
+static inline bool gpu_small(void)
+{
+    return getenv("SMALL") != NULL;
+}
+
+static inline bool gpu_left_out(int64_t elements)
+{
+    return gpu_small() && elements > 250000;
+}
+
+/* The types that activations and weights can have, and how many are tried. */
+static const enum ckpt_dtype gpu_types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
+
+static inline int gpu_n_types(void)
+{
+    return gpu_small() ? 2 : 3;
+}
 
 static inline void gpu_fine(struct gpu *g)
 {
@@ -60,6 +88,9 @@ static inline void gpu_open_as(struct gpu *g, const struct device_opts *opts,
     struct device *dev[2];
 
     memset(g, 0, sizeof *g);
+    /* What is freed is taken again: pages that the kernel gives anew cost more than most cases. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
     g->type = opts->weights;
     if (device_open_cpu(&g->cpu, 4, &err) || device_open(&g->gpu, opts, &err))
         fail_msg("%s", err.text);
@@ -79,8 +110,28 @@ static inline void gpu_open(struct gpu *g, enum ckpt_dtype type, const struct op
     gpu_open_as(g, &opts, l);
 }
 
+/* Of the next array to be held. */
+static inline struct both *gpu_hold(struct gpu *g)
+{
+    if ((g->n_held & (g->n_held - 1)) == 0)
+        g->held = realloc(g->held, (g->n_held ? 2 * g->n_held : 1) * sizeof *g->held);
+    return &g->held[g->n_held++];
+}
+
+/* All arrays made so far go, the newest first. */
+static inline void gpu_release(struct gpu *g)
+{
+    for (; g->n_held; g->n_held--) {
+        g->cpu->ops->free(g->cpu, g->held[g->n_held - 1].cpu);
+        g->gpu->ops->free(g->gpu, g->held[g->n_held - 1].gpu);
+    }
+    free(g->held);
+    g->held = NULL;
+}
+
 static inline void gpu_close(struct gpu *g)
 {
+    gpu_release(g);
     if (g->cpu->work)
         g->cpu->ops->free(g->cpu, g->cpu->work);
     device_close(g->gpu);
@@ -101,16 +152,33 @@ static inline struct both gpu_values(struct gpu *g, enum ckpt_dtype type, const 
     b.gpu = g->gpu->ops->alloc(g->gpu, wide);
     g->gpu->ops->to_device(g->gpu, b.gpu, narrow, wide);
     free(narrow);
+    *gpu_hold(g) = b;
     return b;
 }
 
-/* Normal values of that standard deviation. */
+/* Normal values of that standard deviation into to[n], other ones each time.  They are drawn once
+ * and read from another place each time, over and over; the number of them is a prime, so that no
+ * two rows begin alike: to draw as many anew took longer than what is tested. */
+static inline void gpu_normal(struct gpu *g, float *to, int64_t n, float scale)
+{
+    enum { BLOCK = 1048583, APART = 648091 };
+    static float block[BLOCK];
+    size_t at = (size_t)(++g->draws * APART % BLOCK);
+
+    if (block[0] == 0)
+        rng_normal(block, 0, BLOCK, 1.0f, 17, 1);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = scale * block[at];
+        at = at + 1 < BLOCK ? at + 1 : 0;
+    }
+}
+
 static inline struct both gpu_random(struct gpu *g, enum ckpt_dtype type, int64_t n, float scale)
 {
     float *host = malloc((size_t)n * sizeof *host + 1);
     struct both b;
 
-    rng_normal(host, 0, n, scale, 17, ++g->draws);
+    gpu_normal(g, host, n, scale);
     b = gpu_values(g, type, host, n);
     free(host);
     return b;
@@ -137,6 +205,7 @@ static inline struct both gpu_ints(struct gpu *g, const int32_t *host, int64_t n
     memcpy(b.cpu, host, (size_t)n * sizeof *host);
     b.gpu = g->gpu->ops->alloc(g->gpu, (size_t)n * sizeof *host);
     g->gpu->ops->to_device(g->gpu, b.gpu, host, (size_t)n * sizeof *host);
+    *gpu_hold(g) = b;
     return b;
 }
 

@@ -45,7 +45,7 @@ static inline struct both relu_values(struct gpu *g, int64_t n)
     float *host = malloc((size_t)n * sizeof *host + 1);
     struct both b;
 
-    rng_normal(host, 0, n, 1.0f, 17, ++g->draws);
+    gpu_normal(g, host, n, 1.0f);
     for (int64_t i = 0; i < n; i++)
         host[i] = host[i] > 0 ? host[i] : 0;
     b = gpu_values(g, g->type, host, n);
@@ -208,11 +208,8 @@ static inline void linear_check(struct gpu *g, const struct linear_case *c)
         same_bytes(g, name, all[i], twice[i]);
     }
     gpu_fine(g);
+    gpu_release(g);
 }
-
-static const enum ckpt_dtype linear_types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
-
-#define N_TYPES (sizeof linear_types / sizeof linear_types[0])
 
 static inline void linear_check_all(const struct linear_case *c, size_t n, int64_t rows)
 {
@@ -221,12 +218,13 @@ static inline void linear_check_all(const struct linear_case *c, size_t n, int64
                           .lora_drop = true, .lora_magnitude = true, .drop = true,
                           .train = true};
 
-    for (size_t t = 0; t < N_TYPES; t++) {
+    for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
-        gpu_open(&g, linear_types[t], &l);
+        gpu_open(&g, gpu_types[t], &l);
         for (size_t i = 0; i < n; i++)
-            linear_check(&g, &c[i]);
+            if (!gpu_left_out(c[i].in * c[i].out))
+                linear_check(&g, &c[i]);
         gpu_close(&g);
     }
 }

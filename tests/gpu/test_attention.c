@@ -18,6 +18,7 @@ struct shape {
     int64_t     window, reach, n_bucket;
     bool        whole, slopes, shared_keys; /* shared: all documents have the first's keys */
     float       drop;
+    bool        some;                       /* of the long ones, this one always */
 };
 
 #define END -1
@@ -81,7 +82,7 @@ static const struct shape shapes[] = {
     {"all dropped", 2, 2, 64, BLOCKS, .docs = {70, END}, .drop = 1.0f},
     {"empty documents", 2, 2, 64, BLOCKS, .docs = {0, 5, 0, 0, 70, 0, END}},
     {"no rows", 2, 2, 64, BLOCKS, .docs = {0, END}},
-    {"long 64", 2, 2, 64, BLOCKS, .docs = {1100, 30, END}},
+    {"long 64", 2, 2, 64, BLOCKS, .docs = {1100, 30, END}, .some = true},
     {"long 80", 2, 2, 80, BLOOM, .docs = {1031, 70, END}, .slopes = true},
     {"long 96", 2, 2, 96, BLOOM, .docs = {65, 1200, END}, .slopes = true},
     {"long 128", 4, 2, 128, BLOCKS, .docs = {1300, 129, END}},
@@ -89,7 +90,7 @@ static const struct shape shapes[] = {
     {"long bloom 128", 2, 2, 128, BLOOM, .docs = {1030, 500, END}, .slopes = true},
     {"long whole 128", 3, 3, 128, BLOCKS, .docs = {400, 1100, END}, .whole = true},
     {"long encoder 128", 2, 2, 128, BLOCKS, .docs = {600, 300, END}, .whole = true, .reach = 128,
-     .n_bucket = 32},
+     .n_bucket = 32, .some = true},
     {"long window", 2, 1, 128, BLOCKS, .docs = {1290, 193, END}, .window = 200},
     {"long whole", 2, 2, 64, BLOCKS, .docs = {1090, 7, END}, .whole = true},
     {"long 33", 2, 2, 33, BLOCKS, .docs = {1090, 7, END}},
@@ -213,16 +214,6 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
     };
 }
 
-static void release(struct gpu *g, struct sides *s)
-{
-    struct both *all = (struct both *)s;
-
-    for (size_t i = 0; i < offsetof(struct sides, n) / sizeof *all; i++) {
-        g->cpu->ops->free(g->cpu, all[i].cpu);
-        g->gpu->ops->free(g->gpu, all[i].gpu);
-    }
-}
-
 /* The GPU once more into fresh arrays: the same bits. */
 static void again(struct gpu *g, const struct shape *sh, const struct sides *s, bool back)
 {
@@ -297,7 +288,7 @@ static void one(struct gpu *g, const struct shape *sh)
     again(g, sh, &s, back);
     table_again(g, sh, &s);
     gpu_fine(g);
-    release(g, &s);
+    gpu_release(g);
 }
 
 static int64_t rows_of(const struct shape *sh)
@@ -309,7 +300,13 @@ static int64_t rows_of(const struct shape *sh)
     return n;
 }
 
-/* SMALL in the environment leaves out what takes minutes under a sanitizer. */
+/* The kernels for long documents are under a sanitizer in 16 bits, where they are others than for
+ * short ones, as far as `some` says. */
+static bool left_out(const struct shape *sh, enum ckpt_dtype type)
+{
+    return gpu_small() && rows_of(sh) > 190 && (type == CKPT_F32 || !sh->some);
+}
+
 static void all_shapes(enum ckpt_dtype type)
 {
     struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
@@ -318,7 +315,7 @@ static void all_shapes(enum ckpt_dtype type)
 
     gpu_open(&g, type, &l);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (!getenv("SMALL") || rows_of(&shapes[i]) <= 190)
+        if (!left_out(&shapes[i], type))
             one(&g, &shapes[i]);
     gpu_close(&g);
 }
@@ -338,6 +335,8 @@ static void test_bf16(void **state)
 static void test_f16(void **state)
 {
     (void)state;
+    if (gpu_n_types() < 3)
+        skip();
     all_shapes(CKPT_F16);
 }
 
@@ -356,7 +355,7 @@ static void test_many_documents(void **state)
     (void)state;
     gpu_open(&g, CKPT_BF16, &l);
     for (int i = 0; i < MANY; i++)
-        at[i + 1] = at[i] + i * 5 % 14;
+        at[i + 1] = at[i] + i * 5 % (gpu_small() ? 4 : 14);
     s.n = at[MANY];
     s.doc_start = gpu_ints(&g, at, MANY + 1);
     arrays(&g, &s, &sh);
@@ -368,7 +367,6 @@ static void test_many_documents(void **state)
     g.gpu->ops->attention_bwd(g.gpu, &gpu);
     gpu_close_to(&g, "many: out", &s.out, gpu_bound(g.type));
     gpu_close_to(&g, "many: dqkv", &s.dqkv, 2 * gpu_bound(g.type));
-    release(&g, &s);
     gpu_close(&g);
 }
 
@@ -382,7 +380,7 @@ static void test_long_table(void **state)
     struct gpu g;
 
     (void)state;
-    if (getenv("SMALL"))
+    if (gpu_small())
         skip();
     gpu_open(&g, CKPT_BF16, &l);
     one(&g, &sh);

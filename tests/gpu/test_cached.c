@@ -111,16 +111,6 @@ static struct op_cached operation(const struct gpu *g, const struct sides *s,
     };
 }
 
-static void release(struct gpu *g, struct sides *s)
-{
-    struct both *all = (struct both *)s;
-
-    for (size_t i = 0; i < offsetof(struct sides, n) / sizeof *all; i++) {
-        g->cpu->ops->free(g->cpu, all[i].cpu);
-        g->gpu->ops->free(g->gpu, all[i].gpu);
-    }
-}
-
 static void one(struct gpu *g, const struct shape *sh)
 {
     double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
@@ -143,7 +133,7 @@ static void one(struct gpu *g, const struct shape *sh)
         fail_msg("%s: a second run differs", sh->name);
     free(was);
     free(now);
-    release(g, &s);
+    gpu_release(g);
 }
 
 static void all_shapes(enum ckpt_dtype type)
@@ -154,7 +144,8 @@ static void all_shapes(enum ckpt_dtype type)
 
     gpu_open(&g, type, &l);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        one(&g, &shapes[i]);
+        if (!gpu_left_out(shapes[i].capacity * 64))
+            one(&g, &shapes[i]);
     gpu_close(&g);
 }
 
@@ -173,6 +164,8 @@ static void test_bf16(void **state)
 static void test_f16(void **state)
 {
     (void)state;
+    if (gpu_n_types() < 3)
+        skip();
     all_shapes(CKPT_F16);
 }
 

@@ -98,6 +98,7 @@ static void check(struct gpu *g, const struct experts_case *c)
         free(a);
         free(b);
     }
+    gpu_release(g);
 }
 
 static void test_experts(void **state)
@@ -126,16 +127,15 @@ static void test_experts(void **state)
         {.n = 600, .dim = 192, .ff = 320, .experts = 128, .k = 8, .act = OP_ACT_SILU,
          .renorm = true, .frozen = true, .residual = true},
     };
-    static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
     struct op_limits l = {.n = 600, .n_rows = 600, .dim = 320, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
                           .expert_ff = 320, .train = true};
 
     (void)state;
-    for (size_t t = 0; t < 3; t++) {
+    for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
-        gpu_open(&g, types[t], &l);
+        gpu_open(&g, gpu_types[t], &l);
         for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
             check(&g, &c[i]);
         gpu_close(&g);

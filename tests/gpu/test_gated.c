@@ -51,16 +51,14 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
 
 static void test_gated_is_a_projection_and_a_gate(void **state)
 {
-    static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
-
     (void)state;
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
-            check(types[t], n, 512, 96, n % 2 ? OP_ACT_SILU : OP_ACT_GELU_TANH);
-        check(types[t], 1, 4096, 300, OP_ACT_SILU);
-        check(types[t], 2, 72, 7, OP_ACT_GELU_ERF);
-        check(types[t], 1, 2056, 33, OP_ACT_RELU);
-        check(types[t], 3, 50, 20, OP_ACT_SILU);        /* rows that cannot be read by 16 bytes */
+            check(gpu_types[t], n, 512, 96, n % 2 ? OP_ACT_SILU : OP_ACT_GELU_TANH);
+        check(gpu_types[t], 1, 4096, 300, OP_ACT_SILU);
+        check(gpu_types[t], 2, 72, 7, OP_ACT_GELU_ERF);
+        check(gpu_types[t], 1, 2056, 33, OP_ACT_RELU);
+        check(gpu_types[t], 3, 50, 20, OP_ACT_SILU);        /* rows that cannot be read by 16 bytes */
     }
 }
 

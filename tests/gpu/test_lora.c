@@ -155,6 +155,7 @@ static void many_check(struct gpu *g, const struct many_case *m)
         }
     }
     gpu_fine(g);
+    gpu_release(g);
 }
 
 static void test_many(void **state)
@@ -181,12 +182,13 @@ static void test_many(void **state)
                           .train = true};
 
     (void)state;
-    for (size_t t = 0; t < N_TYPES; t++) {
+    for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
-        gpu_open(&g, linear_types[t], &l);
+        gpu_open(&g, gpu_types[t], &l);
         for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-            many_check(&g, &c[i]);
+            if (!gpu_left_out(c[i].c.n * c[i].c.in))
+                many_check(&g, &c[i]);
         gpu_close(&g);
     }
 }

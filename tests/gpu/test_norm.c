@@ -1,8 +1,6 @@
 /* Norms on a GPU against the CPU: both kinds, every field, widths from 1 to wider than a team. */
 #include "tests/gpu/gpu.h"
 
-static const enum ckpt_dtype types[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
-
 /* What is f32 on both sides starts from the same rounded values: sums of up to some thousand
  * products whose order differs. */
 #define SUM_BOUND 2e-5
@@ -83,6 +81,7 @@ static void one(struct run *r)
     keep(r, 1, &dw);
     keep(r, 2, &db);
     free(index);
+    gpu_release(g);
 }
 
 /* A case twice: close to the CPU, and the same bits again. */
@@ -92,6 +91,8 @@ static void check(struct gpu *g, enum op_norm_kind kind, int64_t n, int64_t n_x,
     uint64_t draws = g->draws;
     struct run a = {.g = g, .kind = kind, .n = n, .n_x = n_x, .dim = dim, .opts = opts}, b = a;
 
+    if (gpu_left_out(n * dim))
+        return;
     one(&a);
     g->draws = draws;
     one(&b);
@@ -106,10 +107,10 @@ static void over_types(void (*test)(struct gpu *g))
 {
     struct op_limits limits = {.n = 4096, .dim = 16400, .vocab = 64, .train = true};
 
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
-        gpu_open(&g, types[t], &limits);
+        gpu_open(&g, gpu_types[t], &limits);
         test(&g);
         gpu_close(&g);
     }
