@@ -36,7 +36,7 @@ template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
-    static_assert(MODE != ATTEND_ANY || S::BM + S::BN <= TERMS_BEYOND, "what a line holds");
+    static_assert(!has_table(MODE) || S::BM + S::BN <= TERMS_BEYOND, "what a line holds");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
     load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
     copies_end();
-    if (MODE == ATTEND_ANY)
+    if (has_table(MODE))
         distance_line<T>(a, line, h);
     clear(out);
 #pragma unroll
@@ -87,14 +87,15 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
         copies_end();
     };
     auto scores_to_p = [&]() {
-        int col = j + lane % 4 * 2, i = pos + row + lane / 4;
+        int col = j + lane % 4 * 2, first = pos + row, i = first + lane / 4;
 
-        if (MODE == ATTEND_ANY && a.table && terms_differ(a, j - pos - BM + 1, j - pos + BN - 1))
+        if (has_table(MODE) && a.table &&
+            terms_differ(a, j - first - 16 * MR + 1, j - first + BN - 1))
             add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
         else if (MODE != ATTEND_PLAIN)
             add_terms<MODE, false>(a, s, col, i, slope,
-                                   MODE == ATTEND_ANY && a.table
-                                       ? line[j > pos ? 2 * a.span : 0] : 0.0f, line);
+                                   has_table(MODE) && a.table
+                                       ? line[j > first ? 2 * a.span : 0] : 0.0f, line);
         if (j + BN > none_before || j < all_after)
             mask(a, s, col, i, p.keys);
         soften<MODE>(s, w, fix, a.scale2);
@@ -193,11 +194,11 @@ template <typename T, int D, int MODE>
 static void launch(struct device *dev, const char *op, const struct attend &a)
 {
     if constexpr (D <= 128) {
-        if (a.wide && (a.max_doc <= SHORT_DOC || MODE == ATTEND_ANY)) {
+        if (a.wide && (a.max_doc <= SHORT_DOC || has_table(MODE))) {
             launch_kind<T, D, MODE, 1>(dev, op, a);
             return;
         }
-        if constexpr (MODE != ATTEND_ANY)
+        if constexpr (!has_table(MODE))
             if (a.wide) {
                 launch_kind<T, D, MODE, D == 64 ? 2 : 3>(dev, op, a);
                 return;
@@ -220,6 +221,11 @@ template <typename T> void attend_fwd(struct device *dev, const char *op, const 
 {
     if (ahead_can(a)) {
         attend_ahead<T>(dev, op, a);
+    } else if (a.wide && table_only(a)) {
+        if (a.dim <= 64)
+            launch_kind<T, 64, ATTEND_TABLE, 1>(dev, op, a);
+        else
+            launch_kind<T, 128, ATTEND_TABLE, 1>(dev, op, a);
     } else if (a.table || a.drop.on || a.dim > 128 || !(a.scale > 0)) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, op, a);

@@ -98,15 +98,14 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         const T *q = m->q[b];
         const float *line = m->line + b * line_floats(a);
         auto scores_to_p = [&](int j) {
-            int col = j + lane % 4 * 2, i = job.pos + row + lane / 4;
+            int col = j + lane % 4 * 2, first = job.pos + row, i = first + lane / 4;
 
-            if (MODE == ATTEND_ANY && a.table &&
-                terms_differ(a, j - job.pos - BM + 1, j - job.pos + BN - 1))
+            if (has_table(MODE) && terms_differ(a, j - first - 15, j - first + BN - 1))
                 add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
             else if (MODE != ATTEND_PLAIN)
                 add_terms<MODE, false>(a, s, col, i, slope,
-                                       MODE == ATTEND_ANY && a.table
-                                           ? line[j > job.pos ? 2 * a.span : 0] : 0.0f, line);
+                                       has_table(MODE) ? line[j > first ? 2 * a.span : 0] : 0.0f,
+                                       line);
             if (j + BN > none_before || j < all_after)
                 mask(a, s, col, i, job.p.keys);
             soften<MODE>(s, w, fix, a.scale2);
@@ -187,7 +186,7 @@ __device__ __forceinline__ void copies_group(const struct attend &a, struct pool
         if (jobs > 1)
             gate_wait(&m->q_free[b], (jobs >> 1) - 1);
         bring<D, BM, GROUP>(m->q[b], q, a.row_stride, job.p.len - job.p.begin, a.dim, t);
-        for (int x = t; MODE == ATTEND_ANY && x < line_floats(a); x += GROUP)
+        for (int x = t; has_table(MODE) && x < line_floats(a); x += GROUP)
             m->line[b * line_floats(a) + x] = line_at<T>(a, x, job.h);
         gate_copies(&m->q_full[b]);
         gate_arrive(&m->q_full[b]);     /* of what was stored */
@@ -260,14 +259,14 @@ void launch(struct device *dev, const char *op, struct attend a)
 bool ahead_can(const struct attend &a)
 {
     return a.wide && a.vec && a.pairs && a.dim > 96 && a.dim <= 128 && !a.drop.on &&
-           a.n >= 2 * BM * (int64_t)a.n_docs && a.far <= 1024;
+           a.n >= 2 * BM * (int64_t)a.n_docs && !(a.table && a.slopes) && a.far <= 1024;
 }
 
 template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a)
 {
-    if (a.table || !(a.scale > 0))
-        launch<T, 128, ATTEND_ANY>(dev, op, a);
-    else if (a.slopes)
+    if (a.table)
+        launch<T, 128, ATTEND_TABLE>(dev, op, a);
+    else if (a.slopes || !(a.scale > 0))
         launch<T, 128, ATTEND_SLOPES>(dev, op, a);
     else
         launch<T, 128, ATTEND_PLAIN>(dev, op, a);

@@ -235,13 +235,13 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
                 hide(a, s, pos + row + lane / 4 - j - lane % 4 * 2, 1, INT_MAX,
                      p.keys - j - lane % 4 * 2);
             if (has_table(MODE) && a.table &&
-                terms_differ(a, j - pos - BM + 1, j - pos + BN - 1))
+                terms_differ(a, j - pos - row - 16 * MR + 1, j - pos - row + BN - 1))
                 backs<MODE, true>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, 0.0f, line,
                                   h * a.n + i0 + row + lane / 4);
             else
                 backs<MODE, false>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope,
-                                   has_table(MODE) && a.table ? line[j > pos ? 2 * a.span : 0]
-                                                              : 0.0f,
+                                   has_table(MODE) && a.table
+                                       ? line[j > pos + row ? 2 * a.span : 0] : 0.0f,
                                    line, h * a.n + i0 + row + lane / 4);
             if (has_table(MODE) && a.dline)
                 add_spread(a, w, dp, pos + row, j);
@@ -377,15 +377,16 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
             if (edge)
                 hide(a, s, i + lane % 4 * 2 - j - row - lane / 4, -1, p.keys - j - row - lane / 4,
                      p.len - i - lane % 4 * 2);
-            if (has_table(MODE) && a.table && terms_differ(a, j - i - BN + 1, j - i + BM - 1))
+            if (has_table(MODE) && a.table &&
+                terms_differ(a, j + row - i - BN + 1, j + row - i + 16 * MR - 1))
                 backs_t<MODE, true>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                     j + row + lane / 4, i, slope, 0.0f, line,
                                     h * a.n + p.first + i);
             else
                 backs_t<MODE, false>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                      j + row + lane / 4, i, slope,
-                                     has_table(MODE) && a.table ? line[j > i ? 2 * a.span : 0]
-                                                                : 0.0f,
+                                     has_table(MODE) && a.table
+                                         ? line[j + row > i ? 2 * a.span : 0] : 0.0f,
                                      line, h * a.n + p.first + i);
             as_factor<T>(f, s);
             as_factor<T>(df, dp);

@@ -17,7 +17,7 @@ template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR][NT][4], int j,
                                           int pos, float slope, float beyond, const float *line)
 {
-    float base = fmaf(slope, (float)(j - pos), beyond);
+    float base = has_slopes(MODE) ? fmaf(slope, (float)(j - pos), beyond) : beyond;
 
     line += a.span + j - pos;
 #pragma unroll
@@ -27,10 +27,10 @@ __device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR]
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
-                float x = fmaf(slope, (float)step, base);
+                float x = has_slopes(MODE) ? fmaf(slope, (float)step, base) : base;
 
-                if (MODE == ATTEND_ANY && DIFFER)
-                    x += line[step];
+                if (DIFFER)
+                    x = has_slopes(MODE) ? x + line[step] : line[step];
                 s[m][n][e] = fmaf(s[m][n][e], a.scale2, x);
             }
 }
