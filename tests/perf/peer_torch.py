@@ -7,9 +7,10 @@ usage: peer_torch.py MODEL [OPTION...]      options as bench_gpu's, and
   --experts NAME   transformers' way to compute experts (eager, batched_mm, grouped_mm)
 
 transformers' model in bf16 autocast over f32 weights (f32 masters and moments, as bench_gpu has),
-LoRA over a frozen bf16 base (PEFT), beside the linear layers that bench_gpu changes: of a mixture of
-experts those of attention alone; sdpa attention where the family has it; fused AdamW.  --packed
+LoRA of rank 32 over a frozen bf16 base (PEFT, factors and their moments in f32), beside the linear
+layers that bench_gpu changes: of a mixture of experts attention's q, k, v and o alone; sdpa attention where the family has it; fused AdamW.  --packed
 pads what bench_gpu packs: the same documents, as many as fill a batch of rows of `length` tokens.
+Warms up as bench_gpu does.
 Prints one line of name=value, as bench_gpu's; tokens that are padding do not count.
 """
 import argparse
@@ -39,7 +40,7 @@ parse.add_argument("--paged", action="store_true")
 parse.add_argument("--experts")
 parse.add_argument("--device", default="cuda")
 o = parse.parse_args()
-WARM, AT_LEAST = 5, 10
+WARM, STEADY, STEADY_EXPERTS, WARM_MOST, AT_LEAST = 5, 3, 8, 40, 10
 gpu = o.device == "cuda"
 
 
@@ -193,9 +194,16 @@ def train():
         opt.step()
         return loss, tokens, docs
 
-    for _ in range(max(WARM, len(work) // o.accumulate)):
+    steady, best, enough = 0, 1e30, STEADY_EXPERTS if "num_local_experts" in table else STEADY
+    for _ in range(WARM_MOST):
+        if turn >= max(WARM, len(work)) and steady >= enough:
+            break
+        start = time.time()
         step()
-    sync()
+        sync()
+        took = time.time() - start
+        best = min(best, took)
+        steady = steady + 1 if took <= 1.05 * best else 0
     watch, times, tokens, docs, begin = Watch(), [], 0, 0, time.time()
     while len(times) < o.steps and (len(times) < AT_LEAST or time.time() - begin < o.seconds):
         start = time.time()
