@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struc
     int h = (int)blockIdx.x, all = sums_floats(a), wide = FOLD / parts;
     int part = (int)threadIdx.x / wide, lane = (int)threadIdx.x % 32;
 
+    cuda_begin();
     for (int k = (int)threadIdx.x % wide; k < all; k += wide) {
         const float *at = a.dline + (int64_t)h * all + k;
         float sum = 0;
@@ -102,7 +103,6 @@ uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l
 void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
 {
     struct attend a;
-    cudaStream_t stream = cuda_of(dev)->stream;
     uint64_t bytes = delta_bytes(o->n, o->n_head), each = bytes;
     unsigned char *work;
     size_t line;
@@ -150,7 +150,7 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     if (!a.dline || o->n == 0 || dev->err.code ||
         !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
         return;
-    fold_lines<<<(unsigned)o->n_head, FOLD, line, stream>>>(
-        a, (float *)o->distance.dtable, (int)o->distance.n_bucket, a.groups, parts);
+    cuda_early(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
+               (float *)o->distance.dtable, (int)o->distance.n_bucket, a.groups, parts);
     cuda_launched(dev, "attention_bwd");
 }
