@@ -295,6 +295,8 @@ void cuda_head_loss(struct device *dev, const struct op_head *a);
 void cuda_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                       int64_t dim, int64_t vocab, float mul);
 void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate);
+void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                     const struct op_gate *gate);
 void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* record.cu */

@@ -295,6 +295,7 @@ static const struct ops cuda_row = {
     .attention_cached = cuda_attention_cached,
     .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
     .gated_fwd = cuda_gated_fwd,
+    .normed_fwd = cuda_normed_fwd,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay,
     .forget = cuda_forget,
 };

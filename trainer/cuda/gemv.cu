@@ -151,11 +151,15 @@ template <typename T, typename O> static void by_rows(struct device *dev, const 
 
 bool gemv(struct device *dev, const struct gemv *g)
 {
-    if (g->n > MOST || (uint64_t)g->n_in * cuda_size(dev) % 16 != 0 || !cuda_aligned(g->x, 16) ||
+    const void *x = g->norm ? g->norm->x : g->x;
+
+    if (g->n > MOST || (uint64_t)g->n_in * cuda_size(dev) % 16 != 0 || !cuda_aligned(x, 16) ||
         !cuda_aligned(g->w, 16))
         return false;
-    if (dev->err.code || g->n == 0)
+    if (dev->err.code || g->n == 0 || gemv_ring(dev, g))
         return true;
+    if (g->norm)
+        return false;
     CUDA_ACT(dev, {
         if (g->wide)
             by_rows<T, float>(dev, g);

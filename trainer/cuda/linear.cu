@@ -104,26 +104,31 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
         linear_finish(dev, &f);
 }
 
-/* A few rows. */
-static bool narrow(struct device *dev, const struct op_linear *a)
+/* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
+static bool narrow(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                   const struct op_gate *gate)
 {
     struct gemv g = {};
 
-    if (a->in_out || a->drop.p > 0 || (a->pre && a->residual))
+    if (a->in_out || a->lora.rank || a->drop.p > 0 || (a->pre && a->residual) || (gate && a->b))
         return false;
-    g.op = "linear_fwd";
-    g.out = a->out;
-    g.pre = a->pre;
+    g.op = gate ? "gated_fwd" : "linear_fwd";
+    g.norm = norm;
+    g.out = gate ? gate->out : a->out;
     g.x = a->x;
     g.w = a->w;
-    g.b = a->b;
-    g.residual = a->residual;
     g.n = a->n;
     g.n_in = a->n_in;
     g.n_out = a->n_out;
-    g.out_ld = linear_out_ld(a);
+    g.out_ld = gate ? gate->ff : linear_out_ld(a);
     g.alpha = 1.0f;
-    g.act = a->act;
+    g.act = gate ? gate->act : a->act;
+    g.gated = gate != NULL;
+    if (!gate) {
+        g.pre = a->pre;
+        g.b = a->b;
+        g.residual = a->residual;
+    }
     return gemv(dev, &g);
 }
 
@@ -133,29 +138,28 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
         return;
     if (a->lora.rank)
         lora_linear_fwd(dev, a);
-    else if (!narrow(dev, a))
+    else if (!narrow(dev, NULL, a, NULL))
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
 void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
 {
-    struct gemv g = {};
-
-    g.op = "gated_fwd";
-    g.out = gate->out;
-    g.x = a->x;
-    g.w = a->w;
-    g.n = a->n;
-    g.n_in = a->n_in;
-    g.n_out = a->n_out;
-    g.out_ld = gate->ff;
-    g.alpha = 1.0f;
-    g.act = gate->act;
-    g.gated = true;
-    if (!a->lora.rank && !a->in_out && !a->b && gemv(dev, &g))
+    if (narrow(dev, NULL, a, gate))
         return;
     cuda_linear_fwd(dev, a);
     cuda_gate_fwd(dev, gate);
+}
+
+void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                     const struct op_gate *gate)
+{
+    if (norm->n == a->n && narrow(dev, norm, a, gate))
+        return;
+    cuda_norm_fwd(dev, norm);
+    if (gate)
+        cuda_gated_fwd(dev, a, gate);
+    else
+        cuda_linear_fwd(dev, a);
 }
 
 /* The product with ReLU's slope at x_pre at once, by way of bits. */

@@ -177,8 +177,9 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
     struct op_rope turn = rope(p, u, b);
 
     if (p->m->arch->place == ARCH_PRE_NORM)
-        ops->norm_fwd(p->dev, &norm);
-    run_linears(p, qkv, n, false);
+        normed_linears(p, &norm, qkv, n, NULL);
+    else
+        run_linears(p, qkv, n, false);
     if (has_rope(p->m->arch))
         ops->rope_fwd(p->dev, &turn);
     if (p->cache) {

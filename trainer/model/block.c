@@ -145,6 +145,27 @@ void run_linears(const struct pass *p, const struct op_linear *op, int n, bool b
         (back ? ops->linear_bwd : ops->linear_fwd)(p->dev, &op[i]);
 }
 
+void normed_linears(const struct pass *p, const struct op_rownorm *norm,
+                    const struct op_linear *op, int n, const struct op_gate *gate)
+{
+    const struct ops *ops = p->dev->ops;
+    const struct arch *a = p->m->arch;
+    bool once = n == 1 && !p->keep, apart = a->resid_from_norm || a->place == ARCH_POST_NORM;
+
+    if (once && ops->normed_fwd && !apart) {
+        ops->normed_fwd(p->dev, norm, op, gate);
+        return;
+    }
+    ops->norm_fwd(p->dev, norm);
+    if (once && gate && ops->gated_fwd) {
+        ops->gated_fwd(p->dev, op, gate);
+        return;
+    }
+    run_linears(p, op, n, false);
+    if (gate)
+        ops->gate_fwd(p->dev, gate);
+}
+
 int64_t qkv_width(const struct arch *a)
 {
     return (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim;

@@ -98,8 +98,7 @@ void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bu
     struct op_linear q = query(p, u, b), out = out_linear(p, u, b);
     struct op_attention attend = attention(p, u, b);
 
-    ops->norm_fwd(p->dev, &norm);
-    ops->linear_fwd(p->dev, &q);
+    normed_linears(p, &norm, &q, 1, NULL);
     if (!p->cache)
         cross_keys(p, u, b->at[BUF_KVX], p->n_enc);
     ops->attention_fwd(p->dev, &attend);

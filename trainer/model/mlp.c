@@ -109,12 +109,10 @@ static struct op_linear down_linear(const struct pass *p, const struct unit *u,
     };
 }
 
-/* u from y2; with g also what the products down read. */
+/* u behind the norm that makes y2; with g also what the products down read. */
 static void up_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
-                   bool g)
+                   const struct op_rownorm *norm, bool g)
 {
-    const struct ops *ops = p->dev->ops;
-
     if (p->m->arch->mlp == ARCH_MLP_GATED) {
         struct op_linear op[2];
         struct op_gate gated = gate(p, u, b);
@@ -123,13 +121,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         for (int i = 0; i < n; i++)
             op[i].out = half_of(p, b->at[BUF_U], i);
         n = join_linears(op, n, p->dev);
-        if (g && n == 1 && !p->keep && ops->gated_fwd) {
-            ops->gated_fwd(p->dev, op, &gated);
-            return;
-        }
-        run_linears(p, op, n, false);
-        if (g)
-            ops->gate_fwd(p->dev, &gated);
+        normed_linears(p, norm, op, n, g ? &gated : NULL);
     } else {
         struct op_linear up = up_linear(p, u, b);
         bool kept = keeps_out(p);
@@ -139,7 +131,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
         up.act = g || kept ? act_of(p->m->arch) : OP_ACT_NONE;
         if (g || kept)
             up.drop = pass_drop(p, u, DROP_ACT, p->m->arch->ff_dropout);
-        ops->linear_fwd(p->dev, &up);
+        normed_linears(p, norm, &up, 1, NULL);
     }
 }
 
@@ -223,15 +215,15 @@ void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs
     struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
     struct op_experts route = experts(p, u, b);
 
-    p->dev->ops->norm_fwd(p->dev, &norm);
     if (routed(p, u)) {
+        p->dev->ops->norm_fwd(p->dev, &norm);
         shake(p, u, b->at[BUF_Y2]);
         route.out = next;
         route.used = p->cache ? NULL : p->m->used;
         p->dev->ops->experts_fwd(p->dev, &route);
         return;
     }
-    up_fwd(p, u, b, true);
+    up_fwd(p, u, b, &norm, true);
     down_fwd(p, u, b, post ? b->at[BUF_Y1] : next);
     last.out = next;
     if (post)
@@ -245,14 +237,14 @@ void mlp_again(const struct pass *p, const struct unit *u, const struct block_bu
 
     struct op_experts route = experts(p, u, b);
 
-    p->dev->ops->norm_fwd(p->dev, &norm);
     if (routed(p, u)) {
+        p->dev->ops->norm_fwd(p->dev, &norm);
         shake(p, u, b->at[BUF_Y2]);
         route.out = b->at[BUF_DY2];     /* for what it keeps */
         p->dev->ops->experts_fwd(p->dev, &route);
         return;
     }
-    up_fwd(p, u, b, post);
+    up_fwd(p, u, b, &norm, post);
     if (!post)
         return;
     down_fwd(p, u, b, b->at[BUF_Y1]);

@@ -170,6 +170,12 @@ void unit_tokens(struct op_embed *op, const struct unit *u);
 int join_linears(struct op_linear *op, int n, const struct device *dev);
 /* Projections of one x, forward or back. */
 void run_linears(const struct pass *p, const struct op_linear *op, int n, bool back);
+/*
+ * Projections behind the norm that makes their x; op[0] with gate may be what gated_fwd does.  A
+ * device that does all at once leaves x out, where nobody else reads it.
+ */
+void normed_linears(const struct pass *p, const struct op_rownorm *norm,
+                    const struct op_linear *op, int n, const struct op_gate *gate);
 /* Dropout with probability p of what stands at that place of the unit. */
 struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
 /* A norm's weights, gradients and constants. */

@@ -517,14 +517,19 @@ struct ops {
     /* A projection forward whose output is the gate's u, and the gate, without dropout: u need not
      * be written.  NULL: the device gains nothing by having them at once. */
     void (*gated_fwd)(struct device *dev, const struct op_linear *a, const struct op_gate *gate);
+    /* A norm whose out is the projection's x, then the projection, with a gate (NULL: without) as
+     * gated_fwd: neither x nor the norm's statistics need be written.  NULL likewise. */
+    void (*normed_fwd)(struct device *dev, const struct op_rownorm *norm,
+                       const struct op_linear *a, const struct op_gate *gate);
 
     /* -- work that is done again ----------------------------------------------------------- */
     /*
      * Operations between record and recorded are kept instead of done, and are done by each replay
      * in one go: arguments are those of then, what stands at the addresses counts when they run.
-     * They must have run before with the same sizes, and neither wait nor move memory to or from
-     * the host.  record gives false where a device cannot (the CPU), recorded NULL when one of them
-     * could not be kept: then all is as if record had not been called.
+     * They must have run before with the same sizes, neither wait nor move memory to or from the
+     * host, nor change weights, which a device may read before their turn.  record gives false
+     * where a device cannot (the CPU), recorded NULL when one of them could not be kept: then all
+     * is as if record had not been called.
      */
     bool (*record)(struct device *dev);
     struct recording *(*recorded)(struct device *dev);

@@ -219,6 +219,16 @@ static void prof_gated_fwd(struct device *dev, const struct op_linear *a,
          (double)(a->n * (a->n_in + gate->ff) + a->n_in * a->n_out) * SIZE(dev));
 }
 
+static void prof_normed_fwd(struct device *dev, const struct op_rownorm *norm,
+                            const struct op_linear *a, const struct op_gate *gate)
+{
+    INNER(dev)->normed_fwd(dev, norm, a, gate);
+    note(dev, gate ? "norm, gated_fwd" : "norm, linear_fwd", a->n, a->n_in, a->n_out,
+         product(a->n, a->n_in, a->n_out),
+         (double)(a->n * (a->n_in + (gate ? gate->ff : a->n_out)) + a->n_in * a->n_out) *
+             SIZE(dev));
+}
+
 static void prof_head_top(struct device *dev, const struct op_top *a)
 {
     INNER(dev)->head_top(dev, a);
@@ -333,6 +343,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.head_logits = prof_head_logits;
     p->row.head_top = prof_head_top;
     p->row.gated_fwd = dev->ops->gated_fwd ? prof_gated_fwd : NULL;
+    p->row.normed_fwd = dev->ops->normed_fwd ? prof_normed_fwd : NULL;
     p->row.replay = prof_replay;
     dev->ops = &p->row;
     dev->profile = p;
