@@ -4,7 +4,7 @@
 #
 #   LINES="560m 1b1"   only these of the table below (default: all but tiny)
 #   PEER=python3       a Python with torch and transformers (peft for LoRA); PEER= for none
-#   PROFILE=1          where a step's time goes, in DIR/NAME.profile
+#   PROFILE=1          where a step's time goes, in DIR/NAME.profile, and shares in a second table
 #   DIR=...            where files go, default build/bench-gpu
 #   SECONDS_EACH=60    the most that a line's steps may take; ten are always done
 #   STEPS=50           so many steps of ours, however long they take (generation: a hundred always)
@@ -111,6 +111,34 @@ row() {
     used=$(of "$ours" used_gib) mfu=$(of "$ours" mfu) median=$(of "$ours" median_ms)
     echo "| $what, $(of "$ours" steps) steps | $(rate "$ours"), $(of "$ours" ms) ms${median:+ (median $median)}${mfu:+, MFU $mfu %} | $(of "$ours" gib) GiB${used:+, $used by NVML} | $(chip "$ours") | $peer | $by | $(goals "$ours") |"
 }
+# where NAME - its profile by kinds of operations: share of the step, and TFLOP/s or TB/s.
+where() {
+    awk -v name="$1" '
+        $1 == "operation" { on = 1; next }
+        $1 == "all" { on = 0 }
+        !on || NF < 6 { next }
+        {
+            at = 2 + ($2 ~ /x/); k = "rest"
+            if ($1 ~ /^(linear|experts|gated)/) k = "product"
+            else if ($1 ~ /^head/) k = "head"
+            else if ($1 == "attention_bwd") k = "back"
+            else if ($1 ~ /^attention/) k = "forward"
+            else if ($1 ~ /^(norm|rope|gate)_/) k = "norm"
+            else if ($1 == "adamw" || $1 == "grad_norm") k = "adamw"
+            ms[k] += $(at + 1); flops[k] += $(at + 1) * $(at + 3); bytes[k] += $(at + 1) * $(at + 4); all += $(at + 1)
+        }
+        function cell(k) {
+            if (!ms[k]) return " — |"
+            if (k == "rest") return sprintf(" %.1f |", 100 * ms[k] / all)
+            if (flops[k] / ms[k] >= 10) return sprintf(" %.1f (%.0f TFLOP/s) |", 100 * ms[k] / all, flops[k] / ms[k])
+            return sprintf(" %.1f (%.1f TB/s) |", 100 * ms[k] / all, bytes[k] / ms[k] / 1000)
+        }
+        END {
+            if (all)
+                print "| " name " | " sprintf("%.1f", all) " |" cell("product") cell("head") cell("back") cell("forward") cell("norm") \
+                    cell("adamw") cell("rest")
+        }' "$DIR/$1.profile"
+}
 failed=0
 : >"$DIR/figures"; : >"$DIR/lines"
 {
@@ -126,4 +154,10 @@ while IFS='|' read -r name what goal options variants; do
     text=$(row "$name" "$(trim "$what")" "$goal" "$(trim "$options")" "$(trim "$variants")") || failed=1
     tee -a "$DIR/table.md" <<<"$text"
 done <<<"$table"
+[ -z "${PROFILE:-}" ] || {
+    echo
+    echo "| share of a step, % (line of bench_gpu.sh) | ms with events | projections, experts | head, loss | attention back | forward | norms, rotary, gates | AdamW, norm of the gradient | rest |"
+    echo "|---|---|---|---|---|---|---|---|---|"
+    cut -d' ' -f1 "$DIR/lines" | while read -r name; do where "$name"; done
+} | tee -a "$DIR/table.md"
 exit $failed
