@@ -24,7 +24,7 @@ struct attend {
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
     int            groups;              /* blocks of a head that have tiles in turn and leave one */
-    float         *lse2, *sums;         /* attention_once.cu: lse in base 2; dq so far */
+    float         *lse2, *sums;         /* lse in base 2; attention_once.cu: dq so far */
     int           *turns;               /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
     const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
@@ -557,6 +557,9 @@ bool ahead_can(const struct attend &a);
 template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a);
 /* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
+
+/* attention_twice.cu: the same on Hopper, up to 128 columns. */
+template <typename T> void attend_twice(struct device *dev, const struct attend &a);
 
 /* attention_once.cu: the same in one pass, where once_can; sums is room for [H, N, once_width]. */
 template <typename T> void attend_once(struct device *dev, struct attend a);

@@ -92,7 +92,7 @@ static bool once_can(const struct device *dev, const struct attend &a)
 
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t two = delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
+    uint64_t two = 2 * delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
     uint64_t once = once_bytes(l->n, l->n_head, l->head_dim);
 
     if (!l->train)
@@ -103,7 +103,7 @@ uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l
 void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
 {
     struct attend a;
-    uint64_t bytes = delta_bytes(o->n, o->n_head), each = bytes;
+    uint64_t each = delta_bytes(o->n, o->n_head), bytes = 2 * each;
     unsigned char *work;
     size_t line;
     int parts;
@@ -130,12 +130,12 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     if (!work)
         return;
     a.delta = (float *)work;
+    a.lse2 = (float *)(work + each);
     if (o->distance.dtable) {
-        a.dline = (float *)(work + each);
-        a.groups = groups_of(a, dev->work_bytes - each);
+        a.dline = (float *)(work + 2 * each);
+        a.groups = groups_of(a, dev->work_bytes - 2 * each);
     }
     if (once) {
-        a.lse2 = (float *)(work + each);
         a.turns = (int *)(work + 2 * each);
         a.sums = (float *)(work + 3 * each);
         if (dev->act == CKPT_BF16)

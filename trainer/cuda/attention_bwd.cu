@@ -469,20 +469,8 @@ static void launch_dkv(struct device *dev, struct attend a)
 }
 
 template <typename T, int D, int MODE>
-static void launch_wide(struct device *dev, const struct attend &a)
-{
-    launch_dq<T, D, MODE, true>(dev, a);
-    launch_dkv<T, D, MODE, true>(dev, a);
-}
-
-template <typename T, int D, int MODE>
 static void launch(struct device *dev, const struct attend &a)
 {
-    if constexpr (D <= 128)
-        if (a.wide) {
-            launch_wide<T, D, MODE>(dev, a);
-            return;
-        }
     launch_dq<T, D, MODE, false>(dev, a);
     launch_dkv<T, D, MODE, false>(dev, a);
 }
@@ -490,11 +478,8 @@ static void launch(struct device *dev, const struct attend &a)
 /* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a)
 {
-    if (a.wide && table_only(a)) {
-        if (a.dim <= 64)
-            launch_wide<T, 64, ATTEND_TABLE>(dev, a);
-        else
-            launch_wide<T, 128, ATTEND_TABLE>(dev, a);
+    if (a.wide && a.dim <= 128) {
+        attend_twice<T>(dev, a);
     } else if (a.table || a.drop.on || a.dim > 128) {
         if (a.dim <= 64)
             launch<T, 64, ATTEND_ANY>(dev, a);

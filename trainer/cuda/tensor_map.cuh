@@ -7,9 +7,9 @@
  * zeros.
  *
  * Rows behind a document's last one belong to the next, and may hold anything, infinities too,
- * which a factor of zero does not hide.  So only tiles all of whose rows are the document's own
- * come this way, and what is left of it row by row (bring_part).  Then no row behind the last one
- * is asked for: `rows` may be any bound.
+ * which a factor of zero does not hide.  Who asks for a tile that reaches so far lays zeros over
+ * them (clear_rows) before products see it.  Where not even the last row of all is known such a
+ * tile comes row by row (bring_part), and `rows` may be any bound.
  *
  * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor), 5.5 (tensors); CUDA driver API 13.0,
  * cuTensorMapEncodeTiled.
@@ -78,7 +78,16 @@ __device__ __forceinline__ void bring_tile(T *tile, const CUtensorMap *map, int 
 #endif
 }
 
-/* A document's last rows, fewer than ROWS, or rows that no map can have, by THREADS threads, of
+/* Zeros from row `from` on, by THREADS threads, of which this is t.  Products_see follows. */
+template <int D, int ROWS, int THREADS, typename T>
+__device__ __forceinline__ void clear_rows(T *tile, int from, int t)
+{
+#pragma unroll 1
+    for (int x = from * (D / 8) + t; x < ROWS * (D / 8); x += THREADS)
+        *(uint4 *)(tile + panel_at<D, ROWS>(x / (D / 8), x % (D / 8))) = make_uint4(0, 0, 0, 0);
+}
+
+/* The same without a map: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
  * which this is t; zeros beyond both.  They are there after copies_wait and products_see. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void bring_part(T *tile, const T *from, int64_t stride, int rows,
