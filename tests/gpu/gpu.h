@@ -47,19 +47,22 @@ struct gpu {
 };
 
 /*
- * SMALL in the environment: under a sanitizer, where an access takes some hundred times as long,
- * shapes that are awkward tell as much as those that are large, and f16, which is bf16's code with
- * another conversion, nothing more.  Whether a case of so many elements, those of its largest array
- * or products where that is more, is left out then.
+ * SMALL in the environment: under a sanitizer an access takes some hundred times as long.  Shapes that
+ * are awkward tell as much there as those that are large, a second run no more than the first, nor
+ * does f16, which is bf16's code with another conversion.  2: more so, for what looks at blocks
+ * one by one, of which those of large arrays are all alike.
  */
-static inline bool gpu_small(void)
+static inline int gpu_small(void)
 {
-    return getenv("SMALL") != NULL;
+    const char *small = getenv("SMALL");
+
+    return !small ? 0 : *small == '2' ? 2 : 1;
 }
 
+/* Whether a case is left out then, of so many elements of its largest array. */
 static inline bool gpu_left_out(int64_t elements)
 {
-    return gpu_small() && elements > 250000;
+    return gpu_small() && elements > (gpu_small() == 2 ? 30000 : 250000);
 }
 
 /* The types that activations and weights can have, and how many are tried. */
@@ -92,7 +95,7 @@ static inline void gpu_open_as(struct gpu *g, const struct device_opts *opts,
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     g->type = opts->weights;
-    if (device_open_cpu(&g->cpu, 4, &err) || device_open(&g->gpu, opts, &err))
+    if (device_open_cpu(&g->cpu, gpu_small() ? 1 : 4, &err) || device_open(&g->gpu, opts, &err))
         fail_msg("%s", err.text);
     dev[0] = g->cpu;
     dev[1] = g->gpu;

@@ -197,15 +197,18 @@ static inline void linear_check(struct gpu *g, const struct linear_case *c)
 
     linear_run(g, c, &p, false);
     linear_run(g, c, &p, true);
-    g->draws = draws;
-    again = linear_arrays(g, c);
-    linear_run(g, c, &again, true);
+    if (!gpu_small()) {
+        g->draws = draws;
+        again = linear_arrays(g, c);
+        linear_run(g, c, &again, true);
+    }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         snprintf(name, sizeof name, "%s of [%lld, %lld -> %lld] act %d x_act %d rank %lld",
                  names[i], (long long)c->n, (long long)c->in, (long long)c->out, (int)c->act,
                  (int)c->x_act, (long long)c->rank);
         gpu_close_to(g, name, all[i], bound);
-        same_bytes(g, name, all[i], twice[i]);
+        if (!gpu_small())
+            same_bytes(g, name, all[i], twice[i]);
     }
     gpu_fine(g);
     gpu_release(g);

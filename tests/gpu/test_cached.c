@@ -126,14 +126,26 @@ static void one(struct gpu *g, const struct shape *sh)
     gpu_close_to(g, sh->name, &s.out, bound);
     gpu_close_to(g, sh->name, &s.k, 0);         /* new keys and values are copied as they are */
     gpu_close_to(g, sh->name, &s.v, 0);
-    was = gpu_bytes(g, &s.out);
-    g->gpu->ops->attention_cached(g->gpu, &gpu);
-    now = gpu_bytes(g, &s.out);
-    if (memcmp(was, now, (size_t)s.out.n * ckpt_dtype_size(g->type)))
-        fail_msg("%s: a second run differs", sh->name);
-    free(was);
-    free(now);
+    if (!gpu_small()) {
+        was = gpu_bytes(g, &s.out);
+        g->gpu->ops->attention_cached(g->gpu, &gpu);
+        now = gpu_bytes(g, &s.out);
+        if (memcmp(was, now, (size_t)s.out.n * ckpt_dtype_size(g->type)))
+            fail_msg("%s: a second run differs", sh->name);
+        free(was);
+        free(now);
+    }
     gpu_release(g);
+}
+
+/* By the products of queries and keys. */
+static bool left_out(const struct shape *sh)
+{
+    int64_t work = 0;
+
+    for (int i = 0; i < SEGS && sh->fresh[i] != END; i++)
+        work += sh->fresh[i] * (sh->past[i] + sh->fresh[i]) * sh->n_head * sh->dim;
+    return gpu_left_out(work / 8);
 }
 
 static void all_shapes(enum ckpt_dtype type)
@@ -144,7 +156,7 @@ static void all_shapes(enum ckpt_dtype type)
 
     gpu_open(&g, type, &l);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (!gpu_left_out(shapes[i].capacity * 64))
+        if (!left_out(&shapes[i]))
             one(&g, &shapes[i]);
     gpu_close(&g);
 }

@@ -81,18 +81,24 @@ static void check(struct gpu *g, const struct experts_case *c)
 
     run(g, c, &p, false);
     run(g, c, &p, true);
-    g->draws = draws;
-    again = arrays(g, c);
-    run(g, c, &again, true);
+    if (!gpu_small()) {
+        g->draws = draws;
+        again = arrays(g, c);
+        run(g, c, &again, true);
+    }
     g->gpu->ops->to_host(g->gpu, picked, p.picked.gpu, bytes);
     gpu_fine(g);
     assert_memory_equal(picked, p.picked.cpu, bytes);
     free(picked);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        void *a = gpu_bytes(g, all[i]), *b = gpu_bytes(g, twice[i]);
+        void *a, *b;
 
         gpu_close_to(g, names[i], all[i], gpu_bound(all[i]->type == CKPT_F32 && i == 3
                                                         ? CKPT_F32 : g->type));
+        if (gpu_small())
+            continue;
+        a = gpu_bytes(g, all[i]);
+        b = gpu_bytes(g, twice[i]);
         if (memcmp(a, b, (size_t)all[i]->n * ckpt_dtype_size(all[i]->type)) != 0)
             fail_msg("%s: two runs differ", names[i]);
         free(a);
@@ -137,7 +143,8 @@ static void test_experts(void **state)
 
         gpu_open(&g, gpu_types[t], &l);
         for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-            check(&g, &c[i]);
+            if (gpu_small() < 2 || c[i].n * c[i].k <= 2400)
+                check(&g, &c[i]);
         gpu_close(&g);
     }
 }

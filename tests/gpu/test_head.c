@@ -58,13 +58,17 @@ static void check(struct gpu *g, const struct head_case *c)
 
     run(g, c, &p, false);
     run(g, c, &p, true);
-    g->draws = draws;
-    again = arrays(g, c);
-    run(g, c, &again, true);
+    if (!gpu_small()) {
+        g->draws = draws;
+        again = arrays(g, c);
+        run(g, c, &again, true);
+    }
     for (int i = 0; i < 3; i++) {
         void *a, *b;
 
         gpu_close_to(g, names[i], all[i], (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type));
+        if (gpu_small())
+            continue;
         a = gpu_bytes(g, all[i]);
         b = gpu_bytes(g, twice[i]);
         if (memcmp(a, b, (size_t)all[i]->n * ckpt_dtype_size(all[i]->type)) != 0)

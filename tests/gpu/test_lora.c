@@ -132,15 +132,17 @@ static void many_check(struct gpu *g, const struct many_case *m)
     static const char *const names[] = {"out", "dx", "dw", "db", "lora da", "lora db"};
     uint64_t draws = g->draws;
     struct linear_case c[MOST];
-    struct linear_pair p[MOST], q[MOST];
+    struct linear_pair p[MOST], q[MOST] = {0};
     char name[160];
 
     many_arrays(g, m, c, p);
     many_run(g, m, c, p, false);
     many_run(g, m, c, p, true);
-    g->draws = draws;
-    many_arrays(g, m, c, q);
-    many_run(g, m, c, q, true);
+    if (!gpu_small()) {
+        g->draws = draws;
+        many_arrays(g, m, c, q);
+        many_run(g, m, c, q, true);
+    }
     for (int i = 0; i < m->count; i++) {
         struct both *all[] = {&p[i].out, &p[i].dx, &p[i].dw, &p[i].db, &p[i].dla, &p[i].dlb};
         struct both *twice[] = {&q[i].out, &q[i].dx, &q[i].dw, &q[i].db, &q[i].dla, &q[i].dlb};
@@ -151,7 +153,8 @@ static void many_check(struct gpu *g, const struct many_case *m)
                      (long long)c[i].out, (long long)c[i].rank);
             /* dx is rounded once more for each projection behind the first */
             gpu_close_to(g, name, all[j], gpu_bound(g->type) * (3 + m->count));
-            same_bytes(g, name, all[j], twice[j]);
+            if (!gpu_small())
+                same_bytes(g, name, all[j], twice[j]);
         }
     }
     gpu_fine(g);

@@ -94,10 +94,13 @@ static void check(struct gpu *g, enum op_norm_kind kind, int64_t n, int64_t n_x,
     if (gpu_left_out(n * dim))
         return;
     one(&a);
-    g->draws = draws;
-    one(&b);
+    if (!gpu_small()) {
+        g->draws = draws;
+        one(&b);
+    }
     for (int i = 0; i < 3; i++) {
-        assert_memory_equal(a.bytes[i], b.bytes[i], a.size[i]);
+        if (b.bytes[i])
+            assert_memory_equal(a.bytes[i], b.bytes[i], a.size[i]);
         free(a.bytes[i]);
         free(b.bytes[i]);
     }
@@ -134,9 +137,11 @@ static void fields(struct gpu *g)
                                     SKEW | ADD_DX | ADD_OUT, DX_IS_DOUT, ADD_DX | DX_IS_ADD,
                                     NO_BIAS, ADD_OUT | DX_IS_OUT_ADD, SKEW | FROZEN};
 
+    int64_t rows = gpu_small() ? 25 : 200;
+
     for (size_t i = 0; i < sizeof opts / sizeof opts[0]; i++)
         for (int kind = 0; kind < 2; kind++) {
-            check(g, kind ? OP_NORM_RMS : OP_NORM_LAYER, 200, 200, 1024, opts[i]);
+            check(g, kind ? OP_NORM_RMS : OP_NORM_LAYER, rows, rows, 1024, opts[i]);
             check(g, kind ? OP_NORM_RMS : OP_NORM_LAYER, 200, 200, 70, opts[i]);
         }
 }
