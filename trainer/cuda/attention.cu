@@ -30,10 +30,11 @@ template <int D, int GROUPS> struct fwd_shape {
     static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
 
-enum { SHORT_DOC = 1024 };
+enum { SHORT_DOC = 1024, GATES = 3 };
 
 template <typename T, int D, int MODE, int GROUPS>
-__device__ __forceinline__ void forward_tile(const struct attend &a, unsigned char *pool)
+__device__ __forceinline__ void
+forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
     static_assert(!has_table(MODE) || S::BM + S::BN <= TERMS_BEYOND, "what a line holds");
@@ -41,11 +42,13 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
     T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + S::KS * SIZE;
-    float *line = (float *)(v + S::VS * SIZE);
+    uint64_t *gates = (uint64_t *)(v + S::VS * SIZE);   /* of keys and values by turns; queries */
+    float *line = (float *)(gates + GATES);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
     int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
-    int ks = 0, vs = 0, was = 0;
+    int ks = 0, vs = 0, was = 0, it = 0;
+    bool first_thread = threadIdx.x == 0;
     struct place p;
     float slope = head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];
     uint32_t f[MR][NT / 2][4];
@@ -61,11 +64,44 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     int mine_last;
 
     together<WG, MR>(row, &mine_last);
-    load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
-                                  a.row_stride, p.len - p.begin, a.dim, a.vec);
-    load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
-    load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim, a.vec);
-    copies_end();
+    /* Whole tiles come by maps: rows behind a document's last may hold anything. */
+    auto mapped = [&](int at) { return WG && a.mapped && at + BN <= p.keys; };
+    auto load_keys = [&](int at, int to_k, int to_v, int number) {
+        T *kt = k + to_k * SIZE, *vt = v + to_v * SIZE;
+
+        if (mapped(at)) {
+            if (first_thread) {
+                gate_expect(&gates[number & 1], 2 * SIZE * (int)sizeof(T));
+                bring_tile<D, BN>(kt, &maps.k, a.past ? 0 : g, (int)p.key_first + at,
+                                  &gates[number & 1]);
+                bring_tile<D, BN>(vt, &maps.v, a.past ? 0 : g, (int)p.key_first + at,
+                                  &gates[number & 1]);
+            }
+            return;
+        }
+        load_tile<WG, D, BN, THREADS>(kt, kf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
+                                      a.vec);
+        load_tile<WG, D, BN, THREADS>(vt, vf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
+                                      a.vec);
+        copies_end();
+    };
+    /* The tile is there for this thread, and the one before it free. */
+    auto tile_ready = [&]() {
+        if (!mapped(j))
+            tiles_here<WG>();
+        __syncthreads();
+    };
+    if (WG && a.mapped && first_thread) {
+        for (int i = 0; i < GATES; i++)
+            gate_init(&gates[i], 1);
+        gates_seen();
+        gate_expect(&gates[2], tile_size<D, WG>(BM) * (int)sizeof(T));
+        bring_tile<D, BM>(q, &maps.q, h, (int)i0, &gates[2]);
+    }
+    if (!WG || !a.mapped)
+        load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+                                      a.row_stride, p.len - p.begin, a.dim, a.vec);
+    load_keys(j, 0, 0, 0);
     if (has_table(MODE))
         distance_line<T>(a, line, h);
     clear(out);
@@ -75,16 +111,11 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
             w.max[m][r] = -INFINITY;
             w.sum[m][r] = 0;
         }
-    auto load_next = [&](int at) {
-        T *kt = k + (ks + 1) % S::KS * SIZE, *vt = v + (vs + 1) % S::VS * SIZE;
-
-        if (at >= end)
-            return;
-        load_tile<WG, D, BN, THREADS>(kt, kf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
-                                      a.vec);
-        load_tile<WG, D, BN, THREADS>(vt, vf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
-                                      a.vec);
-        copies_end();
+    auto next_and_wait = [&]() {
+        if (j + BN < end)
+            load_keys(j + BN, (ks + 1) % S::KS, (vs + 1) % S::VS, it + 1);
+        if (mapped(j))
+            gate_wait(&gates[it & 1], it >> 1);
     };
     auto scores_to_p = [&]() {
         int col = j + lane % 4 * 2, first = pos + row, i = first + lane / 4;
@@ -109,8 +140,10 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
             times_rows<WG, D>(out, f, v + vs * SIZE, 0);
     };
 
-    tiles_ready<WG>();
-    load_next(j + BN);
+    tile_ready();
+    next_and_wait();
+    if (WG && a.mapped)
+        gate_wait(&gates[2], 0);
     products_begin<WG>();
     rows_by_rows<WG, D, BM>(s, q, row, k);
     products_end<WG>(s);
@@ -121,8 +154,9 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
     for (j += BN; j < end; j += BN) {
         ks = (ks + 1) % S::KS;
         vs = (vs + 1) % S::VS;
-        tiles_ready<WG>();
-        load_next(j + BN);
+        it++;
+        tile_ready();
+        next_and_wait();
         if (!a.whole && j > pos + mine_last)
             continue;
         products_begin<WG>();
@@ -166,12 +200,13 @@ __device__ __forceinline__ void forward_tile(const struct attend &a, unsigned ch
 
 template <typename T, int D, int MODE, int GROUPS>
 __global__ void __launch_bounds__(fwd_shape<D, GROUPS>::WARPS * 32, fwd_shape<D, GROUPS>::BLOCKS)
-    forward(const __grid_constant__ struct attend a)
+    forward(const __grid_constant__ struct attend a,
+            const __grid_constant__ struct forward_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
     if constexpr (runs_here<D, (GROUPS > 0)>())
-        forward_tile<T, D, MODE, GROUPS>(a, pool);
+        forward_tile<T, D, MODE, GROUPS>(a, maps, pool);
 }
 
 template <typename T, int D, int MODE, int GROUPS>
@@ -179,14 +214,16 @@ static void launch_kind(struct device *dev, const char *op, struct attend a)
 {
     using S = fwd_shape<D, GROUPS>;
     size_t bytes = sizeof(T) * (size_t)tile_size<D, S::WG>(S::BM + (S::KS + S::VS) * S::BN) +
-                   sizeof(float) * (size_t)line_floats(a);
+                   sizeof(uint64_t) * GATES + sizeof(float) * (size_t)line_floats(a);
+    struct forward_maps maps = {};
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
 
     a.slots = (int)slots;
+    a.mapped = S::WG && forward_maps_of<D>(&maps, a, S::BM, S::BN);
     if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE, GROUPS>, bytes)))
         return;
     forward<T, D, MODE, GROUPS>
-        <<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a);
+        <<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a, maps);
     cuda_launched(dev, op);
 }
 
@@ -219,9 +256,9 @@ static void plain_or_slopes(struct device *dev, const char *op, const struct att
 /* Rare terms and wide heads share a kernel: each takes its time to compile. */
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a)
 {
-    if (ahead_can(a)) {
-        attend_ahead<T>(dev, op, a);
-    } else if (a.wide && table_only(a)) {
+    if (ahead_can(a) && attend_ahead<T>(dev, op, a))
+        return;
+    if (a.wide && table_only(a)) {
         if (a.dim <= 64)
             launch_kind<T, 64, ATTEND_TABLE, 1>(dev, op, a);
         else

@@ -41,6 +41,7 @@ struct attend {
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
     bool           wide;                /* the chip has wgmma */
+    bool           mapped;              /* tiles come by tensor maps */
     struct cuda_drop drop;
 };
 
@@ -107,7 +108,8 @@ __device__ __forceinline__ void document(const struct attend &a, struct place *p
     if (a.past) {
         p->shift = a.past[doc];
         p->keys = p->shift + p->len;
-        p->key_at = ((int64_t)a.seq[doc] * a.n_kv + g) * a.capacity * a.dim;
+        p->key_first = ((int64_t)a.seq[doc] * a.n_kv + g) * a.capacity;
+        p->key_at = p->key_first * a.dim;
     }
 }
 
@@ -365,12 +367,18 @@ __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride
         }
 }
 
-/* All copies are there, for everyone. */
-template <bool WG> __device__ __forceinline__ void tiles_ready()
+/* This thread's copies are there. */
+template <bool WG> __device__ __forceinline__ void tiles_here()
 {
     copies_wait<0>();
     if (WG)
         products_see();
+}
+
+/* All copies are there, for everyone. */
+template <bool WG> __device__ __forceinline__ void tiles_ready()
+{
+    tiles_here<WG>();
     __syncthreads();
 }
 
@@ -552,9 +560,9 @@ struct attend attend_of(const struct device *dev, const struct op_attention *a);
 bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
-/* attention_ahead.cu: the same, where ahead_can. */
+/* attention_ahead.cu: the same, where ahead_can; false: not after all, and nothing is done. */
 bool ahead_can(const struct attend &a);
-template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a);
+template <typename T> bool attend_ahead(struct device *dev, const char *op, const struct attend &a);
 /* attention_bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
 template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
 

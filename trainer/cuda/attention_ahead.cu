@@ -1,26 +1,31 @@
 /*
  * attention_ahead - attention forward on Hopper, tiles brought ahead by warps of their own.
  *
- * A block stays and takes tiles of 128 queries of a head in turn.  Two groups of four warps have 64
- * of the queries each and walk over tiles of 128 keys: the product with a tile's values runs while
- * the next tile's scores are softened, and one group's softmax beside the other's products.  A
- * third group copies queries, keys and values to shared memory as room becomes free, over the
- * border from one tile of queries to the next.
+ * A block stays and takes tiles of queries of a head in turn.  Its groups of four warps have 64 of
+ * the queries each and walk over tiles of keys: the product with a tile's values runs while the
+ * next tile's scores are softened, and one group's softmax beside the others' products.  A warp
+ * more asks for queries, keys and values as room becomes free, over the border from one tile of
+ * queries to the next.
  *
  * Source: Shah et al. 2024 (FlashAttention-3), section 3.
  */
 #include "trainer/cuda/attention_fwd.cuh"
-#include "trainer/cuda/gates.cuh"
+
+enum { GROUP = 128, STAGES = 2 };
+
+/* Sizes by the width of a head.  MANY registers has a thread that makes products, FEW one of the
+ * group whose first warp asks for tiles: 504 for two groups and that one, 512 for three. */
+template <int D> struct ahead_shape {
+    static const int GROUPS = D > 96 ? 2 : 3, BM = 64 * GROUPS, BN = 128, NT = BN / 8;
+    static const int PRODUCTS = GROUPS * GROUP, ALL = PRODUCTS + GROUP;
+    static const int MANY = D > 96 ? 232 : 160, FEW = D > 96 ? 40 : 32;
+};
 
 namespace {
 
-enum { BM = 128, BN = 128, NT = BN / 8, GROUP = 128, ALL = 3 * GROUP, STAGES = 2 };
-
-/* Registers of a thread that makes products, and of one that copies: 2 and 1 of them, 504. */
-enum { MANY = 232, FEW = 40 };
-
 template <typename T, int D> struct pool_of {
-    T        q[2][BM * D], k[STAGES][BN * D], v[STAGES][BN * D];
+    T        q[2][ahead_shape<D>::BM * D];
+    T        k[STAGES][ahead_shape<D>::BN * D], v[STAGES][ahead_shape<D>::BN * D];
     uint64_t q_full[2], q_free[2], k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
     float    line[];                    /* terms by distance, of two tiles' heads */
 };
@@ -33,7 +38,7 @@ struct job {
 
 /* The block's job of that turn; false: there is none at that place, and with *over no more.  Turns
  * run to and fro over the blocks, as long tiles come before short ones. */
-template <int TILE>
+template <int BM, int BN>
 __device__ __forceinline__ bool job_of(const struct attend &a, struct job *j, int turn, bool *over)
 {
     int blocks = (int)gridDim.x, x = (int)blockIdx.x;
@@ -44,16 +49,15 @@ __device__ __forceinline__ bool job_of(const struct attend &a, struct job *j, in
         return false;
     j->h = at % a.n_head;
     j->g = j->h / a.share;
-    if (!query_tile(a, &j->p, TILE, a.slots - 1 - at / a.n_head, j->g))
+    if (!query_tile(a, &j->p, BM, a.slots - 1 - at / a.n_head, j->g))
         return false;
     j->pos = j->p.shift + j->p.begin;
-    j->last = min(j->p.len - j->p.begin, TILE) + j->pos - 1;
+    j->last = min(j->p.len - j->p.begin, BM) + j->pos - 1;
     j->from = sees_from(a, j->pos) / BN * BN;
     j->end = sees_to(a, j->last, j->p.keys);
     return true;
 }
 
-/* Rows of a group to out, and what backward needs of their softmax. */
 template <typename T, int MODE, int OT>
 __device__ __forceinline__ void end_rows(const struct attend &a, const float (&out)[1][OT][4],
                                          const struct softmax<1> &w, const struct job &job, int row)
@@ -81,6 +85,8 @@ __device__ __forceinline__ void end_rows(const struct attend &a, const float (&o
 template <typename T, int D, int MODE>
 __device__ __forceinline__ void products_group_of(const struct attend &a, struct pool_of<T, D> *m)
 {
+    using S = ahead_shape<D>;
+    const int BM = S::BM, BN = S::BN, NT = S::NT;
     int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * 16, it = 0, jobs = 0;
     bool over = false;
 
@@ -90,15 +96,24 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         uint32_t f[1][NT / 2][4];
         struct softmax<1> w;
 
-        if (!job_of<BM>(a, &job, turn, &over))
+        if (!job_of<BM, BN>(a, &job, turn, &over))
             continue;
-        const int b = jobs & 1, j0 = job.from;
-        int none_before = sees_to(a, job.pos, job.p.keys), all_after = sees_from(a, job.last);
+        const int b = jobs & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
+        int last = min(mine + 63, job.last);
+        /* the group's rows may see less than the tile's */
+        int j = job.from, end = sees_to(a, last, job.p.keys);
+        int none_before = sees_to(a, mine, job.p.keys), all_after = sees_from(a, last);
         float slope = head_slope(a, job.h);
         const T *q = m->q[b];
         const float *line = m->line + b * line_floats(a);
-        auto scores_to_p = [&](int j) {
-            int col = j + lane % 4 * 2, first = job.pos + row, i = first + lane / 4;
+        /* The tile of keys from `at` on is there; if not by the map, it is to be seen first. */
+        auto wait_for = [&](uint64_t *gate, int time, int at) {
+            gate_wait(gate, time);
+            if (at + BN > job.p.keys)
+                products_see();
+        };
+        auto scores_to_p = [&]() {
+            int col = j + lane % 4 * 2, i = first + lane / 4;
 
             if (has_table(MODE) && terms_differ(a, j - first - 15, j - first + BN - 1))
                 add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
@@ -117,32 +132,29 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             w.sum[0][r] = 0;
         }
         gate_wait(&m->q_full[b], jobs >> 1);
-        gate_wait(&m->k_full[it % STAGES], it / STAGES);
-        products_see();
+        wait_for(&m->k_full[it % STAGES], it / STAGES, j);
         products_begin<true>();
         wg_rows_by_rows<T, D, BM>(s, q, row, m->k[it % STAGES]);
         products_end<true>(s);
         if (lane == 0)
             gate_arrive(&m->k_free[it % STAGES]);
-        scores_to_p(j0);
+        scores_to_p();
         as_factor<T>(f, s);
-        for (int j = j0 + BN; j < job.end; j += BN) {
+        for (j += BN; j < end; j += BN) {
             int was = it % STAGES, now = (it + 1) % STAGES;
 
-            gate_wait(&m->k_full[now], (it + 1) / STAGES);
-            products_see();
+            wait_for(&m->k_full[now], (it + 1) / STAGES, j);
             products_begin<true>();
             wg_rows_by_rows<T, D, BM>(s, q, row, m->k[now]);
             products_group<true>();
             gate_wait(&m->v_full[was], it / STAGES);
-            products_see();
             products_begin<true>();
             wg_times_rows<T, D, NT>(out, f[0], m->v[was]);
             products_group<true>();
             products_wait<true, 1>(s);
             if (lane == 0)
                 gate_arrive(&m->k_free[now]);
-            scores_to_p(j);
+            scores_to_p();
             hold(s);                    /* not put off until after the wait */
             products_wait<true, 0>(out);
             if (lane == 0)
@@ -154,55 +166,82 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         __syncwarp();                   /* of the line's readers */
         if (lane == 0)
             gate_arrive(&m->q_free[b]);
-        gate_wait(&m->v_full[it % STAGES], it / STAGES);
-        products_see();
+        wait_for(&m->v_full[it % STAGES], it / STAGES, j - BN);
         products_begin<true>();
         wg_times_rows<T, D, NT>(out, f[0], m->v[it % STAGES]);
         products_end<true>(out);
         if (lane == 0)
             gate_arrive(&m->v_free[it % STAGES]);
         it++;
-        jobs++;
         end_rows<T, MODE>(a, out, w, job, row);
+        /* What other groups alone see: the next of a kind comes when all have let go of this. */
+        for (; j < job.end; j += BN, it++) {
+            gate_wait(&m->k_full[it % STAGES], it / STAGES);
+            if (lane == 0)
+                gate_arrive(&m->k_free[it % STAGES]);
+            gate_wait(&m->v_full[it % STAGES], it / STAGES);
+            if (lane == 0)
+                gate_arrive(&m->v_free[it % STAGES]);
+        }
+        jobs++;
+    }
+}
+
+/* Keys or values [j, j + BN) by a warp: whole tiles by the map, as rows behind the last may hold
+ * anything. */
+template <int D, int BN, typename T>
+__device__ __forceinline__ void bring_keys(const struct attend &a, T *tile, const CUtensorMap *map,
+                                           const void *from, const struct job &job, int j,
+                                           uint64_t *gate)
+{
+    int lane = (int)threadIdx.x % 32;
+
+    if (j + BN > job.p.keys) {
+        bring<D, BN, 32>(tile, (const T *)from + job.p.key_at + j * a.kv_stride, a.kv_stride,
+                         job.p.keys - j, a.dim, lane);
+        gate_copies(gate);
+    } else if (lane == 0) {
+        gate_expect(gate, BN * D * (int)sizeof(T));
+        bring_tile<D, BN>(tile, map, a.past ? 0 : job.g, (int)job.p.key_first + j, gate);
+    } else {
+        gate_arrive(gate);
     }
 }
 
 template <typename T, int D, int MODE>
-__device__ __forceinline__ void copies_group(const struct attend &a, struct pool_of<T, D> *m)
+__device__ __forceinline__ void copies_warp(const struct attend &a, const struct forward_maps &maps,
+                                            struct pool_of<T, D> *m)
 {
-    int t = (int)threadIdx.x - 2 * GROUP, it = 0, jobs = 0;
+    const int BM = ahead_shape<D>::BM, BN = ahead_shape<D>::BN;
+    int lane = (int)threadIdx.x % 32, it = 0, jobs = 0;
     bool over = false;
 
     for (int turn = 0; !over; turn++) {
         struct job job;
 
-        if (!job_of<BM>(a, &job, turn, &over))
+        if (!job_of<BM, BN>(a, &job, turn, &over))
             continue;
-        const T *k = (const T *)a.k + job.p.key_at, *v = (const T *)a.v + job.p.key_at;
-        const T *q = (const T *)a.q + (job.p.first + job.p.begin) * a.row_stride +
-                     job.h * a.q_head;
         const int b = jobs & 1;
 
         if (jobs > 1)
             gate_wait(&m->q_free[b], (jobs >> 1) - 1);
-        bring<D, BM, GROUP>(m->q[b], q, a.row_stride, job.p.len - job.p.begin, a.dim, t);
-        for (int x = t; has_table(MODE) && x < line_floats(a); x += GROUP)
+        for (int x = lane; has_table(MODE) && x < line_floats(a); x += 32)
             m->line[b * line_floats(a) + x] = line_at<T>(a, x, job.h);
-        gate_copies(&m->q_full[b]);
-        gate_arrive(&m->q_full[b]);     /* of what was stored */
+        __syncwarp();
+        if (lane == 0) {                /* rows behind the last are nobody's */
+            gate_expect(&m->q_full[b], BM * D * (int)sizeof(T));
+            bring_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
+                              &m->q_full[b]);
+        }
         for (int j = job.from; j < job.end; j += BN, it++) {
             const int st = it % STAGES, time = it / STAGES;
 
             if (time)
                 gate_wait(&m->k_free[st], time - 1);
-            bring<D, BN, GROUP>(m->k[st], k + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim,
-                                t);
-            gate_copies(&m->k_full[st]);
+            bring_keys<D, BN>(a, m->k[st], &maps.k, a.k, job, j, &m->k_full[st]);
             if (time)
                 gate_wait(&m->v_free[st], time - 1);
-            bring<D, BN, GROUP>(m->v[st], v + j * a.kv_stride, a.kv_stride, job.p.keys - j, a.dim,
-                                t);
-            gate_copies(&m->v_full[st]);
+            bring_keys<D, BN>(a, m->v[st], &maps.v, a.v, job, j, &m->v_full[st]);
         }
         jobs++;
     }
@@ -210,46 +249,54 @@ __device__ __forceinline__ void copies_group(const struct attend &a, struct pool
 }
 
 template <typename T, int D, int MODE>
-__global__ void __launch_bounds__(ALL, 1) ahead(const __grid_constant__ struct attend a)
+__global__ void __launch_bounds__(ahead_shape<D>::ALL, 1)
+    ahead(const __grid_constant__ struct attend a, const __grid_constant__ struct forward_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
 #if WGMMA_HERE
     struct pool_of<T, D> *m = (struct pool_of<T, D> *)pool;
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
-            gate_init(&m->q_full[i], 2 * GROUP);
-            gate_init(&m->q_free[i], 2 * GROUP / 32);
-            gate_init(&m->k_full[i], GROUP);
-            gate_init(&m->k_free[i], 2 * GROUP / 32);
-            gate_init(&m->v_full[i], GROUP);
-            gate_init(&m->v_free[i], 2 * GROUP / 32);
+            gate_init(&m->q_full[i], 1);
+            gate_init(&m->q_free[i], ahead_shape<D>::PRODUCTS / 32);
+            gate_init(&m->k_full[i], 32);
+            gate_init(&m->k_free[i], ahead_shape<D>::PRODUCTS / 32);
+            gate_init(&m->v_full[i], 32);
+            gate_init(&m->v_free[i], ahead_shape<D>::PRODUCTS / 32);
         }
+        gates_seen();
+    }
     __syncthreads();
-    if (threadIdx.x < 2 * GROUP) {
-        take_registers<MANY>();
+    if (threadIdx.x < ahead_shape<D>::PRODUCTS) {
+        take_registers<ahead_shape<D>::MANY>();
         products_group_of<T, D, MODE>(a, m);
     } else {
-        leave_registers<FEW>();
-        copies_group<T, D, MODE>(a, m);
+        leave_registers<ahead_shape<D>::FEW>();
+        if (threadIdx.x < ahead_shape<D>::PRODUCTS + 32)
+            copies_warp<T, D, MODE>(a, maps, m);
     }
 #endif
 }
 
 template <typename T, int D, int MODE>
-void launch(struct device *dev, const char *op, struct attend a)
+bool launch(struct device *dev, const char *op, struct attend a)
 {
     size_t bytes = sizeof(struct pool_of<T, D>) + 2 * sizeof(float) * (size_t)line_floats(a);
-    int64_t jobs;
+    int64_t jobs, blocks = cuda_of(dev)->sms;
+    struct forward_maps maps;
 
-    a.slots = (int)slots_of(a.n, a.n_docs, BM);
+    if (!forward_maps_of<D>(&maps, a, ahead_shape<D>::BM, ahead_shape<D>::BN))
+        return false;
+    a.slots = (int)slots_of(a.n, a.n_docs, ahead_shape<D>::BM);
     jobs = (int64_t)a.slots * a.n_head;
     if (jobs == 0 || !cuda_ok(dev, op, may_share(ahead<T, D, MODE>, bytes)))
-        return;
-    ahead<T, D, MODE><<<(unsigned)(jobs < cuda_of(dev)->sms ? jobs : cuda_of(dev)->sms), ALL,
-                        bytes, cuda_of(dev)->stream>>>(a);
+        return true;
+    ahead<T, D, MODE><<<(unsigned)(jobs < blocks ? jobs : blocks), ahead_shape<D>::ALL, bytes,
+                        cuda_of(dev)->stream>>>(a, maps);
     cuda_launched(dev, op);
+    return true;
 }
 
 } /* namespace */
@@ -259,18 +306,17 @@ void launch(struct device *dev, const char *op, struct attend a)
 bool ahead_can(const struct attend &a)
 {
     return a.wide && a.vec && a.pairs && a.dim > 96 && a.dim <= 128 && !a.drop.on &&
-           a.n >= 2 * BM * (int64_t)a.n_docs && !(a.table && a.slopes) && a.far <= 1024;
+           a.n >= 256 * (int64_t)a.n_docs && !(a.table && a.slopes) && a.far <= 1024;
 }
 
-template <typename T> void attend_ahead(struct device *dev, const char *op, const struct attend &a)
+template <typename T> bool attend_ahead(struct device *dev, const char *op, const struct attend &a)
 {
     if (a.table)
-        launch<T, 128, ATTEND_TABLE>(dev, op, a);
-    else if (a.slopes || !(a.scale > 0))
-        launch<T, 128, ATTEND_SLOPES>(dev, op, a);
-    else
-        launch<T, 128, ATTEND_PLAIN>(dev, op, a);
+        return launch<T, 128, ATTEND_TABLE>(dev, op, a);
+    if (a.slopes || !(a.scale > 0))
+        return launch<T, 128, ATTEND_SLOPES>(dev, op, a);
+    return launch<T, 128, ATTEND_PLAIN>(dev, op, a);
 }
 
-template void attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);
-template void attend_ahead<__half>(struct device *, const char *, const struct attend &);
+template bool attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);
+template bool attend_ahead<__half>(struct device *, const char *, const struct attend &);

@@ -5,7 +5,29 @@
 #ifndef CKPT_ATTENTION_FWD_H
 #define CKPT_ATTENTION_FWD_H
 
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/tensor_map.cuh"
+
+#include <limits.h>
+
+/* Where tiles of queries, keys and values come from. */
+struct forward_maps {
+    CUtensorMap q, k, v;
+};
+
+/* False: strides do not allow it.  How many rows keys have is not always known, but only whole
+ * tiles of them come this way. */
+template <int D>
+static inline bool forward_maps_of(struct forward_maps *m, const struct attend &a, int queries,
+                                   int keys)
+{
+    int64_t rows = a.key_start || a.past ? INT_MAX : a.n, heads = a.past ? 1 : a.n_kv;
+    int64_t head = a.past ? a.dim : a.kv_head;
+
+    return a.vec &&
+           tensor_map_of<D>(&m->q, a.q, a.n, a.row_stride, a.n_head, a.q_head, a.dim, queries) &&
+           tensor_map_of<D>(&m->k, a.k, rows, a.kv_stride, heads, head, a.dim, keys) &&
+           tensor_map_of<D>(&m->v, a.v, rows, a.kv_stride, heads, head, a.dim, keys);
+}
 
 /* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
 template <int MR> struct softmax {
@@ -57,8 +79,11 @@ __device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][
         }
 }
 
-/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
- * summed before, by fix. */
+/* How far, in base 2, scores may lie above what they are taken against. */
+enum { ABOVE = 8 };
+
+/* Scores become probabilities against the largest so far, or against one that was and lies not too
+ * far below it; the sums follow it, and so must what was summed before, by fix. */
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
                                        float (&fixes)[MR][2], float scale2)
@@ -76,6 +101,8 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
                 max = fmaxf(max, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
+            if ((max - w.max[m][r]) * by <= ABOVE)
+                max = w.max[m][r];
             low = max == -INFINITY ? 0.0f : max * by;
             fix = exp2_fast(w.max[m][r] * by - low);
             w.max[m][r] = max;
@@ -96,6 +123,13 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
 template <int MR, int OT>
 __device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fix)[MR][2])
 {
+    bool changed = false;
+
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+        changed |= fix[m][0] != 1.0f || fix[m][1] != 1.0f;
+    if (!__any_sync(0xffffffffu, changed))
+        return;
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
