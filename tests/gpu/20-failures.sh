@@ -18,6 +18,10 @@ told() { says "$1" && echo "ok it says $1" || fail "it says $1" "$T/.err"; }
 export REAL=$B/libckpt_cuda.so
 t "a plug-in around the true one" plugin fault_plugin.so
 t "three steps" train good
+planned() { FAULT=late: train "$@"; }
+t "nothing is allocated once steps have begun" planned good2 --bf16 --eval-file "$T/train.jsonl" --eval-steps 2
+t "nor beside an adapter" planned good3 --bf16 --lora-rank 4 --target-modules all-linear
+t "nor in 8 bits, paged" planned good4 --bf16 --optim paged_adamw_8bit --gradient-checkpointing
 for n in 1 20; do         # of nine a step
     FAULT=norm_fwd:$n expect 69 "a kernel fails (call $n)" train "f$n"
     told "illegal memory access"

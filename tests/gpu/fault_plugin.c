@@ -3,6 +3,7 @@
  *
  * FAULT=NAME:N    the N-th call of that operation fails: alloc finds no memory, norm_fwd and adamw
  *                 touch an address that is not theirs, sync comes to nothing
+ * FAULT=late:     nothing is allocated once the first norm has been asked for
  * REAL=PATH       the true plug-in, whose device is wrapped; without it the CPU's is, and what fails
  *                 marks it as a GPU would be
  * FAULT_VERSION, FAULT_COUNT (of the compiler): what the plug-in says of itself.
@@ -26,6 +27,7 @@ static const struct ops *inner;
 static bool real;
 static char kind[32];
 static long left;
+static bool began;
 
 static bool now(const char *op) { return strcmp(kind, op) == 0 && --left == 0; }
 
@@ -39,7 +41,7 @@ static void mark(struct device *dev, const char *op)
 
 static void *fault_alloc(struct device *dev, size_t bytes)
 {
-    if (!now("alloc"))
+    if (!now("alloc") && !(began && strcmp(kind, "late") == 0))
         return inner->alloc(dev, bytes);
     return inner->alloc(dev, (size_t)1 << 46);
 }
@@ -48,6 +50,7 @@ static void fault_norm(struct device *dev, const struct op_rownorm *a)
 {
     struct op_rownorm bad = *a;
 
+    began = true;
     if (now("norm_fwd")) {
         if (real)
             bad.x = (const void *)(uintptr_t)4096;

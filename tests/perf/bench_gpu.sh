@@ -24,25 +24,26 @@ mkdir -p "$DIR"
 table='
 tiny       | a toy on the CPU                                        |                      | tiny --batch 2 --length 64 --device cpu --steps 10 | --eager
 560m       | bloomz-560m, 16 × 512, 8 micro-batches a step           | tok_s=148000         | bloomz-560m --batch 16 --accumulate 8 |
-560m-short | the same, one                                           |                      | bloomz-560m --batch 16 --steps 100 |
-560m-half  | the same as the first, half of each sequence prompt     | 560m:1.2             | bloomz-560m --batch 16 --accumulate 8 --prompt 50 |
+560m-short | the same, one                                           |                      | bloomz-560m --batch 16 --steps 100 | -
+560m-half  | the same as the first, half of each sequence prompt     | 560m:1.2             | bloomz-560m --batch 16 --accumulate 8 --prompt 50 | -
 1b1        | bloomz-1b1, 16 × 512, 8 micro-batches a step            | tok_s=85000 gib=30   | bloomz-1b1 --batch 16 --accumulate 8 |
-1b1-short  | the same, one                                           | gib=30               | bloomz-1b1 --batch 16 --steps 100 |
-1b1-half   | the same as the first, half of each sequence prompt     | 1b1:1.15             | bloomz-1b1 --batch 16 --accumulate 8 --prompt 50 |
+1b1-short  | the same, one                                           | gib=30               | bloomz-1b1 --batch 16 --steps 100 | -
+1b1-half   | the same as the first, half of each sequence prompt     | 1b1:1.15             | bloomz-1b1 --batch 16 --accumulate 8 --prompt 50 | -
 1b1-packed | bloomz-1b1, texts of 150 tokens in the median, packed into 16 × 512, one micro-batch a step; the peer pads | | bloomz-1b1 --batch 16 --packed --steps 100 |
 1b1-15g    | bloomz-1b1, f16, blocks made again, paged moments of 8 bits, 1 × 512, in 15 GiB | gib=15 | bloomz-1b1 --batch 1 --fp16 --recompute full --moments 8bit --paged --memory 15 | -
 1b1-host   | bloomz-1b1, 16 × 512, 8 micro-batches a step, all states on the host | | bloomz-1b1 --batch 16 --accumulate 8 --offload states | -
 opt        | opt-1.3b, 8 × 2048, 4 micro-batches a step              | tok_s=65000          | opt-1.3b --batch 8 --length 2048 --accumulate 4 |
-opt-short  | the same, one                                           |                      | opt-1.3b --batch 8 --length 2048 |
+opt-short  | the same, one                                           |                      | opt-1.3b --batch 8 --length 2048 | -
 qwen-lora  | Qwen3-8B, LoRA r 32 on all linear layers, 4 × 2048      | tok_s=17000 gib=55   | qwen3-8b --lora --batch 4 --length 2048 |
 qwen-fp8   | the same with --fp8, its weights kept in 8 bits too     |                      | qwen3-8b --lora --batch 4 --length 2048 --fp8 | -
 qwen-full  | Qwen3-8B, full, moments of 8 bits, norms and activations made again, 2 × 2048, 16 micro-batches a step; the peer all in bf16 | tok_s=12500 gib=139 | qwen3-8b --batch 2 --length 2048 --accumulate 16 --moments 8bit --recompute norms | --all-bf16
 qwen-full4 | the same, 4 × 2048, 8 micro-batches                     | tok_s=12500 gib=139  | qwen3-8b --batch 4 --length 2048 --accumulate 8 --moments 8bit --recompute norms | -
 qwen-short | the same, 2 × 2048, 4 micro-batches                     |                      | qwen3-8b --batch 2 --length 2048 --accumulate 4 --moments 8bit --recompute norms | -
 mixtral    | Mixtral-shaped (2048, 16 layers, 8 experts of 5632), LoRA r 32 on attention (q, k, v, o), 4 × 2048 | peer=2 | mixtral-2b --lora --batch 4 --length 2048 | ;--eager;--experts grouped_mm;--experts grouped_mm --eager;--experts batched_mm --eager
-t5-8       | T5-3b, 8 × 512/128, 16 micro-batches a step             | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 --accumulate 16 |
+t5-8       | T5-3b, 8 × 512/128, 16 micro-batches a step             | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 --accumulate 16 | -
 t5-16      | T5-3b, 16 × 512/128, 8 micro-batches a step             | ex_s=88              | t5-3b --batch 16 --length 512 --target 128 --accumulate 8 |
-t5-short   | T5-3b, 8 × 512/128, one micro-batch a step              |                      | t5-3b --batch 8 --length 512 --target 128 |
+t5-32      | T5-3b, 32 × 512/128, 4 micro-batches a step             | ex_s=88              | t5-3b --batch 32 --length 512 --target 128 --accumulate 4 | -
+t5-short   | T5-3b, 8 × 512/128, one micro-batch a step              |                      | t5-3b --batch 8 --length 512 --target 128 | -
 decode-1   | Qwen3-8B, generation behind 128 ids, 1 sequence         | bound=80             | qwen3-8b --decode --batch 1 --length 128 --steps 100 | ;--eager
 decode-64  | the same, 64 sequences                                  | bound=60             | qwen3-8b --decode --batch 64 --length 128 --steps 100 | ;--eager
 '
