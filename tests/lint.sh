@@ -25,6 +25,7 @@ say "model/ sees a backend" \
 say "a backend sees model/" "$(find_in "${inc}trainer/model/" $(files trainer/cpu trainer/cuda))"
 banned='strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets|alloca|system|popen|tmpnam|mktemp'
 say "banned function" "$(find_in "\b($banned)[[:space:]]*\(" $rooms)"
+say "managed memory" "$(find_in 'cudaMallocManaged|cuMemAllocManaged|__managed__' $rooms)"
 say "room over 600 lines" \
     "$(wc -l $rooms | awk '$2 != "total" && $1 > 600 { print $2 ":" $1 ":" }')"
 say "header without a guard" "$(for f in $(grep -E '\.(h|cuh)$' <<<"$rooms"); do
