@@ -60,10 +60,10 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
     int64_t i0 = p.first + p.begin;
     int pos = p.shift + p.begin, last = p.len - p.begin < BM ? p.shift + p.len - 1 : pos + BM - 1;
     int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys);
-    int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
-    int mine_last;
+    int mine_last, mine = together<WG, MR>(row, &mine_last);
+    int none_before = sees_to(a, pos + mine, p.keys);
+    int all_after = sees_from(a, min(last, pos + mine_last));
 
-    together<WG, MR>(row, &mine_last);
     /* Whole tiles come by maps: rows behind a document's last may hold anything. */
     auto mapped = [&](int at) { return WG && a.mapped && at + BN <= p.keys; };
     auto load_keys = [&](int at, int to_k, int to_v, int number) {
@@ -127,8 +127,7 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
             add_terms<MODE, false>(a, s, col, i, slope,
                                    has_table(MODE) && a.table
                                        ? line[j > first ? 2 * a.span : 0] : 0.0f, line);
-        if (j + BN > none_before || j < all_after)
-            mask(a, s, col, i, p.keys);
+        mask<BN>(a, s, j, i, p.keys, none_before, all_after);
         soften<MODE>(s, w, fix, a.scale2);
     };
     auto p_to_factor = [&]() {

@@ -121,8 +121,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
                 add_terms<MODE, false>(a, s, col, i, slope,
                                        has_table(MODE) ? line[j > first ? 2 * a.span : 0] : 0.0f,
                                        line);
-            if (j + BN > none_before || j < all_after)
-                mask(a, s, col, i, job.p.keys);
+            mask<BN>(a, s, j, i, job.p.keys, none_before, all_after);
             soften<MODE>(s, w, fix, a.scale2);
         };
 

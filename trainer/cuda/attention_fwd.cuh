@@ -57,26 +57,40 @@ __device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR]
             }
 }
 
-template <int MR, int NT>
-__device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][4], int j, int pos,
-                                     int keys)
+/* Columns that rows do not see: behind the last that each does where AFTER, else before the
+ * first. */
+template <bool AFTER, int MR, int NT>
+__device__ __forceinline__ void mask_side(const struct attend &a, float (&s)[MR][NT][4], int j,
+                                          int pos, int keys)
 {
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int i = pos + 16 * m + 8 * r, from = sees_from(a, i), to = sees_to(a, i, keys);
+            int i = pos + 16 * m + 8 * r;
+            int edge = (AFTER ? sees_to(a, i, keys) : sees_from(a, i)) - j;
 
 #pragma unroll
             for (int n = 0; n < NT; n++)
 #pragma unroll
-                for (int c = 0; c < 2; c++) {
-                    int at = j + 8 * n + c;
-
-                    if (at < from || at >= to)
+                for (int c = 0; c < 2; c++)
+                    if (AFTER == (8 * n + c >= edge))
                         s[m][n][2 * r + c] = -INFINITY;
-                }
         }
+}
+
+/* Both, of rows of which the first sees keys before none_before, the last those from all_after
+ * on. */
+template <int BN, int MR, int NT>
+__device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][4], int j, int pos,
+                                     int keys, int none_before, int all_after)
+{
+    int col = j + (int)threadIdx.x % 4 * 2;
+
+    if (j + BN > none_before)
+        mask_side<true>(a, s, col, pos, keys);
+    if (j < all_after)
+        mask_side<false>(a, s, col, pos, keys);
 }
 
 /* How far, in base 2, scores may lie above what they are taken against. */
