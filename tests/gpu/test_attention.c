@@ -393,12 +393,110 @@ static void test_long_table(void **state)
     gpu_close(&g);
 }
 
+/* Rows [from, to) of an array with that many elements a row, on the GPU, become infinities. */
+static void infinities(struct gpu *g, const struct both *b, int64_t from, int64_t to, int64_t wide)
+{
+    size_t size = ckpt_dtype_size(b->type), n = (size_t)((to - from) * wide);
+    const uint32_t inf = b->type == CKPT_F32 ? 0x7f800000u : b->type == CKPT_BF16 ? 0x7f80 : 0x7c00;
+    unsigned char *host = malloc(n * size + 1);
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(host + i * size, &inf, size);            /* little-endian, as the GPU is */
+    g->gpu->ops->to_device(g->gpu, (unsigned char *)b->gpu + (size_t)(from * wide) * size, host,
+                           n * size);
+    gpu_fine(g);
+    free(host);
+}
+
+/* The bits of rows outside of [from, to) are those of `was`, which is freed. */
+static void same_outside(struct gpu *g, const char *name, const struct both *b, void *was,
+                         int64_t from, int64_t to, int64_t wide)
+{
+    size_t row = (size_t)wide * ckpt_dtype_size(b->type), all = (size_t)(b->n / wide);
+    unsigned char *now = gpu_bytes(g, b), *old = was;
+
+    for (size_t r = 0; r < all; r++)
+        if ((r < (size_t)from || r >= (size_t)to) && memcmp(now + r * row, old + r * row, row))
+            fail_msg("%s: row %zu sees another document's infinities", name, r);
+    free(now);
+    free(was);
+}
+
+/* What a document gets does not change with what its neighbours hold, not even where tiles reach
+ * over their border. */
+static void beside_infinities(struct gpu *g, const struct shape *sh)
+{
+    struct sides s = {0};
+    int64_t from = sh->docs[0], to = from + sh->docs[1], wide = row_of(sh);
+    int64_t key_from = sh->keys[0], key_to = key_from + sh->keys[1], kv = 2 * sh->n_kv * sh->dim;
+    struct op_attention op;
+    void *out, *dqkv, *dkv = NULL;
+
+    documents(g, &s, sh);
+    arrays(g, &s, sh);
+    op = operation(g, &s, sh, true);
+    g->gpu->ops->attention_fwd(g->gpu, &op);
+    g->gpu->ops->attention_bwd(g->gpu, &op);
+    out = gpu_bytes(g, &s.out);
+    dqkv = gpu_bytes(g, &s.dqkv);
+    infinities(g, &s.qkv, from, to, wide);
+    infinities(g, &s.dout, from, to, sh->n_head * sh->dim);
+    if (sh->layout == CROSS) {
+        dkv = gpu_bytes(g, &s.dkv);
+        infinities(g, &s.kv, key_from, key_to, kv);
+    }
+    g->gpu->ops->attention_fwd(g->gpu, &op);
+    g->gpu->ops->attention_bwd(g->gpu, &op);
+    same_outside(g, sh->name, &s.out, out, from, to, sh->n_head * sh->dim);
+    same_outside(g, sh->name, &s.dqkv, dqkv, from, to, wide);
+    if (dkv)
+        same_outside(g, sh->name, &s.dkv, dkv, key_from, key_to, kv);
+    gpu_fine(g);
+    gpu_release(g);
+}
+
+static void test_infinite_neighbours(void **state)
+{
+    static const struct shape beside[] = {
+        {"beside 64", 2, 2, 64, BLOCKS, .docs = {70, 61, 90, END}},
+        {"beside bloom 96", 2, 2, 96, BLOOM, .docs = {129, 30, 65, END}, .slopes = true},
+        {"beside 80", 2, 2, 80, BLOCKS, .docs = {150, 2, 20, END}},
+        {"beside grouped 128", 4, 2, 128, BLOCKS, .docs = {70, 61, 90, END}},
+        {"beside odd 33", 2, 2, 33, BLOCKS, .docs = {70, 61, 90, END}},
+        {"beside window", 2, 2, 64, BLOCKS, .docs = {270, 61, 90, END}, .window = 40},
+        {"beside whole 128", 2, 2, 128, BLOCKS, .docs = {100, 1, 40, END}, .whole = true},
+        {"beside encoder", 2, 2, 64, BLOCKS, .docs = {100, 7, 40, END}, .whole = true,
+         .reach = 32, .n_bucket = 32},
+        {"beside cross", 2, 2, 64, CROSS, .docs = {7, 40, 9, END}, .keys = {65, 60, 30, END},
+         .whole = true},
+        {"beside 256", 2, 1, 256, BLOCKS, .docs = {70, 61, 90, END}},
+        {"beside long 64", 2, 2, 64, BLOCKS, .docs = {1100, 61, 90, END}},
+        {"beside long 128", 2, 2, 128, BLOCKS, .docs = {1100, 61, 90, END}},
+        {"beside dropped", 2, 2, 64, BLOCKS, .docs = {70, 61, 90, END}, .drop = 0.1f},
+    };
+    struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
+                          .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
+    const enum ckpt_dtype types[] = {CKPT_BF16, CKPT_F16, CKPT_F32};
+
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        struct gpu g;
+
+        gpu_open(&g, types[t], &l);
+        for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++)
+            if (!getenv("SMALL") || rows_of(&beside[i]) <= 300)
+                beside_infinities(&g, &beside[i]);
+        gpu_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32),
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_infinite_neighbours),
         cmocka_unit_test(test_many_documents),
         cmocka_unit_test(test_long_table),
     };

@@ -3,9 +3,10 @@
  * of the table's gradient.
  *
  * Long documents and dropout take one pass on Hopper (attention_once.cu), all else two
- * (attention_bwd.cu; f32: attention_f32.cu).  One pass makes scores once, but keeps a whole
- * multiprocessor for a block and hands dq on: in short documents and where heads share keys that
- * costs more.  It leaves the table's gradient to two passes.
+ * (attention_twice.cu; wide heads and other chips: attention_bwd.cu; f32: attention_f32.cu).  One
+ * pass makes scores once, but keeps a whole multiprocessor for a block and hands dq on: in short
+ * documents and where heads share keys that costs more.  It leaves the table's gradient to two
+ * passes.
  */
 #include "trainer/cuda/attention.cuh"
 

@@ -8,7 +8,8 @@
  * same bits; the price is that scores are made twice.
  *
  * With a table by distance (spread.cuh) a block walks over several tiles of queries and leaves one
- * line of sums, which attention_back.cu adds up.
+ * line of sums, which attention_back.cu adds up.  Heads of up to 128 columns have kernels of their
+ * own on Hopper: attention_twice.cu.
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
  */
@@ -17,21 +18,16 @@
 
 #include <limits.h>
 
-/* The kernel of dq: rows are queries.  One group of warps is a block, so that blocks, of which some
- * share a multiprocessor, begin and end while others make products. */
-template <int D, bool WG> struct dq_shape {
-    static const int WARPS = D > 128 ? 8 : 4;
-    static const int MR = WG || D > 128 ? 1 : 2;
-    static const int BM = WARPS * MR * 16, BN = WG || D <= 64 ? 64 : 32;
-    static const int BLOCKS = !WG ? 1 : D <= 96 ? 3 : 2;
+/* The kernel of dq: rows are queries. */
+template <int D> struct dq_shape {
+    static const int WARPS = D > 128 ? 8 : 4, MR = D > 128 ? 1 : 2;
+    static const int BM = WARPS * MR * 16, BN = D <= 64 ? 64 : 32;
 };
 
 /* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv a block makes. */
-template <int D, bool WG> struct dkv_shape {
-    static const int WARPS = WG || D == 64 || D > 128 ? 4 : 8;
-    static const int MR = !WG && D == 64 ? 2 : 1;
-    static const int BM = WARPS * MR * 16, BN = WG || (D > 64 && D <= 128) ? 64 : 32;
-    static const int BLOCKS = !WG ? 1 : D <= 64 ? 3 : 2;
+template <int D> struct dkv_shape {
+    static const int WARPS = D == 64 || D > 128 ? 4 : 8, MR = D == 64 ? 2 : 1;
+    static const int BM = WARPS * MR * 16, BN = D > 64 && D <= 128 ? 64 : 32;
     static const int COLS = D > 128 ? D / 2 : D;
 };
 
@@ -153,19 +149,19 @@ __device__ __forceinline__ void backs(const struct attend &a, float (&s)[MR][NT]
     }
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE>
 __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned char *pool)
 {
-    using S = dq_shape<D, WG>;
+    using S = dq_shape<D>;
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
-    const int SIZE = tile_size<D, WG>(BN), SIZE_Q = tile_size<D, WG>(BM);
+    const int SIZE = tile_size<D, false>(BN), SIZE_Q = tile_size<D, false>(BM);
     T *q = (T *)pool, *dout = q + SIZE_Q, *k = dout + SIZE_Q, *v = k + 2 * SIZE;
     float *line = (float *)(v + 2 * SIZE), *lines = line + line_floats(a);
     float *spare = lines + (a.dline ? S::WARPS * spread_floats(a) : 0);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
-    int mine_last, mine = together<WG, MR>(row, &mine_last);
+    int mine_last, mine = together<false, MR>(row, &mine_last);
     float slope = head_slope(a, h);
     bool has_line = false;
     struct spread w = {};
@@ -185,13 +181,13 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
         int none_before = sees_to(a, pos, p.keys), all_after = sees_from(a, last);
 
         __syncthreads();                /* of the last tile's readers */
-        load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+        load_tile<false, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
                                      a.row_stride, p.len - pos, a.dim, a.vec);
-        load_tile<WG, D, BM, THREADS>(dout, (const T *)a.dout + i0 * out_ld + h * a.dim, out_ld,
+        load_tile<false, D, BM, THREADS>(dout, (const T *)a.dout + i0 * out_ld + h * a.dim, out_ld,
                                      p.len - pos, a.dim, a.vec);
-        load_tile<WG, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+        load_tile<false, D, BN, THREADS>(k, kf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
-        load_tile<WG, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
+        load_tile<false, D, BN, THREADS>(v, vf + j * a.kv_stride, a.kv_stride, p.keys - j, a.dim,
                                      a.vec);
         copies_end();
         if (has_table(MODE) && !has_line)
@@ -215,22 +211,20 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
             uint32_t f[MR][NT / 2][4];
             const T *kt = k + stage * SIZE, *vt = v + stage * SIZE;
 
-            tiles_ready<WG>();
+            tiles_ready<false>();
             if (j + BN < end) {
                 int next = j + BN;
 
-                load_tile<WG, D, BN, THREADS>(k + (stage ^ 1) * SIZE, kf + next * a.kv_stride,
+                load_tile<false, D, BN, THREADS>(k + (stage ^ 1) * SIZE, kf + next * a.kv_stride,
                                              a.kv_stride, p.keys - next, a.dim, a.vec);
-                load_tile<WG, D, BN, THREADS>(v + (stage ^ 1) * SIZE, vf + next * a.kv_stride,
+                load_tile<false, D, BN, THREADS>(v + (stage ^ 1) * SIZE, vf + next * a.kv_stride,
                                              a.kv_stride, p.keys - next, a.dim, a.vec);
                 copies_end();
             }
             if (!meet(a, pos + mine, pos + mine_last, j, j + BN - 1))
                 continue;
-            products_begin<WG>();
-            rows_by_rows<WG, D, BM>(s, q, row, kt);
-            rows_by_rows<WG, D, BM>(dp, dout, row, vt);
-            products_end<WG>(s, dp);
+            rows_by_rows<false, D, BM>(s, q, row, kt);
+            rows_by_rows<false, D, BM>(dp, dout, row, vt);
             if (j + BN > none_before || j < all_after)
                 hide(a, s, pos + row + lane / 4 - j - lane % 4 * 2, 1, INT_MAX,
                      p.keys - j - lane % 4 * 2);
@@ -246,9 +240,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, unsigned c
             if (has_table(MODE) && a.dline)
                 add_spread(a, w, dp, pos + row, j);
             as_factor<T>(f, dp);
-            products_begin<WG>();
-            times_rows<WG, D>(dq, f, kt, 0);
-            products_end<WG>(dq);
+            times_rows<false, D>(dq, f, kt, 0);
         }
 #pragma unroll
         for (int m = 0; m < MR; m++)
@@ -299,16 +291,16 @@ __device__ __forceinline__ void backs_t(const struct attend &a, float (&s)[MR][N
 }
 
 /* A stage of the kernel below: queries, their gradients of out and statistics. */
-template <bool WG, int D, int BN, int THREADS, typename T>
+template <int D, int BN, int THREADS, typename T>
 __device__ __forceinline__ void load_queries(const struct attend &a, T *q, T *dout, float *lse,
                                              float *delta, const struct place &p, int h, int i)
 {
     int64_t at = p.first + i, out_ld = (int64_t)a.n_head * a.dim;
     int x = (int)threadIdx.x;
 
-    load_tile<WG, D, BN, THREADS>(q, (const T *)a.q + at * a.row_stride + h * a.q_head,
+    load_tile<false, D, BN, THREADS>(q, (const T *)a.q + at * a.row_stride + h * a.q_head,
                                  a.row_stride, p.len - i, a.dim, a.vec);
-    load_tile<WG, D, BN, THREADS>(dout, (const T *)a.dout + at * out_ld + h * a.dim, out_ld,
+    load_tile<false, D, BN, THREADS>(dout, (const T *)a.dout + at * out_ld + h * a.dim, out_ld,
                                  p.len - i, a.dim, a.vec);
     if (x < BN) {
         bool there = i + x < p.len;
@@ -319,19 +311,19 @@ __device__ __forceinline__ void load_queries(const struct attend &a, T *q, T *do
     copies_end();
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE>
 __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char *pool)
 {
-    using S = dkv_shape<D, WG>;
+    using S = dkv_shape<D>;
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = S::COLS / 8;
-    const int SIZE = tile_size<D, WG>(BN), SIZE_K = tile_size<D, WG>(BM);
+    const int SIZE = tile_size<D, false>(BN), SIZE_K = tile_size<D, false>(BM);
     const int THREADS = S::WARPS * 32, PARTS = D / S::COLS;
     T *k = (T *)pool, *v = k + SIZE_K, *q = v + SIZE_K, *dout = q + 2 * SIZE;
     float *lse = (float *)(dout + 2 * SIZE), *delta = lse + 2 * BN, *line = delta + 2 * BN;
     int part = (int)blockIdx.x % PARTS, at = (int)(blockIdx.x / PARTS);
     int g = at % a.n_kv, slot = at / a.n_kv, lane = (int)threadIdx.x % 32, stage = 0;
     int row = alike((int)threadIdx.x / 32) * MR * 16;
-    int mine_last, mine = together<WG, MR>(row, &mine_last);
+    int mine_last, mine = together<false, MR>(row, &mine_last);
     struct place p;
     float dk[MR][OT][4], dv[MR][OT][4];
 
@@ -342,9 +334,9 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
 
     if (!a.whole && a.window > 0 && last + a.window < to)
         to = last + a.window;
-    load_tile<WG, D, BM, THREADS>(k, (const T *)a.k + p.key_at + j * a.kv_stride, a.kv_stride,
+    load_tile<false, D, BM, THREADS>(k, (const T *)a.k + p.key_at + j * a.kv_stride, a.kv_stride,
                                  p.keys - j, a.dim, a.vec);
-    load_tile<WG, D, BM, THREADS>(v, (const T *)a.v + p.key_at + j * a.kv_stride, a.kv_stride,
+    load_tile<false, D, BM, THREADS>(v, (const T *)a.v + p.key_at + j * a.kv_stride, a.kv_stride,
                                  p.keys - j, a.dim, a.vec);
     clear(dk);
     clear(dv);
@@ -352,7 +344,7 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
         float slope = head_slope(a, h);
 
         __syncthreads();                /* of the last head's readers */
-        load_queries<WG, D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
+        load_queries<D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
                                          lse + stage * BN, delta + stage * BN, p, h, from);
         if (has_table(MODE))
             distance_line<T>(a, line, h);
@@ -364,16 +356,14 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
             bool edge = end > p.len || j + BM > p.keys ||
                         (!a.whole && (last > i || (a.window > 0 && end - 1 - a.window >= j)));
 
-            tiles_ready<WG>();
+            tiles_ready<false>();
             if (end < to)
-                load_queries<WG, D, BN, THREADS>(a, q + next * SIZE, dout + next * SIZE,
+                load_queries<D, BN, THREADS>(a, q + next * SIZE, dout + next * SIZE,
                                                  lse + next * BN, delta + next * BN, p, h, end);
             if (!meet(a, i, end - 1, j + mine, j + mine_last))
                 continue;
-            products_begin<WG>();
-            rows_by_rows<WG, D, BM>(s, k, row, qt);
-            rows_by_rows<WG, D, BM>(dp, v, row, dt);
-            products_end<WG>(s, dp);
+            rows_by_rows<false, D, BM>(s, k, row, qt);
+            rows_by_rows<false, D, BM>(dp, v, row, dt);
             if (edge)
                 hide(a, s, i + lane % 4 * 2 - j - row - lane / 4, -1, p.keys - j - row - lane / 4,
                      p.len - i - lane % 4 * 2);
@@ -390,10 +380,8 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
                                      line, h * a.n + p.first + i);
             as_factor<T>(f, s);
             as_factor<T>(df, dp);
-            products_begin<WG>();
-            times_rows<WG, D>(dv, f, dt, part * S::COLS);
-            times_rows<WG, D>(dk, df, qt, part * S::COLS);
-            products_end<WG>(dv, dk);
+            times_rows<false, D>(dv, f, dt, part * S::COLS);
+            times_rows<false, D>(dk, df, qt, part * S::COLS);
         }
     }
     copies_wait<0>();
@@ -410,32 +398,32 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, unsigned char 
 
 /* -- launches ---------------------------------------------------------------------------------- */
 
-template <typename T, int D, int MODE, bool WG>
-__global__ void __launch_bounds__(dq_shape<D, WG>::WARPS * 32, dq_shape<D, WG>::BLOCKS)
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(dq_shape<D>::WARPS * 32)
     queries_back(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
-    if constexpr (runs_here<D, WG>())
-        queries_tiles<T, D, MODE, WG>(a, pool);
+    if constexpr (runs_here<D, false>())
+        queries_tiles<T, D, MODE>(a, pool);
 }
 
-template <typename T, int D, int MODE, bool WG>
-__global__ void __launch_bounds__(dkv_shape<D, WG>::WARPS * 32, dkv_shape<D, WG>::BLOCKS)
+template <typename T, int D, int MODE>
+__global__ void __launch_bounds__(dkv_shape<D>::WARPS * 32)
     keys_back(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
-    if constexpr (runs_here<D, WG>())
-        keys_tile<T, D, MODE, WG>(a, pool);
+    if constexpr (runs_here<D, false>())
+        keys_tile<T, D, MODE>(a, pool);
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE>
 static void launch_dq(struct device *dev, struct attend a)
 {
-    using S = dq_shape<D, WG>;
+    using S = dq_shape<D>;
     size_t floats = (size_t)line_floats(a) + S::BM;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN);
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, false>(2 * S::BM + 4 * S::BN);
     int64_t slots = slots_of(a.n, a.n_docs, S::BM), groups = slots;
 
     if (a.dline) {
@@ -445,25 +433,25 @@ static void launch_dq(struct device *dev, struct attend a)
     bytes += sizeof(float) * floats;
     a.slots = (int)slots;
     if (slots == 0 ||
-        !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE, WG>, bytes)))
+        !cuda_ok(dev, "attention_bwd", may_share(queries_back<T, D, MODE>, bytes)))
         return;
-    queries_back<T, D, MODE, WG><<<(unsigned)(groups * a.n_head), S::WARPS * 32, bytes,
+    queries_back<T, D, MODE><<<(unsigned)(groups * a.n_head), S::WARPS * 32, bytes,
                                    cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }
 
-template <typename T, int D, int MODE, bool WG>
+template <typename T, int D, int MODE>
 static void launch_dkv(struct device *dev, struct attend a)
 {
-    using S = dkv_shape<D, WG>;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, WG>(2 * S::BM + 4 * S::BN) +
+    using S = dkv_shape<D>;
+    size_t bytes = sizeof(T) * (size_t)tile_size<D, false>(2 * S::BM + 4 * S::BN) +
                    sizeof(float) * (size_t)(4 * S::BN + line_floats(a));
     int64_t blocks = key_slots(a, S::BM) * a.n_kv * (D / S::COLS);
 
     if (blocks == 0 ||
-        !cuda_ok(dev, "attention_bwd", may_share(keys_back<T, D, MODE, WG>, bytes)))
+        !cuda_ok(dev, "attention_bwd", may_share(keys_back<T, D, MODE>, bytes)))
         return;
-    keys_back<T, D, MODE, WG><<<(unsigned)blocks, S::WARPS * 32, bytes,
+    keys_back<T, D, MODE><<<(unsigned)blocks, S::WARPS * 32, bytes,
                                 cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, "attention_bwd");
 }
@@ -471,8 +459,8 @@ static void launch_dkv(struct device *dev, struct attend a)
 template <typename T, int D, int MODE>
 static void launch(struct device *dev, const struct attend &a)
 {
-    launch_dq<T, D, MODE, false>(dev, a);
-    launch_dkv<T, D, MODE, false>(dev, a);
+    launch_dq<T, D, MODE>(dev, a);
+    launch_dkv<T, D, MODE>(dev, a);
 }
 
 /* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */

@@ -151,6 +151,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
                 }
                 p_of_queries<MODE, false>(a, s, base, slope, NULL);
             }
+            hold(s);                    /* not put off until after the wait */
             products_wait<true, 0>(dp);
             ds_of_queries<MODE>(a, dp, s, delta, kept);
             if (has_table(MODE) && a.dline)
@@ -283,6 +284,7 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
             products_group<true>();
             products_wait<true, 1>(dp);
         } else {
+            hold(s);                    /* not put off until after the wait */
             products_wait<true, 0>(dp);
         }
         ds_of_keys<MODE>(a, dp, s, delta, kept);
