@@ -33,6 +33,8 @@ static const struct shape shapes[] = {
     {"slopes", 4, 4, 64, {500, 20}, {2, 1, END}, .capacity = 512, .slopes = true},
     {"window", 4, 4, 64, {500, 20}, {2, 1, END}, .capacity = 512, .window = 33},
     {"window, rows alone", 4, 2, 64, {500, 20}, {1, 1, END}, .capacity = 512, .window = 33},
+    {"rows of 4 parts", 32, 8, 128, {230}, {1, END}, .capacity = 256},
+    {"rows of 8 parts", 20, 1, 96, {460, 300}, {1, 1, END}, .capacity = 512, .slopes = true},
     {"rows alone", 8, 2, 128, {0, 64, 255, 256, 1}, {1, 1, 1, 1, 1}, .capacity = 300},
     {"rows alone 36", 6, 6, 36, {0, 64, 255, 256, 1}, {1, 1, 1, 1, 1}, .capacity = 300},
     {"buckets", 4, 4, 64, {500, 20}, {1, 1, END}, .capacity = 512, .reach = 128,
@@ -148,6 +150,65 @@ static bool left_out(const struct shape *sh)
     return gpu_left_out(work / 8);
 }
 
+/* The same of rows that are turned first, with norms by heads or in place. */
+static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
+{
+    enum { POSITIONS = 64 };
+    size_t size = ckpt_dtype_size(g->type);
+    struct both raw, table, positions, q_norm, k_norm;
+    struct op_cached op[2];
+    struct op_rope rope[2];
+    struct sides s = {0};
+    int32_t at[512];
+    void *was, *now;
+
+    arrays(g, &s, sh);
+    raw = gpu_random(g, g->type, s.n * (sh->n_head + 2 * sh->n_kv) * sh->dim, 1.0f);
+    table = gpu_random(g, CKPT_F32, POSITIONS * sh->dim, 0.7f);
+    for (int64_t i = 0; i < s.n; i++)
+        at[i] = (int32_t)(i * 7 % POSITIONS);
+    positions = gpu_ints(g, at, s.n);
+    q_norm = gpu_random(g, g->type, sh->dim, 1.0f);
+    k_norm = gpu_random(g, g->type, sh->dim, 1.0f);
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        size_t each = on_gpu ? size : sizeof(float);
+        unsigned char *base = SIDE(raw);
+
+        op[on_gpu] = operation(g, &s, sh, on_gpu);
+        rope[on_gpu] = (struct op_rope){
+            .in = op[on_gpu].in, .out = op[on_gpu].in, .table = SIDE(table),
+            .positions = SIDE(positions), .n = s.n, .n_head = sh->n_head, .n_kv = sh->n_kv,
+            .dim = sh->dim, .turned = sh->dim, .eps = 1e-6f};
+        if (norms) {
+            rope[on_gpu].in.q = base;
+            rope[on_gpu].in.k = base + (size_t)(sh->n_head * sh->dim) * each;
+            rope[on_gpu].in.v = base + (size_t)((sh->n_head + sh->n_kv) * sh->dim) * each;
+            rope[on_gpu].q_norm = SIDE(q_norm);
+            rope[on_gpu].k_norm = SIDE(k_norm);
+            rope[on_gpu].stats = (on_gpu ? g->gpu : g->cpu)->ops->alloc(
+                on_gpu ? g->gpu : g->cpu, (size_t)(s.n * (sh->n_head + sh->n_kv)) * sizeof(float));
+        }
+        op[on_gpu].rope = &rope[on_gpu];
+        (on_gpu ? g->gpu : g->cpu)->ops->attention_cached(on_gpu ? g->gpu : g->cpu, &op[on_gpu]);
+    }
+    /* Turned queries and keys are rounded here: scores differ by a last place of each. */
+    gpu_close_to(g, sh->name, &s.out, g->type == CKPT_F32 ? 1e-5 : 4 * gpu_bound(g->type));
+    gpu_close_to(g, sh->name, &s.k, g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type));
+    gpu_close_to(g, sh->name, &s.v, 0);
+    was = gpu_bytes(g, &s.out);
+    if (norms) {
+        g->gpu->ops->attention_cached(g->gpu, &op[1]);
+        now = gpu_bytes(g, &s.out);
+        if (memcmp(was, now, (size_t)s.out.n * size))
+            fail_msg("%s: a second run differs", sh->name);
+        free(now);
+        g->cpu->ops->free(g->cpu, rope[0].stats);
+        g->gpu->ops->free(g->gpu, rope[1].stats);
+    }
+    free(was);
+    gpu_release(g);
+}
+
 static void all_shapes(enum ckpt_dtype type)
 {
     struct op_limits l = {.n = 512, .n_rows = 1, .max_doc = 512, .max_keys = 9100, .dim = 4544,
@@ -158,6 +219,11 @@ static void all_shapes(enum ckpt_dtype type)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         if (!left_out(&shapes[i]))
             one(&g, &shapes[i]);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (shapes[i].dim % 2 == 0 && !left_out(&shapes[i])) {
+            one_turned(&g, &shapes[i], false);
+            one_turned(&g, &shapes[i], true);
+        }
     gpu_close(&g);
 }
 

@@ -541,6 +541,8 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
                                                    room_floats(a->max_keys, false)) *
                                             sizeof(float)))
         return;
+    if (a->rope)
+        cpu_rope_fwd(dev, a->rope);
     distance = widened(dev, &a->distance, a->n_head);
 #pragma omp parallel num_threads(threads)
     {

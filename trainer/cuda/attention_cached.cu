@@ -6,16 +6,14 @@
  * many rows of a sequence, go through the tiles of attention.cu.  A few rows a sequence are bound
  * by reading the cache once: a block takes one row, one key head with the heads that share it, and
  * a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a
- * softmax of their own.  Heads that share keys are the rows of products on the tensor cores
- * instead: each of a block's warps takes 16 keys of a tile.  The groups or warps of a block, then
- * the parts of a row, are put together in a fixed order.
+ * softmax of their own.  Heads that share keys are left to attention_heads.cu.  The groups of a
+ * block, then the parts of a row, are put together in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_cached.cuh"
 
 enum {
-    THREADS = 128, WARPS = THREADS / 32,
     ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
     LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
     MANY = 264, MANY_KEYS = 256,        /* so many rows and heads are there, not worth a join */
@@ -127,41 +125,6 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
     }
 }
 
-/* Where a part of a row lies: its position, its keys [from, to) and where the cache of its key head
- * begins. */
-struct part {
-    int     pos, from, to;
-    int64_t at;
-};
-
-__device__ __forceinline__ struct part part_of(const struct attend &a, int row, int g, int part,
-                                               int n_parts)
-{
-    int seg = segment_of(a.doc_start, a.n_docs, row), pos = a.past[seg] + row - a.doc_start[seg];
-    int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
-    int from = first + part * each;
-
-    return {pos, from, min(from + each, pos + 1),
-            ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
-}
-
-/* A row's own key and value go to the cache where its part has them, before the part is read.  The
- * whole block calls it. */
-template <typename T>
-__device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
-                                         const struct part &p)
-{
-    int64_t from = row * a.row_stride + g * a.kv_head, to = p.at + (int64_t)p.pos * a.dim;
-
-    if (!a.new_k || p.pos < p.from || p.pos >= p.to)
-        return;
-    for (int c = (int)threadIdx.x; c < a.dim; c += THREADS) {
-        ((T *)(uintptr_t)a.k)[to + c] = ((const T *)a.new_k)[from + c];
-        ((T *)(uintptr_t)a.v)[to + c] = ((const T *)a.new_v)[from + c];
-    }
-    __syncthreads();
-}
-
 /* A part of a row: its largest score, sum and out [parts][n][H][2 + dim], in the workspace. */
 template <typename T, int LANES, int HEADS>
 __global__ void __launch_bounds__(THREADS)
@@ -228,166 +191,6 @@ __global__ void __launch_bounds__(THREADS)
                 ((T *)a.out)[id * a.dim + c + e] = from_f32<T>(all.out[e] / all.sum);
         }
     }
-}
-
-enum { ROWS = 16, TILE = 64 };          /* heads of a block; keys of a tile, 16 of each warp */
-
-/* What a lane keeps of its two heads. */
-struct two_heads {
-    float max[2], sum[2], slope[2];
-    int   head[2];
-};
-
-/* Scores of heads and keys with their terms, key the lane's first, become probabilities against the
- * warp's largest; what was summed before follows by fix. */
-template <typename T>
-__device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][4],
-                                       struct two_heads &w, float (&fix)[2], int key,
-                                       const struct part &p)
-{
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float most = w.max[r], low, sum = 0;
-
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int rel = key + i / 2 * 8 + i % 2 - p.pos;
-            float x = fmaf(w.slope[r], (float)rel, s[0][i / 2][2 * r + i % 2] * a.scale2);
-
-            if (a.table) {
-                int64_t bucket = a.bucket[a.far + min(max(rel, -a.far), a.far)];
-
-                x += LOG2E * to_f32(((const T *)a.table)[bucket * a.n_head + w.head[r]]);
-            }
-            s[0][i / 2][2 * r + i % 2] = rel + p.pos < p.to ? x : -INFINITY;
-            most = fmaxf(most, s[0][i / 2][2 * r + i % 2]);
-        }
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        low = most == -INFINITY ? 0.0f : most;
-        fix[r] = exp2_fast(w.max[r] - low);
-        w.max[r] = most;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float e = exp2_fast(s[0][i / 2][2 * r + i % 2] - low);
-
-            s[0][i / 2][2 * r + i % 2] = e;
-            sum += e;
-        }
-        w.sum[r] = w.sum[r] * fix[r] + sum;
-    }
-}
-
-/* What the warps have of a part, put together: into the workspace, or out if it is the only one. */
-template <typename T, int D>
-__device__ __forceinline__ void join_warps(const struct attend &a, const float *stats,
-                                           const float *outs, float *parts, int n_parts, int part,
-                                           int64_t id, int heads)
-{
-    for (int x = (int)threadIdx.x; x < heads * D; x += THREADS) {
-        int r = x / D, c = x % D;
-        float *to = parts + (part * a.n * a.n_head + id + r) * (a.dim + 2);
-        float max = -INFINITY, low, sum = 0, out = 0;
-
-        for (int w = 0; w < WARPS; w++)
-            max = fmaxf(max, stats[2 * (w * ROWS + r)]);
-        low = max == -INFINITY ? 0.0f : max;
-        for (int w = 0; w < WARPS; w++) {
-            float by = exp2_fast(stats[2 * (w * ROWS + r)] - low);
-
-            sum += by * stats[2 * (w * ROWS + r) + 1];
-            out += by * outs[(w * ROWS + r) * D + c];
-        }
-        if (n_parts == 1 && c < a.dim)
-            ((T *)a.out)[(id + r) * a.dim + c] = from_f32<T>(out / sum);
-        if (n_parts > 1 && c < a.dim)
-            to[2 + c] = out;
-        if (n_parts > 1 && c == 0) {
-            to[0] = max;
-            to[1] = sum;
-        }
-    }
-}
-
-/* A part of a row, for up to 16 heads that share keys, as row_part leaves it. */
-template <typename T, int D>
-__global__ void __launch_bounds__(THREADS)
-    heads_part(const __grid_constant__ struct attend a, float *parts, int n_parts, int chunks)
-{
-    const int SIZE = tile_size<D, false>(TILE), OT = D / 8;
-    extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *k = q + tile_size<D, false>(ROWS), *v = k + 2 * SIZE;
-    float *stats = (float *)k, *outs = stats + 2 * WARPS * ROWS;    /* at last */
-    int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
-    int row = g / a.n_kv, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, stage = 0;
-    int mine = warp * ROWS * (D + 8);
-
-    cuda_begin();
-    g %= a.n_kv;
-    int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
-    struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
-    const T *kf = (const T *)a.k + p.at, *vf = (const T *)a.v + p.at;
-    float out[1][OT][4], fix[2];
-    struct two_heads w;
-
-    take_new<T>(a, row, g, p);
-    clear(out);
-    for (int r = 0; r < 2; r++) {
-        int h = lane / 4 + 8 * r;
-
-        w.max[r] = -INFINITY;
-        w.sum[r] = 0;
-        w.head[r] = h0 + min(h, heads - 1);
-        w.slope[r] = head_slope(a, w.head[r]);
-    }
-    load_tile<false, D, ROWS, THREADS>(q, (const T *)a.q + row * a.row_stride + h0 * a.q_head,
-                                       a.q_head, heads, a.dim, a.vec);
-    auto load = [&](int j, int to) {
-        if (j < p.to) {
-            load_tile<false, D, TILE, THREADS>(k + to * SIZE, kf + (int64_t)j * a.dim, a.dim,
-                                               p.to - j, a.dim, a.vec);
-            load_tile<false, D, TILE, THREADS>(v + to * SIZE, vf + (int64_t)j * a.dim, a.dim,
-                                               p.to - j, a.dim, a.vec);
-        }
-        copies_end();
-    };
-
-    load(p.from, 0);
-    for (int j = p.from; j < p.to; j += TILE, stage ^= 1) {
-        float s[1][2][4];
-        uint32_t f[1][1][4];
-
-        tiles_ready<false>();
-        load(j + TILE, stage ^ 1);
-        rows_by_rows<false, D, ROWS>(s, q, 0, k + stage * SIZE + mine);
-        soften<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
-#pragma unroll
-        for (int n = 0; n < OT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                out[0][n][e] *= fix[e / 2];
-        as_factor<T>(f, s);
-        times_rows<false, D>(out, f, v + stage * SIZE + mine, 0);
-    }
-    tiles_ready<false>();               /* all have read the last tile */
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int at = warp * ROWS + lane / 4 + 8 * r;
-        float sum = w.sum[r];
-
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        stats[2 * at] = w.max[r];
-        stats[2 * at + 1] = sum;
-#pragma unroll
-        for (int n = 0; n < OT; n++) {
-            outs[at * D + 8 * n + lane % 4 * 2] = out[0][n][2 * r];
-            outs[at * D + 8 * n + lane % 4 * 2 + 1] = out[0][n][2 * r + 1];
-        }
-    }
-    __syncthreads();
-    join_warps<T, D>(a, stats, outs, parts, n_parts, (int)blockIdx.y,
-                     (int64_t)row * a.n_head + h0, heads);
 }
 
 /* out[row, h] from its parts: a block each, so that loads of many parts are in flight. */
@@ -468,31 +271,19 @@ static void by_share(struct device *dev, const struct attend &a, float *parts, i
         launch_rows<T, LANES, MOST_SHARE>(dev, a, parts, n_parts);
 }
 
-template <typename T, int D>
-static void launch_heads(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+/* Whether heads that share keys are the rows of products. */
+static bool shares(const struct device *dev, const struct attend &a)
 {
-    int64_t chunks = cuda_blocks(a.share, ROWS);
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, false>(ROWS + 4 * TILE);
-    dim3 grid((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
-
-    if (!cuda_ok(dev, "attention_cached", may_share(heads_part<T, D>, bytes)))
-        return;
-    cuda_early(dev, true, heads_part<T, D>, grid, THREADS, bytes, a, parts, (int)n_parts,
-               (int)chunks);
-    cuda_launched(dev, "attention_cached");
+    return dev->act != CKPT_F32 && a.share > 1;
 }
 
 template <typename T>
-static void by_width(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+static void by_width(struct device *dev, const struct attend &a, const struct turned &t,
+                     float *parts, int64_t n_parts)
 {
     if constexpr (sizeof(T) == 2) {
-        if (a.share > 1) {
-            if (a.dim <= 64)
-                launch_heads<T, 64>(dev, a, parts, n_parts);
-            else if (a.dim <= 128)
-                launch_heads<T, 128>(dev, a, parts, n_parts);
-            else
-                launch_heads<T, 256>(dev, a, parts, n_parts);
+        if (shares(dev, a)) {
+            attend_heads<T>(dev, a, t, parts, n_parts);
             return;
         }
     }
@@ -505,19 +296,22 @@ static void by_width(struct device *dev, const struct attend &a, float *parts, i
 }
 
 /* Rows one by one. */
-template <typename T> static void rows(struct device *dev, const struct attend &a, int64_t max_keys)
+template <typename T>
+static void rows(struct device *dev, const struct attend &a, const struct turned &t,
+                 int64_t max_keys)
 {
     int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
+    bool at_once = shares(dev, a) && cuda_of(dev)->early && n_parts <= CLUSTER;
     float *parts = NULL;
 
-    if (n_parts > 1) {
+    if (n_parts > 1 && !at_once) {
         parts = (float *)cuda_work(dev, "attention_cached",
                                    parts_bytes(n_parts * a.n * a.n_kv, a.share, a.dim));
         if (!parts)
             return;
     }
-    by_width<T>(dev, a, parts, n_parts);
-    if (n_parts > 1 && !dev->err.code) {
+    by_width<T>(dev, a, t, parts, n_parts);
+    if (parts && !dev->err.code) {
         cuda_early(dev, true, join_parts<T>, (unsigned)all, THREADS, 0, a, parts, (int)n_parts);
         cuda_launched(dev, "attention_cached");
     }
@@ -551,8 +345,38 @@ static struct attend of_cached(const struct device *dev, const struct op_cached 
     return a;
 }
 
+/* Whether a block that reads a row's queries can turn them itself: then t says how, and a where
+ * they stand. */
+static bool turns(const struct device *dev, const struct op_cached *o, struct attend *a,
+                  struct turned *t)
+{
+    const struct op_rope *r = o->rope;
+    size_t size = ckpt_dtype_size(dev->act);
+    struct op_heads in = r->in;
+
+    in.kv_stride = in.kv_stride ? in.kv_stride : in.row_stride;
+    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->turned != o->dim ||
+        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attend_vec(&in, o->dim, size) ||
+        !cuda_aligned(r->q_norm, 16) || !cuda_aligned(r->k_norm, 16) ||
+        !cuda_aligned(r->table, 16))
+        return false;
+    a->q = in.q;
+    a->new_k = in.k;
+    a->new_v = in.v;
+    a->row_stride = in.row_stride;
+    a->q_head = in.q_head;
+    a->kv_head = in.kv_head;
+    t->table = r->table;
+    t->positions = r->positions;
+    t->q_norm = r->q_norm;
+    t->k_norm = r->k_norm;
+    t->eps = r->eps;
+    return true;
+}
+
 void cuda_attention_cached(struct device *dev, const struct op_cached *o)
 {
+    struct turned t = {};
     struct attend a;
 
     if (dev->err.code || o->n == 0 || o->n_seg == 0)
@@ -561,9 +385,11 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *o)
     if (o->n == o->n_seg) {
         a.new_k = a.k;
         a.new_v = a.v;
-    } else {
-        put_keys(dev, a, o);
     }
+    if (o->rope && !turns(dev, o, &a, &t))
+        cuda_rope_fwd(dev, o->rope);
+    if (o->n != o->n_seg)
+        put_keys(dev, a, o);
     a.k = o->k_cache;
     a.v = o->v_cache;
     a.kv_stride = a.dim;
@@ -572,5 +398,5 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *o)
     if (o->n >= FEW_ROWS * o->n_seg)
         CUDA_ACT(dev, attend_fwd<T>(dev, "attention_cached", a));
     else
-        CUDA_ACT(dev, rows<T>(dev, a, o->max_keys));
+        CUDA_ACT(dev, rows<T>(dev, a, t, o->max_keys));
 }

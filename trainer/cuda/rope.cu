@@ -9,7 +9,7 @@
  * Gradients of the norms' weights: each group adds those of its heads to its own places in shared
  * memory, the block adds its groups' in their order, a second kernel the blocks' in theirs.
  */
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/turns.cuh"
 
 namespace {
 
@@ -58,19 +58,6 @@ __device__ __forceinline__ void angles(float (&cos)[N], float (&sin)[N], const s
         sin[k] *= a.sign;
 }
 
-template <int N>
-__device__ __forceinline__ void turn(float (&x)[N], float (&y)[N], const float (&cos)[N],
-                                     const float (&sin)[N])
-{
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        float first = x[k];
-
-        x[k] = first * cos[k] - y[k] * sin[k];
-        y[k] = y[k] * cos[k] + first * sin[k];
-    }
-}
-
 /* Without norms, forward or (with sign -1) back. */
 template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(struct args<T> a)
 {
@@ -92,32 +79,6 @@ template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(
     turn(x, y, cos, sin);
     row_put(to + c, x);
     row_put(to + c + half, y);
-}
-
-/* The sum over the threads of a group; the whole warp calls it. */
-__device__ __forceinline__ float group_sum(float x, int group)
-{
-    for (int i = group / 2; i > 0; i /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, i);
-    return x;
-}
-
-template <int N> __device__ __forceinline__ float squares(const float (&x)[N])
-{
-    float sum = 0;
-
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        sum += x[k] * x[k];
-    return sum;
-}
-
-template <int N>
-__device__ __forceinline__ void scale(float (&x)[N], float r, const float (&w)[N])
-{
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        x[k] = x[k] * r * w[k];
 }
 
 /* With norms; behind the heads of k stand those of v, which are copied. */
@@ -142,7 +103,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         row_get(x, from + a.turned + p * N);
         r += squares(x);
     }
-    r = 1.0f / sqrtf(group_sum(r, a.group) / (float)a.dim + a.eps);
+    r = head_inverse(group_sum(r, a.group), a.dim, a.eps);
     if (on && !copied && me == 0 && a.stats)
         a.stats[row * (a.n_head + a.n_kv) + head] = r;
     for (int p = me; on && p < a.pairs; p += a.group) {
@@ -207,7 +168,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs
             continue;
         to = head_at(a.out, row, head, a.n_head, a.n_kv);
         if (head < a.n_head + a.n_kv) {
-            r = 1.0f / sqrtf(r / (float)a.dim + a.eps);
+            r = head_inverse(r, a.dim, a.eps);
             row_get(wx, w + c);
             row_get(wy, w + c + half);
             scale(x[k], r, wx);

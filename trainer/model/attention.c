@@ -180,11 +180,12 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
         normed_linears(p, &norm, qkv, n, NULL);
     else
         run_linears(p, qkv, n, false);
-    if (has_rope(p->m->arch))
+    if (has_rope(p->m->arch) && !p->cache)
         ops->rope_fwd(p->dev, &turn);
     if (p->cache) {
         struct op_cached cached = p->cache->op;
 
+        cached.rope = has_rope(p->m->arch) ? &turn : NULL;
         cached.out = attention.out;
         cached.in = attention.in;
         cached.window = attention.window;

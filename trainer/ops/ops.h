@@ -356,7 +356,8 @@ struct op_attention {
 };
 
 /*
- * attention of new rows against a cache (generation).  Segment g is rows
+ * attention of new rows against a cache (generation).  With rope the new rows are turned first, as
+ * rope_fwd does; `in` is its out, which need not be written, nor its statistics.  Segment g is rows
  * [seg_start[g], seg_start[g + 1]) of the new rows: they continue sequence seg_seq[g], of which
  * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache
  * behind those, then each new row attends as above to its sequence up to itself.
@@ -366,6 +367,7 @@ struct op_cached {
     void           *out;            /* activation [n, H * d] */
     void           *k_cache, *v_cache;
     struct op_heads in;             /* q, k, v of the new rows */
+    const struct op_rope *rope;     /* NULL: they stand there as they are */
     const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
