@@ -29,7 +29,7 @@ tiny       | a toy on the CPU                                        |          
 1b1        | bloomz-1b1, 16 × 512, 8 micro-batches a step            | tok_s=85000 gib=30   | bloomz-1b1 --batch 16 --accumulate 8 |
 1b1-short  | the same, one                                           | gib=30               | bloomz-1b1 --batch 16 --steps 100 | -
 1b1-half   | the same as the first, half of each sequence prompt     | 1b1:1.15             | bloomz-1b1 --batch 16 --accumulate 8 --prompt 50 | -
-1b1-packed | bloomz-1b1, texts of 150 tokens in the median, packed into 16 × 512, one micro-batch a step; the peer pads | | bloomz-1b1 --batch 16 --packed --steps 100 |
+1b1-packed | bloomz-1b1, texts of real lengths (75 tokens in the median, 154 in the mean) packed into 16 × 512, one micro-batch a step; the peer pads | | bloomz-1b1 --batch 16 --packed --steps 100 |
 1b1-15g    | bloomz-1b1, f16, blocks made again, paged moments of 8 bits, 1 × 512, in 15 GiB | gib=15 | bloomz-1b1 --batch 1 --fp16 --recompute full --moments 8bit --paged --memory 15 | -
 1b1-host   | bloomz-1b1, 16 × 512, 8 micro-batches a step, all states on the host | | bloomz-1b1 --batch 16 --accumulate 8 --offload states | -
 opt        | opt-1.3b, 8 × 2048, 4 micro-batches a step              | tok_s=65000          | opt-1.3b --batch 8 --length 2048 --accumulate 4 |

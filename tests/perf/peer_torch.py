@@ -16,7 +16,6 @@ Prints one line of name=value, as bench_gpu's; tokens that are padding do not co
 import argparse
 import ctypes
 import json
-import math
 import pathlib
 import statistics
 import sys
@@ -89,13 +88,9 @@ def sync():
 
 def packed_lengths():
     """The documents of bench_gpu's packed batches, one after another."""
-    r, z = 1, [0.0, 0.0]
+    lengths = (pathlib.Path(__file__).parent / "text_lengths.txt").read_text().split()
     while True:
-        for i in range(2):
-            r = (r * 1664525 + 1013904223) & 0xFFFFFFFF
-            z[i] = ((r >> 8) + 0.5) / 16777216.0
-        n = int(150 * math.exp(0.8 * math.sqrt(-2 * math.log(z[0])) * math.cos(2 * math.pi * z[1])))
-        yield min(max(n, 8), o.length)
+        yield from (min(int(n), o.length) for n in lengths)
 
 
 table = json.loads((pathlib.Path(__file__).parent / "gpu_models.json").read_text())[o.model]
