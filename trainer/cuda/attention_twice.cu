@@ -162,8 +162,10 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
             products_group<true>();
         }
         products_wait<true, 0>(dq);
-        store_rows((T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride, warp * 16,
-                   len - pos, a.dim, a.pairs, dq[0], a.scale, a.scale);
+        __syncthreads();                /* of the queries' readers */
+        put_rows<D>(a, maps, (T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride, m->q,
+                    warp * 16, len - pos, dq[0], a.scale);
+        products_see();                 /* the chip writes there next */
     }
     if (has_table(MODE) && a.dline) {
         __syncthreads();
@@ -299,10 +301,9 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
     }
     int64_t at = (int64_t)(first_key + j) * a.kv_stride + g * a.dkv_head;
 
-    store_rows((T *)a.dk + at, a.kv_stride, warp * 16, keys - j, a.dim, a.pairs, dk[0], a.scale,
-               a.scale);
-    store_rows((T *)a.dv + at, a.kv_stride, warp * 16, keys - j, a.dim, a.pairs, dv[0], 1.0f,
-               1.0f);
+    __syncthreads();                    /* of the keys' readers */
+    put_rows<D>(a, maps, (T *)a.dk + at, a.kv_stride, m->k, warp * 16, keys - j, dk[0], a.scale);
+    put_rows<D>(a, maps, (T *)a.dv + at, a.kv_stride, m->v, warp * 16, keys - j, dv[0], 1.0f);
 }
 
 /* -- launches ---------------------------------------------------------------------------------- */
@@ -339,6 +340,8 @@ template <int D> static struct back_maps maps_of(const struct attend &a)
     struct back_maps m = {};
     int64_t keys = a.key_start ? INT_MAX : a.n, dout_ld = (int64_t)a.n_head * a.dim;
 
+    m.wide_out = a.vec && a.dq_head % 8 == 0 && a.dkv_head % 8 == 0 && cuda_aligned(a.dq, 16) &&
+                 cuda_aligned(a.dk, 16) && cuda_aligned(a.dv, 16);
     m.made = a.vec &&
              tensor_map_of<D>(&m.q, a.q, a.n, a.row_stride, a.n_head, a.q_head, a.dim, TILE) &&
              tensor_map_of<D>(&m.dout, a.dout, a.n, dout_ld, a.n_head, a.dim, a.dim, TILE) &&

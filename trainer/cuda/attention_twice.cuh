@@ -21,6 +21,7 @@ enum { TILE = 64, GROUP = 128 };
 struct back_maps {
     CUtensorMap q, dout, k, v;
     bool        made;                   /* false: rows allow none */
+    bool        wide_out;               /* rows of gradients allow 16 bytes at once */
 };
 
 /* Rows of two heads that go together: queries and their gradients of out, or keys and values. */
@@ -241,59 +242,112 @@ __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1
     }
 }
 
-/* -- sums of rows ------------------------------------------------------------------------------ */
+/* -- rows, before and after -------------------------------------------------------------------- */
+
+/* D = dout . out of a row by eight threads, of which this is `lane`. */
+template <typename T, int D>
+__device__ __forceinline__ float row_slowly(const struct attend &a, const T *x, const T *y,
+                                            int lane)
+{
+    float sum = 0;
+
+#pragma unroll 1
+    for (int c = lane; c < a.dim; c += 8)
+        sum += to_f32(x[c]) * to_f32(y[c]);
+    return sum;
+}
 
 /*
  * Of a tile's rows the sums D = dout . out and lse in base 2, for this block and for those of keys.
- * Rows behind the end have an lse of infinity: their P are zero.
+ * Rows behind the end have an lse of infinity: their P are zero.  All is asked for before any of it
+ * is waited for.
  */
 template <typename T, int D>
 __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *lse, float *delta,
                                              int64_t i0, int h, int rows)
 {
-    const int LANES = 8, STEP = GROUP / LANES, PACKS = (D / 8 + LANES - 1) / LANES;
+    const int LANES = 8, STEP = GROUP / LANES, TIMES = TILE / STEP, PACKS = (D + 63) / 64;
     int lane = (int)threadIdx.x % LANES, r0 = (int)threadIdx.x / LANES;
     const int64_t stride = (int64_t)a.n_head * a.dim;
-    const T *x = (const T *)a.out + (i0 + r0) * stride + h * a.dim + lane * 8;
-    const T *y = (const T *)a.dout + (i0 + r0) * stride + h * a.dim + lane * 8;
+    const T *x = (const T *)a.out + (i0 + r0) * stride + h * a.dim;
+    const T *y = (const T *)a.dout + (i0 + r0) * stride + h * a.dim;
+    cuda_pack<T, 8> px[TIMES][PACKS] = {}, py[TIMES][PACKS] = {};
+    float l[TIMES];
 
 #pragma unroll
-    for (int i = 0; i < TILE; i += STEP, x += STEP * stride, y += STEP * stride) {
-        int r = r0 + i;
-        float sum = 0;
+    for (int i = 0; i < TIMES; i++) {
+        bool there = r0 + i * STEP < rows;
 
+        l[i] = there ? a.lse[h * a.n + i0 + r0 + i * STEP] : INFINITY;
 #pragma unroll
         for (int c = 0; c < PACKS; c++) {
             int col = (c * LANES + lane) * 8;
 
-            if (r >= rows || col >= a.dim)
-                continue;
-            if (a.vec) {
-                cuda_pack<T, 8> px = *(const cuda_pack<T, 8> *)(x + c * LANES * 8);
-                cuda_pack<T, 8> py = *(const cuda_pack<T, 8> *)(y + c * LANES * 8);
-
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    sum += to_f32(px.at[e]) * to_f32(py.at[e]);
-            } else {
-#pragma unroll 1
-                for (int e = 0; e < 8 && col + e < a.dim; e++)
-                    sum += to_f32(x[c * LANES * 8 + e]) * to_f32(y[c * LANES * 8 + e]);
+            if (there && col < a.dim && a.vec) {
+                px[i][c] = *(const cuda_pack<T, 8> *)(x + i * STEP * stride + col);
+                py[i][c] = *(const cuda_pack<T, 8> *)(y + i * STEP * stride + col);
             }
         }
+    }
+#pragma unroll
+    for (int i = 0; i < TIMES; i++) {
+        int r = r0 + i * STEP;
+        float sum = 0;
+
+#pragma unroll
+        for (int c = 0; c < PACKS; c++)
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                sum += to_f32(px[i][c].at[e]) * to_f32(py[i][c].at[e]);
+        if (!a.vec && r < rows)
+            sum = row_slowly<T, D>(a, x + i * STEP * stride, y + i * STEP * stride, lane);
 #pragma unroll
         for (int k = LANES / 2; k > 0; k /= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, k);
         if (lane == 0) {
-            float l = r < rows ? a.lse[h * a.n + i0 + r] * LOG2E : INFINITY;
-
-            lse[r] = l;
+            lse[r] = l[i] * LOG2E;
             delta[r] = sum;
             if (r < rows) {
-                a.lse2[h * a.n + i0 + r] = l;
+                a.lse2[h * a.n + i0 + r] = l[i] * LOG2E;
                 a.delta[h * a.n + i0 + r] = sum;
             }
         }
+    }
+}
+
+/*
+ * A warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at `to`.
+ * They go by its rows of a tile that no product reads any more, so that a row is written in pieces
+ * of 16 bytes side by side.
+ */
+template <int D, typename T>
+__device__ __forceinline__ void put_rows(const struct attend &a, const struct back_maps &maps,
+                                         T *to, int64_t stride, T *tile, int row, int rows,
+                                         const float (&x)[D / 8][4], float by)
+{
+    int lane = (int)threadIdx.x % 32;
+
+    if (!maps.wide_out) {
+        store_rows(to, stride, row, rows, a.dim, a.pairs, x, by, by);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        const float *l = x[2 * k], *r = x[2 * k + 1];
+
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                         shared_at(tile + panel_at<D, TILE>(row + lane % 16, 2 * k + lane / 16))),
+                     "r"(two<T>(l[0] * by, l[1] * by)), "r"(two<T>(l[2] * by, l[3] * by)),
+                     "r"(two<T>(r[0] * by, r[1] * by)), "r"(two<T>(r[2] * by, r[3] * by))
+                     : "memory");
+    }
+    __syncwarp();
+#pragma unroll
+    for (int u = 0; u < D / 16; u++) {
+        int r = row + (32 * u + lane) / (D / 8), c = (32 * u + lane) % (D / 8);
+
+        if (r < rows && 8 * c < a.dim)
+            *(uint4 *)(to + r * stride + 8 * c) = *(const uint4 *)(tile + panel_at<D, TILE>(r, c));
     }
 }
 
