@@ -88,6 +88,9 @@ static void test_loss(void **state)
         {.n = 9, .dim = 33, .vocab = 32771, .mul = 1, .scale = 0.1f},
         {.n = 40, .dim = 64, .vocab = 50257, .mul = 1, .scale = 0.025f},
         {.n = 3, .dim = 16, .vocab = 250880, .mul = 1, .scale = 0.3f},
+        {.n = 150, .dim = 16, .vocab = 250883, .mul = 0.5f, .scale = 1.0f / 150},
+        {.n = 700, .dim = 16, .vocab = 50257, .mul = 1, .scale = 1.0f / 700},
+        {.n = 600, .dim = 16, .vocab = 1003, .mul = 1, .scale = 1.0f / 600},
         {.n = 2, .dim = 16, .vocab = 270001, .mul = 1, .scale = 0.5f},
         {.n = 9, .dim = 32, .vocab = 501, .mul = 1, .scale = 1, .frozen = true},
         {.n = 9, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .no_grad = true, .frozen = true},
@@ -96,7 +99,7 @@ static void test_loss(void **state)
         {.n = 9, .dim = 33, .vocab = 32771, .mul = 1, .scale = 0.1f, .fresh = true},
         {.n = 0, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .fresh = true},
     };
-    struct op_limits l = {.n = 130, .n_rows = 130, .dim = 64, .n_head = 4, .n_kv = 4,
+    struct op_limits l = {.n = 700, .n_rows = 700, .dim = 64, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};
 
     (void)state;
