@@ -37,7 +37,7 @@ __device__ __forceinline__ void
 forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
-    static_assert(!has_table(MODE) || S::BM + S::BN <= TERMS_BEYOND, "what a line holds");
+    static_assert(!has_table(MODE) || 16 * S::MR + S::BN <= TERMS_BEYOND, "what a line holds");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);

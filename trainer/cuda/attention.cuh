@@ -161,25 +161,42 @@ __device__ __forceinline__ bool meet(const struct attend &a, int q0, int q1, int
 
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* A tile that has a term of its own to ask for has others at most so far beyond: 128 rows and as
- * many keys. */
-enum { TERMS_BEYOND = 256 };
+/* A warp's part of a tile that has a term of its own to ask for has others at most so far beyond:
+ * 16 rows and 128 keys. */
+enum { TERMS_BEYOND = 160 };
 
-/* The head's term for distance x - span, in base 2. */
-template <typename T> __device__ __forceinline__ float line_at(const struct attend &a, int x, int h)
+/*
+ * The head's line of terms by distance in base 2, for distances [-span, span]: all that such a
+ * part can ask for.  By so many threads, of which this is number t; of a thread's EACH are asked
+ * for before one is waited for.
+ */
+template <typename T, int EACH>
+__device__ __forceinline__ void distance_part(const struct attend &a, float *line, int h, int t,
+                                              int threads)
 {
-    int rel = min(max(x - a.span, -a.far), a.far);
+    const T *table = (const T *)a.table + h;
+    int all = 2 * a.span + 1, at[EACH];
 
-    return LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head + h]);
+#pragma unroll 1
+    for (; t < all; t += EACH * threads) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            at[i] = a.bucket[a.far + min(max(t + i * threads - a.span, -a.far), a.far)];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            float term = LOG2E * to_f32(table[(int64_t)at[i] * a.n_head]);
+
+            if (t + i * threads < all)
+                line[t + i * threads] = term;
+        }
+    }
 }
 
-/* The head's line of terms by distance, for distances [-span, span]: all that such a
- * tile can ask for. */
 template <typename T>
 __device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
 {
-    for (int k = (int)threadIdx.x; a.table && k < 2 * a.span + 1; k += (int)blockDim.x)
-        line[k] = line_at<T>(a, k, h);
+    if (a.table)
+        distance_part<T, 4>(a, line, h, (int)threadIdx.x, (int)blockDim.x);
 }
 
 static inline __host__ __device__ int line_floats(const struct attend &a)
@@ -204,67 +221,6 @@ __device__ __forceinline__ bool terms_differ(const struct attend &a, int least, 
 __device__ __forceinline__ float head_slope(const struct attend &a, int h)
 {
     return a.slopes ? a.slopes[h] * LOG2E : 0.0f;
-}
-
-/* Which of the four columns from 4 * col4 on stay, as bits. */
-__device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t row, int col4)
-{
-    uint32_t w[4];
-    unsigned bits = 0;
-
-    cuda_philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        bits |= (unsigned)(w[i] >= a.drop.least) << i;
-    return a.drop.all ? 0 : bits;
-}
-
-/*
- * Which of a lane's elements of a tile of P stay: bit 4 (m NT + n) + e.  row is the counter's row
- * of the lane's first, j the tile's first key.  Two neighbours hold four columns of rows g and
- * g + 8: each makes the words of one.  (One loop for all: the words are long in code.)
- */
-template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t row, int j)
-{
-    int odd = (int)threadIdx.x % 2, quad = (int)threadIdx.x % 4 / 2;
-    uint64_t all = 0;
-
-#pragma unroll 1
-    for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
-                        << (4 * odd);
-
-        bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
-        bits >>= 2 * odd;
-        all |= (uint64_t)((bits & 3) | (bits >> 2 & 12)) << (4 * t);
-    }
-    return all;
-}
-
-/*
- * The same where rows are keys and columns queries: row is the counter's row of the lane's first
- * query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of the same
- * four counters, keys 8 apart of two queries; each makes one, and its bits go to all.
- */
-template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile_t(const struct attend &a, int64_t row, int j)
-{
-    int third = (int)threadIdx.x / 4 % 4;
-    uint64_t all = 0;
-
-#pragma unroll 1
-    for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t % NT * 8 + third % 2,
-                                  (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
-
-        bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
-        bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
-        bits >>= third;
-        all |= (uint64_t)((bits & 1) | (bits >> 3 & 2) | (bits >> 6 & 4) | (bits >> 9 & 8))
-               << (4 * t);
-    }
-    return all;
 }
 
 /* -- f32 or 16 bits: small things ------------------------------------------------------------- */

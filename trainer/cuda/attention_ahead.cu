@@ -224,14 +224,14 @@ __device__ __forceinline__ void copies_warp(const struct attend &a, const struct
 
         if (jobs > 1)
             gate_wait(&m->q_free[b], (jobs >> 1) - 1);
-        for (int x = lane; has_table(MODE) && x < line_floats(a); x += 32)
-            m->line[b * line_floats(a) + x] = line_at<T>(a, x, job.h);
-        __syncwarp();
-        if (lane == 0) {                /* rows behind the last are nobody's */
-            gate_expect(&m->q_full[b], BM * D * (int)sizeof(T));
+        if (lane == 0)                  /* rows behind the last are nobody's */
             bring_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
                               &m->q_full[b]);
-        }
+        if (has_table(MODE))
+            distance_part<T, 8>(a, m->line + b * line_floats(a), job.h, lane, 32);
+        __syncwarp();
+        if (lane == 0)
+            gate_expect(&m->q_full[b], BM * D * (int)sizeof(T));
         for (int j = job.from; j < job.end; j += BN, it++) {
             const int st = it % STAGES, time = it / STAGES;
 

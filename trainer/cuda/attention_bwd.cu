@@ -13,7 +13,7 @@
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
  */
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_drop.cuh"
 #include "trainer/cuda/spread.cuh"
 
 #include <limits.h>

@@ -6,7 +6,7 @@
  * every 16th column of what is summed.  Tiles lie in shared memory with an odd number of floats
  * from row to row.
  */
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_drop.cuh"
 
 enum { THREADS = 256 };
 

@@ -5,6 +5,7 @@
 #ifndef CKPT_ATTENTION_FWD_H
 #define CKPT_ATTENTION_FWD_H
 
+#include "trainer/cuda/attention_drop.cuh"
 #include "trainer/cuda/tensor_map.cuh"
 
 #include <limits.h>

@@ -5,7 +5,7 @@
 #ifndef CKPT_ATTENTION_ONCE_H
 #define CKPT_ATTENTION_ONCE_H
 
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_drop.cuh"
 #include "trainer/cuda/gates.cuh"
 
 #include <limits.h>

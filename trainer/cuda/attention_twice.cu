@@ -23,7 +23,7 @@ namespace {
 
 /* Blocks of a multiprocessor, for which registers must do. */
 template <int D, int MODE> struct at_once {
-    static const int QUERIES = D <= 96 && !has_table(MODE) ? 3 : 2;
+    static const int QUERIES = D <= 96 && MODE != ATTEND_ANY ? 3 : 2;
     static const int KEYS = D <= 64 && MODE != ATTEND_ANY ? 3 : 2;
 };
 
@@ -69,11 +69,8 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
     const struct pair_of<T> qs = queries_of<T>(a, maps, h), ks = keys_of<T>(a, maps, g);
     struct spread w = {};
 
-    if (has_table(MODE)) {
-        distance_line<T>(a, m->line, h);
-        if (a.dline)
-            begin_spread(a, w, lines);
-    }
+    if (has_table(MODE) && a.dline)
+        begin_spread(a, w, lines);
     make_gates(m);
     for (int slot = a.slots - 1 - group; slot >= 0; slot -= groups) {
         struct place p;
@@ -91,6 +88,8 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
         bring_pair<D>(maps, qs, m->q, m->dout, i0, len - pos, &m->own);
         bring_pair<D>(maps, ks, m->k[it & 1], m->v[it & 1], first_key + j, keys - j,
                       &m->full[it & 1]);
+        if (has_table(MODE) && turn == 0)
+            distance_line<T>(a, m->line, h);
         sums_of_rows<T, D>(a, m->lse, m->delta, i0, h, len - pos);
         clear(dq);
         __syncthreads();
@@ -106,7 +105,7 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
             float s[1][8][4], dp[1][8][4], base[2];
             uint32_t f[1][4][4];
             uint64_t kept = 0;
-            int apart = j + col - pos - row;
+            int apart = j + col - pos - row, row0 = pos + warp * 16;
 
             pair_there<D>(a, maps, ks, kt, vt, first_key + j, keys - j, &m->full[st], it >> 1, dq);
             products_begin<true>();
@@ -139,12 +138,11 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
                 }
                 hide(a, s, from, to);
             }
-            if (has_table(MODE) && a.table &&
-                terms_differ(a, j - pos - TILE + 1, j - pos + TILE - 1)) {
+            if (has_table(MODE) && a.table && terms_differ(a, j - row0 - 15, j - row0 + TILE - 1)) {
                 p_of_queries<MODE, true>(a, s, base, slope, m->line + a.span + apart);
             } else {
                 if (has_table(MODE) && a.table) {
-                    float beyond = m->line[j > pos ? 2 * a.span : 0];
+                    float beyond = m->line[j > row0 ? 2 * a.span : 0];
 
                     base[0] += beyond;
                     base[1] += beyond;
@@ -154,12 +152,12 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
             hold(s);                    /* not put off until after the wait */
             products_wait<true, 0>(dp);
             ds_of_queries<MODE>(a, dp, s, delta, kept);
-            if (has_table(MODE) && a.dline)
-                add_spread(a, w, dp, pos + warp * 16, j);
             as_factor<T>(f, dp);
             products_begin<true>();
             wg_times_rows<T, D, 8>(dq, f[0], kt);
             products_group<true>();
+            if (has_table(MODE) && a.dline)
+                add_spread(a, w, dp, row0, j);
         }
         products_wait<true, 0>(dq);
         __syncthreads();                /* of the queries' readers */
@@ -218,6 +216,8 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
     bring_pair<D>(maps, ks, m->k, m->v, first_key + j, keys - j, &m->own);
     if (tiles > 0)
         bring_queries(a, maps, m, 0, first, len, h, i);
+    if (has_table(MODE))
+        distance_line<T>(a, m->line, h);
     clear(dk);
     clear(dv);
     pair_there<D>(a, maps, ks, m->k, m->v, first_key + j, keys - j, &m->own, 0);
@@ -229,16 +229,13 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
         uint32_t f[1][4][4], df[1][4][4];
         uint64_t kept = 0;
         int end = i + TILE, next_i = end < to ? end : from, next_h = end < to ? h : h + 1;
-        int apart = j + row - i - col;
+        int apart = j + row - i - col, key0 = j + warp * 16;
 
         if (has_slopes(MODE))
             slope = head_slope(a, h);
-        if (has_table(MODE)) {
-            if (i == from) {
-                if (it)
-                    __syncthreads();    /* of the last head's readers */
-                distance_line<T>(a, m->line, h);
-            }
+        if (has_table(MODE) && it > 0 && i == from) {
+            __syncthreads();            /* of the last head's readers */
+            distance_line<T>(a, m->line, h);
         }
         pair_there<D>(a, maps, queries_of<T>(a, maps, h), qt, dt, first + i, len - i, &m->full[st],
                       it >> 1);
@@ -268,11 +265,11 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
             }
             hide(a, s, least, most);
         }
-        if (has_table(MODE) && a.table && terms_differ(a, j - i - TILE + 1, j - i + TILE - 1)) {
+        if (has_table(MODE) && a.table && terms_differ(a, key0 - i - TILE + 1, key0 - i + 15)) {
             p_of_keys<MODE, true>(a, s, lse, base, slope, m->line + a.span + apart);
         } else {
             if (has_table(MODE) && a.table) {
-                float beyond = m->line[j > i ? 2 * a.span : 0];
+                float beyond = m->line[key0 > i ? 2 * a.span : 0];
 
                 base[0] += beyond;
                 base[1] += beyond;

@@ -8,7 +8,7 @@
 #ifndef CKPT_ATTENTION_TWICE_H
 #define CKPT_ATTENTION_TWICE_H
 
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/attention_drop.cuh"
 #include "trainer/cuda/tensor_map.cuh"
 
 #include <limits.h>
