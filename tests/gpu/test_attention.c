@@ -1,8 +1,9 @@
 /*
  * Attention over packed documents, GPU against CPU: every flag, forward and backward.
  *
- * Bounds.  16 bits: P, dS and results are rounded once each, and out, of which D is made, too: two
- * to three roundings of gpu_bound.  f32: an exponent of up to 20 in base 2 has an error of 2e-6.
+ * Bounds.  16 bits: P, dS and results are rounded once each: two roundings of gpu_bound.  f32, and
+ * the table's gradient everywhere, which is made of dS that are not rounded: an exponent of up to
+ * 20 in base 2 has an error of 2e-6, products on tensor cores somewhat more.
  */
 #include "tests/gpu/gpu.h"
 
@@ -54,9 +55,8 @@ static const struct shape shapes[] = {
      .n_bucket = 32},
     {"encoder 128", 2, 2, 128, BLOCKS, .docs = {150, 30, END}, .whole = true, .reach = 128,
      .n_bucket = 32},
-    /* Several buckets near: of one alone the sum is zero but for roundings, as dS of a row is. */
     {"encoder far", 2, 2, 64, BLOCKS, .docs = {40, 3, END}, .whole = true, .reach = 1000,
-     .n_bucket = 101},
+     .n_bucket = 7},
     {"encoder near", 2, 2, 96, BLOCKS, .docs = {140, 3, END}, .whole = true, .reach = 1,
      .n_bucket = 3},
     {"decoder", 2, 2, 64, BLOCKS, .docs = {150, 64, END}, .reach = 20, .n_bucket = 32},
@@ -259,10 +259,21 @@ static void table_again(struct gpu *g, const struct shape *sh, const struct side
     free(was);
 }
 
+/* The GPU's out for the CPU too, as it lies between the two passes: D = dout . out is common to a
+ * row, so that its rounding would be in all of the row's dS alike. */
+static void same_out(struct gpu *g, struct sides *s)
+{
+    float *out = gpu_fetch(g, &s->out);
+
+    memcpy(s->out.cpu, out, (size_t)s->out.n * sizeof *out);
+    free(out);
+}
+
 static void one(struct gpu *g, const struct shape *sh)
 {
     struct sides s = {0};
     double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
+    double sums = g->type == CKPT_F32 ? 3e-5 : 5e-4;
     bool back = !sh->shared_keys;
     struct op_attention cpu, gpu;
     char name[64];
@@ -273,19 +284,18 @@ static void one(struct gpu *g, const struct shape *sh)
     gpu = operation(g, &s, sh, true);
     g->cpu->ops->attention_fwd(g->cpu, &cpu);
     g->gpu->ops->attention_fwd(g->gpu, &gpu);
-    if (back) {
-        g->cpu->ops->attention_bwd(g->cpu, &cpu);
-        g->gpu->ops->attention_bwd(g->gpu, &gpu);
-    }
 #define CLOSE(array, by)                                                                       \
     (snprintf(name, sizeof name, "%s: " #array, sh->name), gpu_close_to(g, name, &s.array, by))
     CLOSE(out, bound);
     CLOSE(lse, 1e-5);
     if (back) {
+        same_out(g, &s);
+        g->cpu->ops->attention_bwd(g->cpu, &cpu);
+        g->gpu->ops->attention_bwd(g->gpu, &gpu);
         CLOSE(dqkv, 2 * bound);
         CLOSE(dkv, 2 * bound);
         if (s.dtable.n)
-            CLOSE(dtable, 3 * bound);
+            CLOSE(dtable, sums);
     }
 #undef CLOSE
     again(g, sh, &s, back);

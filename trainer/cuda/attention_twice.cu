@@ -23,7 +23,7 @@ namespace {
 
 /* Blocks of a multiprocessor, for which registers must do. */
 template <int D, int MODE> struct at_once {
-    static const int QUERIES = D <= 96 && MODE != ATTEND_ANY ? 3 : 2;
+    static const int QUERIES = D <= 96 && !has_table(MODE) ? 3 : 2;
     static const int KEYS = D <= 64 && MODE != ATTEND_ANY ? 3 : 2;
 };
 
