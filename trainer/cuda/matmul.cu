@@ -23,9 +23,10 @@ enum {
     NAMED      = 24,            /* by the heuristic */
     SPLIT_MOST = 4,             /* of those also with split sums */
     CANDIDATES = NAMED + SPLIT_MOST * 5,
-    FINALISTS  = 6,
-    ROUNDS     = 3,             /* of all finalists in turn */
-    REPEATS    = 4,             /* launches of one reading, at least */
+    SWEEPS     = 2,             /* of all, two launches each */
+    FINALISTS  = 4,
+    ROUNDS     = 2,             /* of all finalists, to and fro */
+    REPEATS    = 6,             /* launches of one reading, at least */
     LEAST_ROWS = 1024           /* a part of D that still tells */
 };
 
@@ -33,10 +34,14 @@ enum {
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
-/* A product of at least HEAVY_MS is read over this long: what counts for it is the speed that the
- * chip's power sustains, not that of the first milliseconds. */
-#define HEAVY_MS 0.04f
-#define LONG_MS  8.0f
+/* What counts for a product of at least HEAVY_MS is the speed that the chip's power sustains with
+ * it, not that of the first milliseconds: small tiles that are the fastest in these draw more and
+ * are up to a tenth slower then.  Each runs SETTLE_MS before it is read over LONG_MS, all behind
+ * WARM_MS of work. */
+#define HEAVY_MS  0.04f
+#define WARM_MS   100.0f
+#define SETTLE_MS 16.0f
+#define LONG_MS   32.0f
 
 /* What an elementwise pass costs: milliseconds at least, bytes per second. */
 #define PASS_MS    0.003
@@ -309,17 +314,19 @@ static int splits(struct device *dev, const struct call *x, const struct matmul_
     return n;
 }
 
-/* Milliseconds of one launch; a large number where it cannot run. */
+/* Milliseconds of one of so many launches, behind others; a large number where it cannot run. */
 static float time_of(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
-                     int repeats)
+                     int before, int repeats)
 {
     struct cuda_device *d = cuda_of(dev);
     float ms = 1e30f;
 
-    cudaEventRecord(d->matmul->begin, d->stream);
-    for (int i = 0; i < repeats; i++)
+    for (int i = 0; i < before + repeats; i++) {
+        if (i == before)
+            cudaEventRecord(d->matmul->begin, d->stream);
         if (launch(dev, x, algo) != CUBLAS_STATUS_SUCCESS)
             return 1e30f;
+    }
     cudaEventRecord(d->matmul->end, d->stream);
     if (cudaEventSynchronize(d->matmul->end) != cudaSuccess ||
         cudaEventElapsedTime(&ms, d->matmul->begin, d->matmul->end) != cudaSuccess)
@@ -327,42 +334,72 @@ static float time_of(struct device *dev, const struct call *x, const cublasLtMat
     return ms / (float)repeats;
 }
 
+/* How many launches of each take that long. */
+static int launches(float long_ms, float each_ms)
+{
+    return each_ms < long_ms ? (int)(long_ms / each_ms) : 1;
+}
+
+/* The numbers of those that are the fastest in two launches, the heuristic's first always among
+ * them; ms their times.  Gives how many. */
+static int finalists(struct device *dev, const struct call *x,
+                     const cublasLtMatmulHeuristicResult_t *all, int n, int to[FINALISTS],
+                     float ms[CANDIDATES])
+{
+    int most = n < FINALISTS ? n : FINALISTS, order[CANDIDATES] = {};
+    bool first = false;
+
+    for (int i = 0; i < n; i++)
+        ms[i] = time_of(dev, x, &all[i].algo, 1, 2);    /* warm, and loads the code */
+    for (int sweep = 1; sweep < SWEEPS; sweep++)
+        for (int i = 0; i < n; i++)
+            if (ms[i] < 1e29f) {
+                float now = time_of(dev, x, &all[i].algo, 0, 2);
+
+                ms[i] = now < ms[i] ? now : ms[i];
+            }
+    for (int i = 0; i < n; i++) {
+        int at = i;
+
+        for (; at > 0 && ms[order[at - 1]] > ms[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int i = 0; i < most; i++) {
+        to[i] = order[i];
+        first |= order[i] == 0;
+    }
+    if (!first && most > 0 && ms[0] < 1e29f)
+        to[most - 1] = 0;
+    return most;
+}
+
 /* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
  * in 100. */
 static int fastest(struct device *dev, const struct call *x,
                    const cublasLtMatmulHeuristicResult_t *all, int n, bool quick, float *took)
 {
-    float ms[CANDIDATES], best[FINALISTS] = {};
-    int order[CANDIDATES] = {}, finalists = n < FINALISTS ? n : FINALISTS, won = 0;
-    bool heavy;
+    float ms[CANDIDATES], sum[FINALISTS] = {};
+    int at[FINALISTS] = {}, most = finalists(dev, x, all, n, at, ms), won = 0;
+    bool heavy = !quick && n > 0 && ms[at[0]] >= HEAVY_MS;
 
-    for (int i = 0; i < n; i++) {
-        int at = i;
+    if (heavy && most > 1)
+        time_of(dev, x, &all[at[0]].algo, 0, launches(WARM_MS, ms[at[0]]));
+    for (int round = 0; round < ROUNDS; round++)
+        for (int j = 0; j < most; j++) {
+            int i = round % 2 ? most - 1 - j : j, before = 0, repeats = REPEATS;
 
-        ms[i] = time_of(dev, x, &all[i].algo, 1);               /* warm, and loads the code */
-        ms[i] = time_of(dev, x, &all[i].algo, 2);
-        for (; at > 0 && ms[order[at - 1]] > ms[i]; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    for (int i = 0; i < finalists; i++)
-        best[i] = 1e30f;
-    heavy = !quick && n > 0 && ms[order[0]] >= HEAVY_MS;
-    for (int round = heavy ? -1 : 0; round < ROUNDS; round++)   /* the first warms the chip */
-        for (int i = 0; i < finalists; i++) {
-            int launches = heavy && ms[order[i]] < LONG_MS ? (int)(LONG_MS / ms[order[i]]) : 0;
-            float now = time_of(dev, x, &all[order[i]].algo,
-                                launches > REPEATS ? launches : REPEATS);
-
-            if (round < 0)
-                continue;
-            best[i] = now < best[i] ? now : best[i];
+            if (heavy && most > 1) {
+                before = launches(SETTLE_MS, ms[at[i]]);
+                repeats = launches(LONG_MS, ms[at[i]]);
+            }
+            sum[i] += time_of(dev, x, &all[at[i]].algo, before, repeats);
         }
-    for (int i = 0; i < finalists; i++)
-        if (best[i] * (order[i] == 0 ? 0.99f : 1.0f) < best[won] * (order[won] == 0 ? 0.99f : 1.0f))
+    for (int i = 0; i < most; i++)
+        if (sum[i] * (at[i] == 0 ? 0.99f : 1.0f) < sum[won] * (at[won] == 0 ? 0.99f : 1.0f))
             won = i;
-    *took = best[won];
-    return order[won];
+    *took = sum[won] / ROUNDS;
+    return at[won];
 }
 
 /* What may be written while timing: true, and a call whose D is that. */
