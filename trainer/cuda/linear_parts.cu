@@ -314,14 +314,14 @@ void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int6
 {
     bool wide = width % WIDE == 0 && fits(dev, x, ld);
     int64_t rows = sum_rows(n, width), parts = cuda_blocks(n, rows);
-    cudaStream_t stream = cuda_of(dev)->stream;
 
     if (dev->err.code || n == 0)
         return;
     CUDA_ACT(dev, BY_WIDTH(wide, {
         dim3 grid((unsigned)cuda_blocks(width, 32 * N), (unsigned)parts);
 
-        sums_kernel<T, N><<<grid, THREADS, 0, stream>>>(part, (const T *)x, ld, n, width, rows);
+        cuda_early(dev, true, sums_kernel<T, N>, grid, dim3(THREADS), 0, part, (const T *)x, ld, n,
+                   width, rows);
     }));
     cuda_early(dev, true, sums_end_kernel, dim3((unsigned)cuda_blocks(width, 32)), dim3(THREADS), 0,
                sum, part, parts, width, add);

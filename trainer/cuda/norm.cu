@@ -17,8 +17,8 @@
 
 namespace {
 
-/* Threads of a block of teams. */
-const int BLOCK = 512;
+/* Threads of a block of teams, at most. */
+template <int WARPS> constexpr int BLOCK = WARPS == 6 ? 1024 : 512;
 
 template <typename T> struct args {
     T             *out;                 /* bwd: dx */
@@ -74,10 +74,10 @@ __device__ __forceinline__ void ask_x(const struct args<T> &a, int64_t i, int sl
 }
 
 template <typename T, int WARPS, int PACKS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK), PACKS > 2 ? 1 : 2)
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<WARPS>), PACKS > 2 ? 1 : 2)
 forward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
@@ -162,7 +162,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a,
                                           const float (&db)[PACKS][CUDA_PACK<T>], int team,
                                           int lane)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
     const int wide = SUMS * (int)a.dim;
     float *shared = reinterpret_cast<float *>(ring) + team * wide;
     float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
@@ -217,10 +217,10 @@ __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct a
 
 /* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias. */
 template <typename T, int WARPS, int PACKS, int SUMS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK))
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<WARPS>))
 backward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
@@ -409,7 +409,7 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
     cudaStream_t on = cuda_of(dev)->stream;
 
     CUDA_TEAM2(packs, {
-        const int teams = team_count(WARPS, BLOCK), each = PACKS > 2 ? 1 : 2;
+        const int teams = team_count(WARPS, BLOCK<WARPS>), each = PACKS > 2 ? 1 : 2;
         const size_t row = (size_t)(PACKS * WARPS * 32 * teams) * sizeof(uint4);
         unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), each * cuda_of(dev)->sms);
 
@@ -418,8 +418,8 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
                     cudaFuncSetAttribute(forward<T, WARPS, PACKS>,
                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)(row * (size_t)a.stages))))
-            cuda_early(dev, a.n <= CUDA_FEW_ROWS, forward<T, WARPS, PACKS>, blocks,
-                       WARPS * 32 * teams, row * (size_t)a.stages, a);
+            cuda_early(dev, true, forward<T, WARPS, PACKS>, blocks, WARPS * 32 * teams,
+                       row * (size_t)a.stages, a);
     })
         forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
 }
@@ -428,7 +428,7 @@ template <typename T, int WARPS, int PACKS, int SUMS>
 void launch_backward(struct device *dev, const char *op, struct args<T> a,
                      const struct op_norm *norm)
 {
-    const int teams = team_count(WARPS, BLOCK);
+    const int teams = team_count(WARPS, BLOCK<WARPS>);
     const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
     int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
     size_t shared, sums = (size_t)(SUMS * teams * a.dim) * sizeof(float);
@@ -440,8 +440,8 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                (int)shared)))
         return;
-    backward<T, WARPS, PACKS, SUMS><<<(unsigned)blocks, WARPS * 32 * teams, shared,
-                                      cuda_of(dev)->stream>>>(a);
+    cuda_early(dev, true, backward<T, WARPS, PACKS, SUMS>, (unsigned)blocks, WARPS * 32 * teams,
+               shared, a);
     if (cuda_launched(dev, op) && SUMS)
         cuda_add_parts(dev, op, (float *)norm->dw, SUMS > 1 ? (float *)norm->db : NULL, a.part,
                        blocks, a.dim);
@@ -457,6 +457,13 @@ void launch_any(struct device *dev, const char *op, const struct args<T> &a,
     if (cuda_launched(dev, op) && a.part)
         cuda_add_parts(dev, op, (float *)norm->dw, (float *)norm->db, a.part, blocks, a.dim);
 }
+
+/* As CUDA_TEAM2, but rows of up to 192 packs that are not of 128 have a thread for each: the sums
+ * of three packs leave a multiprocessor too few threads to wait with. */
+#define CUDA_TEAM2_BACK(packs_, ...)                                                           \
+    CUDA_TEAM_IF(packs_, 2, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 6, 1, __VA_ARGS__)                                                    \
+    CUDA_TEAM2(packs_, __VA_ARGS__)
 
 template <typename T>
 void run_backward(struct device *dev, const char *op, const struct op_rownorm *r, bool gathered,
@@ -475,7 +482,7 @@ void run_backward(struct device *dev, const char *op, const struct op_rownorm *r
               (!a.dout_add || row_whole<T>(a.dout_add, a.dim)) &&
               (!a.dx_add || row_whole<T>(a.dx_add, a.dim));
     packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
-    CUDA_TEAM2(packs, {
+    CUDA_TEAM2_BACK(packs, {
         if (sums == 2)
             launch_backward<T, WARPS, PACKS, 2>(dev, op, a, &r->norm);
         else if (sums == 1)
