@@ -28,7 +28,7 @@ enum {
 #define BESIDE      2048                /* bytes of shared memory beside the rows, at most */
 
 /* Elements seen so far: sum of exp(x - max). */
-struct soft { float max, sum; };
+struct __align__(8) soft { float max, sum; };
 
 __device__ __forceinline__ float part_of(float max, float of)
 {
@@ -371,9 +371,11 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         of.mine = each;
     else
         of.left = l.V - (packs - 1) * N;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         for (int k = 0; k < BOXES; k++)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(&full[k])));
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
     for (int k = 0; k < STAGES; k++)
         ask(stage + k * each, z, l, i + (k + 1) * step, n, of);
     cluster.sync();                     /* all are there to be sent to */
