@@ -42,7 +42,6 @@ qwen-short | the same, 2 × 2048, 4 micro-batches                     |         
 mixtral    | Mixtral-shaped (2048, 16 layers, 8 experts of 5632), LoRA r 32 on attention (q, k, v, o), 4 × 2048 | peer=2 | mixtral-2b --lora --batch 4 --length 2048 | ;--eager;--experts grouped_mm;--experts grouped_mm --eager;--experts batched_mm --eager
 t5-8       | T5-3b, 8 × 512/128, 16 micro-batches a step             | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 --accumulate 16 | -
 t5-16      | T5-3b, 16 × 512/128, 8 micro-batches a step             | ex_s=88              | t5-3b --batch 16 --length 512 --target 128 --accumulate 8 |
-t5-32      | T5-3b, 32 × 512/128, 4 micro-batches a step              | ex_s=88              | t5-3b --batch 32 --length 512 --target 128 --accumulate 4 |
 t5-32      | T5-3b, 32 × 512/128, 4 micro-batches a step             | ex_s=88              | t5-3b --batch 32 --length 512 --target 128 --accumulate 4 | -
 t5-short   | T5-3b, 8 × 512/128, one micro-batch a step              |                      | t5-3b --batch 8 --length 512 --target 128 | -
 decode-1   | Qwen3-8B, generation behind 128 ids, 1 sequence         | bound=80             | qwen3-8b --decode --batch 1 --length 128 --steps 100 | ;--eager
