@@ -13,7 +13,10 @@
 #include "trainer/cuda/attention_cached.cuh"
 #include "trainer/cuda/turns.cuh"
 
-enum { ROWS = 16, TILE = 64 };          /* heads of a block; keys of a tile, 16 of each warp */
+enum {
+    ROWS = 16,                          /* heads of a block */
+    TILE = 64, TILES = 3                /* keys of a tile, 16 of each warp; tiles of a ring */
+};
 
 /* What a lane keeps of its two heads. */
 struct two_heads {
@@ -188,24 +191,23 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
 /* A part of a row, for up to 16 heads that share keys, as row_part leaves it; without parts the
  * blocks of a row are a cluster. */
 template <typename T, int D>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     heads_part(const __grid_constant__ struct attend a, const __grid_constant__ struct turned t,
                float *parts, int n_parts, int chunks)
 {
     const int SIZE = tile_size<D, false>(TILE), OT = D / 8;
     extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *k = q + tile_size<D, false>(ROWS), *v = k + 2 * SIZE;
-    float *stats = (float *)k, *outs = stats + 2 * WARPS * ROWS;    /* at last */
+    T *q = (T *)pool, *ring = q + tile_size<D, false>(ROWS);
+    float *stats = (float *)ring, *outs = stats + 2 * WARPS * ROWS;    /* at last */
     float *own = outs + WARPS * ROWS * D;
     int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
-    int row = g / a.n_kv, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, stage = 0;
-    int mine = warp * ROWS * (D + 8);
+    int row = g / a.n_kv, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int mine = warp * ROWS * (D + 8), stage = 0;
 
     cuda_begin();
     g %= a.n_kv;
     int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
     struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
-    const T *kf = (const T *)a.k + p.at, *vf = (const T *)a.v + p.at;
     float out[1][OT][4], fix[2];
     struct two_heads w;
 
@@ -225,24 +227,28 @@ __global__ void __launch_bounds__(THREADS)
     if (!t.table)
         load_tile<false, D, ROWS, THREADS>(q, (const T *)a.q + row * a.row_stride + h0 * a.q_head,
                                            a.q_head, heads, a.dim, a.vec);
-    auto load = [&](int j, int to) {
-        if (j < p.to) {
-            load_tile<false, D, TILE, THREADS>(k + to * SIZE, kf + (int64_t)j * a.dim, a.dim,
+    /* Keys and values in turn, two of them on their way to the ring. */
+    auto load = [&](const void *from, int j, int to) {
+        if (j < p.to)
+            load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
+                                               (const T *)from + p.at + (int64_t)j * a.dim, a.dim,
                                                p.to - j, a.dim, a.vec);
-            load_tile<false, D, TILE, THREADS>(v + to * SIZE, vf + (int64_t)j * a.dim, a.dim,
-                                               p.to - j, a.dim, a.vec);
-        }
         copies_end();
     };
+    auto next = [&](const void *from, int j) {
+        copies_wait<1>();
+        __syncthreads();                /* it is there, and what was before it has been read */
+        load(from, j, stage ? stage - 1 : TILES - 1);
+    };
 
-    load(p.from, 0);
-    for (int j = p.from; j < p.to; j += TILE, stage ^= 1) {
+    load(a.k, p.from, 0);
+    load(a.v, p.from, 1);
+    for (int j = p.from; j < p.to; j += TILE) {
         float s[1][2][4];
         uint32_t f[1][1][4];
 
-        tiles_ready<false>();
-        load(j + TILE, stage ^ 1);
-        rows_by_rows<false, D, ROWS>(s, q, 0, k + stage * SIZE + mine);
+        next(a.k, j + TILE);
+        rows_by_rows<false, D, ROWS>(s, q, 0, ring + mine + stage * SIZE);
         soften<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
 #pragma unroll
         for (int n = 0; n < OT; n++)
@@ -250,7 +256,10 @@ __global__ void __launch_bounds__(THREADS)
             for (int e = 0; e < 4; e++)
                 out[0][n][e] *= fix[e / 2];
         as_factor<T>(f, s);
-        times_rows<false, D>(out, f, v + stage * SIZE + mine, 0);
+        stage = stage + 1 < TILES ? stage + 1 : 0;
+        next(a.v, j + TILE);
+        times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
+        stage = stage + 1 < TILES ? stage + 1 : 0;
     }
     tiles_ready<false>();               /* all have read the last tile */
 #pragma unroll
@@ -286,7 +295,7 @@ static void launch_heads(struct device *dev, const struct attend &a, const struc
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t c = {};
 
-    c.dynamicSmemBytes = sizeof(T) * (size_t)tile_size<D, false>(ROWS + 4 * TILE);
+    c.dynamicSmemBytes = sizeof(T) * (size_t)tile_size<D, false>(ROWS + TILES * TILE);
     c.gridDim = dim3((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
     c.blockDim = THREADS;
     c.stream = cuda_of(dev)->stream;
