@@ -195,17 +195,17 @@ static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
     gpu_close_to(g, sh->name, &s.out, g->type == CKPT_F32 ? 1e-5 : 4 * gpu_bound(g->type));
     gpu_close_to(g, sh->name, &s.k, g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type));
     gpu_close_to(g, sh->name, &s.v, 0);
-    was = gpu_bytes(g, &s.out);
-    if (norms) {
+    if (norms && !gpu_small()) {
+        was = gpu_bytes(g, &s.out);
         g->gpu->ops->attention_cached(g->gpu, &op[1]);
         now = gpu_bytes(g, &s.out);
         if (memcmp(was, now, (size_t)s.out.n * size))
             fail_msg("%s: a second run differs", sh->name);
+        free(was);
         free(now);
-        g->cpu->ops->free(g->cpu, rope[0].stats);
-        g->gpu->ops->free(g->gpu, rope[1].stats);
     }
-    free(was);
+    g->cpu->ops->free(g->cpu, rope[0].stats);
+    g->gpu->ops->free(g->gpu, rope[1].stats);
     gpu_release(g);
 }
 

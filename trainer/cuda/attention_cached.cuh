@@ -29,7 +29,8 @@ struct part {
 __device__ __forceinline__ struct part part_of(const struct attend &a, int row, int g, int part,
                                                int n_parts)
 {
-    int seg = segment_of(a.doc_start, a.n_docs, row), pos = a.past[seg] + row - a.doc_start[seg];
+    int seg = a.new_k ? row : segment_of(a.doc_start, a.n_docs, row);   /* rows alone */
+    int pos = a.past[seg] + (a.new_k ? 0 : row - a.doc_start[seg]);
     int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
     int from = first + part * each;
 

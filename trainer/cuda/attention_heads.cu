@@ -131,6 +131,42 @@ __device__ __forceinline__ void join_cluster(const struct attend &a, float *own,
 #endif
 }
 
+__device__ __forceinline__ void to_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+/* Asks for what a row alone will read that is not made by kernels in front of this one, before they
+ * are done: weights and its part of the cache.  Where that is, is read past the L1, and again later
+ * for use. */
+template <typename T>
+__device__ __forceinline__ void ask_ahead(const struct attend &a, const struct turned &t, int row,
+                                          int g, int n_parts)
+{
+    const int LINE = 128;
+    int x = (int)threadIdx.x * LINE, head = a.dim * (int)sizeof(T), pos = __ldcg(a.past + row);
+    int from = sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
+    int64_t at = ((int64_t)__ldcg(a.seq + row) * a.n_kv + g) * a.capacity;
+    const char *k, *v;
+
+    from += (int)blockIdx.y * each;
+    each = min(each, pos - from);
+    k = (const char *)a.k + (at + from) * head;
+    v = (const char *)a.v + (at + from) * head;
+    for (int c = x; c < min(each, (int)TILE) * head; c += THREADS * LINE) {
+        to_l2(k + c);
+        to_l2(v + c);
+    }
+    if (!t.table)
+        return;
+    if (x < a.dim * 4)
+        to_l2((const char *)(t.table + (int64_t)__ldcg(t.positions + row) * a.dim) + x);
+    if (t.q_norm && x < head) {
+        to_l2((const char *)t.q_norm + x);
+        to_l2((const char *)t.k_norm + x);
+    }
+}
+
 /* The row's queries as a tile, and its key and value into the cache where the part has them,
  * turned by position, with norms by heads first where they are.  The whole block calls it. */
 template <typename T, int D>
@@ -140,51 +176,54 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
 {
     const int N = 8, GROUP = D / 16, EACH = THREADS / GROUP, WORDS = (D + 8) / 8;
     int me = (int)threadIdx.x % GROUP, c = me * N, half = a.dim / 2;
-    int all = heads + (p.pos >= p.from && p.pos < p.to);
     int64_t from_kv = row * a.row_stride + g * a.kv_head, to_kv = p.at + (int64_t)p.pos * a.dim;
+    int col = (int)threadIdx.x * N;
+    uint4 fresh = make_uint4(0, 0, 0, 0);
     float cos[N] = {}, sin[N] = {};
 
-    for (int x = (int)threadIdx.x; x < ROWS * WORDS; x += THREADS)
-        if (x / WORDS >= heads || x % WORDS * 8 >= a.dim)
-            ((uint4 *)q)[x] = make_uint4(0, 0, 0, 0);
+    if (col < a.dim)
+        fresh = *(const uint4 *)((const T *)a.new_v + from_kv + col);
     if (c < half) {
         const float *at = t.table + (int64_t)t.positions[row] * a.dim + c;
 
         row_get(cos, at);
         row_get(sin, at + half);
     }
-    for (int first = 0; first < all; first += EACH) {
+    for (int x = (int)threadIdx.x; x < ROWS * WORDS; x += THREADS)
+        if (x / WORDS >= heads || x % WORDS * 8 >= a.dim)
+            ((uint4 *)q)[x] = make_uint4(0, 0, 0, 0);
+    for (int first = 0; first <= heads; first += EACH) {    /* the key behind the queries */
         int i = first + (int)threadIdx.x / GROUP;
-        bool key = i == heads, on = i < all && c < half;
+        bool key = i == heads, on = i <= heads && c < half;
         const T *from = key ? (const T *)a.new_k + from_kv :
                               (const T *)a.q + row * a.row_stride + (h0 + i) * a.q_head;
         const T *w = (const T *)(key ? t.k_norm : t.q_norm);
-        T *to = key ? (T *)(uintptr_t)a.k + to_kv : q + i * (D + 8);
-        float x[N] = {}, y[N] = {}, r;
+        float x[N] = {}, y[N] = {}, wx[N] = {}, wy[N] = {}, r;
 
         if (on) {
             row_get(x, from + c);
             row_get(y, from + c + half);
         }
-        r = group_sum(squares(x) + squares(y), GROUP);
-        if (!on)
-            continue;
-        if (w) {
-            float wx[N], wy[N];
-
-            r = head_inverse(r, a.dim, t.eps);
+        if (on && w) {
             row_get(wx, w + c);
             row_get(wy, w + c + half);
+        }
+        r = group_sum(squares(x) + squares(y), GROUP);
+        if (w) {
+            r = head_inverse(r, a.dim, t.eps);
             scale(x, r, wx);
             scale(y, r, wy);
         }
         turn(x, y, cos, sin);
-        row_put(to + c, x);
-        row_put(to + c + half, y);
+        if (on && (!key || (p.pos >= p.from && p.pos < p.to))) {
+            T *to = key ? (T *)(uintptr_t)a.k + to_kv : q + i * (D + 8);
+
+            row_put(to + c, x);
+            row_put(to + c + half, y);
+        }
     }
-    for (int x = (int)threadIdx.x * N; all > heads && x < a.dim; x += THREADS * N)
-        *(uint4 *)((T *)(uintptr_t)a.v + to_kv + x) =
-            *(const uint4 *)((const T *)a.new_v + from_kv + x);
+    if (col < a.dim && p.pos >= p.from && p.pos < p.to)
+        *(uint4 *)((T *)(uintptr_t)a.v + to_kv + col) = fresh;
     __syncthreads();
 }
 
@@ -204,8 +243,10 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     int row = g / a.n_kv, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int mine = warp * ROWS * (D + 8), stage = 0;
 
-    cuda_begin();
     g %= a.n_kv;
+    if (a.new_k)
+        ask_ahead<T>(a, t, row, g, n_parts);
+    cuda_begin();
     int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
     struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
     float out[1][OT][4], fix[2];

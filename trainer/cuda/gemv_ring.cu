@@ -12,9 +12,10 @@
  * kernel before has ended, and memory goes on reading while the others end and x is made.
  *
  * Tried in a chain of such kernels, weights of a token of Qwen3-8B without its head, 3.39 ms at 4.1
- * TB/s: 16 warps with two pieces of 4 KB 3.37 ms, with four of 2 KB 3.43; 8 warps with four of 4 KB
- * 3.47, with three, two blocks side by side, 3.43 to 3.94 (some multiprocessors get two at
- * once); with kernels for the norms 0.07 more; by gemv.cu 3.81.
+ * TB/s: 16 warps with two pieces of 4 KB, three where halves share them, 3.27 ms, two everywhere
+ * 3.29, of 2 KB 3.43; 12 warps with three 3.32; 8 warps with four 3.47, with three, two blocks side
+ * by side, 3.43, and 3.94 where what follows begins behind the last copy (some multiprocessors get
+ * two blocks); kernels for the norms take 0.07 more; gemv.cu 3.77.
  *
  * Source: PTX ISA 8.5, 9.7.9.25.5 (cp.async.bulk), 9.7.13.13 (griddepcontrol).
  */
@@ -26,7 +27,6 @@
 enum {
     WARPS = 16, THREADS = WARPS * 32,
     STAGE = 4096,                       /* bytes of a piece, of both halves' pieces */
-    STAGES = 2,                         /* pieces of a ring */
     PACKS = 2,                          /* 16-byte words of a normed row that a thread holds */
     RESERVED = 2048,                    /* of shared memory: a block's own, gates and sums */
     MOST = 4                            /* rows */
@@ -53,6 +53,12 @@ struct ring {
     uint32_t  to;
     int       piece, left;              /* of the row; of all */
 };
+
+/* Pieces of a ring: more of halves, whose copies are shorter, while x leaves them room. */
+static __host__ __device__ constexpr int stages_of(int halves, int rows)
+{
+    return halves == 2 && rows == 1 ? 3 : 2;
+}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -245,7 +251,7 @@ template <typename T, typename O, int R, int HALVES, bool NORM>
 static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(struct job j)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    constexpr int PIECE = STAGE / HALVES;
+    constexpr int PIECE = STAGE / HALVES, STAGES = stages_of(HALVES, R);
     extern __shared__ __align__(128) unsigned char pool[];
     __shared__ uint64_t gates[WARPS][STAGES];
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -318,7 +324,9 @@ template <typename K> static bool shares(struct device *dev, const char *op, K k
 template <typename T, typename O, int R, int HALVES, bool NORM>
 static bool launch(struct device *dev, const struct gemv *g, const struct job &j)
 {
-    size_t bytes = WARPS * STAGES * STAGE + (size_t)R * (size_t)g->n_in * sizeof(T);
+    size_t bytes = (size_t)(WARPS * stages_of(HALVES, R) * STAGE);
+
+    bytes += (size_t)R * (size_t)g->n_in * sizeof(T);
 
     if (bytes + RESERVED > cuda_of(dev)->shared_most)
         return false;

@@ -68,6 +68,22 @@ __device__ void sort(uint64_t *x, int n)
     __syncthreads();
 }
 
+/* The largest of what all threads have; every thread gets it. */
+__device__ uint64_t largest(uint64_t x, uint64_t *shared)
+{
+    for (int l = 16; l > 0; l /= 2) {
+        uint64_t other = __shfl_xor_sync(0xffffffffu, x, l);
+
+        x = other > x ? other : x;
+    }
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++)
+        x = shared[w] > x ? shared[w] : x;
+    return x;
+}
+
 /* How many of [begin, end) are at least `least`; every thread gets it. */
 __device__ int count_from(const struct pick &p, int64_t row, int64_t begin, int64_t end,
                           uint64_t least, int *shared)
@@ -102,21 +118,14 @@ __device__ double sum_all(double x, double *shared)
     return x;
 }
 
-__global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ struct pick p)
+/* The k largest of [begin, end) and perhaps more to held, falling; most: the thread's largest. */
+__device__ void sort_most(const struct pick &p, int64_t row, int64_t begin, int64_t end,
+                          uint64_t most, uint64_t *held)
 {
-    __shared__ uint64_t held[ROOM];
     __shared__ int counts[WARPS], n;
-    int64_t row = blockIdx.y, each = (p.width + p.n_slices - 1) / p.n_slices;
-    int64_t begin = (int64_t)blockIdx.x * each, end = min(begin + each, p.width);
-    uint64_t most = 0, least;
-    int room = 1, bad = 0;
+    uint64_t least;
+    int room = 1;
 
-    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
-        uint64_t x = element(p, row, i);
-
-        most = x > most ? x : most;
-        bad |= p.z && isnan(p.z[row * p.width + i]);
-    }
     held[threadIdx.x] = most;
     sort(held, THREADS);
     least = held[p.k - 1];
@@ -141,6 +150,28 @@ __global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ s
     for (int i = n + (int)threadIdx.x; i < room; i += THREADS)
         held[i] = 0;
     sort(held, room);
+}
+
+__global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ struct pick p)
+{
+    __shared__ uint64_t held[ROOM];
+    int64_t row = blockIdx.y, each = (p.width + p.n_slices - 1) / p.n_slices;
+    int64_t begin = (int64_t)blockIdx.x * each, end = min(begin + each, p.width);
+    uint64_t most = 0;
+    int bad = 0;
+
+    cuda_begin();
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+        uint64_t x = element(p, row, i);
+
+        most = x > most ? x : most;
+        bad |= p.z && isnan(p.z[row * p.width + i]);
+    }
+    if (p.k == 1)
+        held[0] = largest(most, held + 1);
+    else
+        sort_most(p, row, begin, end, most, held);
+    __syncthreads();
     if (p.z) {
         uint64_t *to = p.to + (row * p.n_slices + blockIdx.x) * p.k;
 
@@ -224,6 +255,7 @@ void cuda_head_top(struct device *dev, const struct op_top *a)
     cudaStream_t stream = cuda_of(dev)->stream;
     int n_slices = slices_of(a->n, a->vocab, a->k);
     uint64_t kept = kept_bytes(a->n, n_slices, a->k), each = slices_bytes(a->n, n_slices);
+    bool early = a->n <= CUDA_FEW_ROWS;
     struct pick p = {};
     unsigned char *work;
     double *part;
@@ -242,11 +274,11 @@ void cuda_head_top(struct device *dev, const struct op_top *a)
     p.k = (int)a->k;
     p.value = a->value;
     p.id = a->id;
-    pick_kernel<<<dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, stream>>>(p);
+    cuda_early(dev, early, pick_kernel, dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, p);
     p.z = NULL;
     p.width = n_slices * a->k;
     p.n_slices = 1;
-    pick_kernel<<<dim3(1, (unsigned)a->n), THREADS, 0, stream>>>(p);
+    cuda_early(dev, early, pick_kernel, dim3(1, (unsigned)a->n), THREADS, 0, p);
     if (a->sum) {
         sum_kernel<<<dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, stream>>>(
             part, a->logits, a->value, a->vocab, p.k, a->temperature);
