@@ -38,7 +38,7 @@ enum {
  * it, not that of the first milliseconds: small tiles that are the fastest in these draw more and
  * are up to a tenth slower then.  Each runs SETTLE_MS before it is read over LONG_MS, all behind
  * WARM_MS of work. */
-#define HEAVY_MS  0.04f
+#define HEAVY_MS  0.02f
 #define WARM_MS   100.0f
 #define SETTLE_MS 16.0f
 #define LONG_MS   32.0f
