@@ -250,8 +250,8 @@ __device__ __forceinline__ void keys_tile(const struct attend &a, const struct b
             bring_queries(a, maps, m, st ^ 1, first, len, next_h, next_i);
         if (MODE == ATTEND_ANY && a.drop.on)
             kept = kept_tile_t<1, 8>(a, h * a.n + first + i + col, j + row);
-        base[0] = slope * (float)apart;
-        base[1] = slope * (float)(apart + 8);
+        base[0] = has_slopes(MODE) ? slope * (float)apart : 0.0f;
+        base[1] = has_slopes(MODE) ? slope * (float)(apart + 8) : 0.0f;
         products_wait<true, 1>(s);
         if (end > len || (!a.whole && (last > i || (a.window > 0 && end - 1 - a.window >= j)))) {
             int least[2], most[2];

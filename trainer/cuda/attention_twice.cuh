@@ -152,7 +152,8 @@ __device__ __forceinline__ void p_of_queries(const struct attend &a, float (&s)[
         }
 }
 
-/* Rows are keys: row[r] is what their terms amount to at the lane's first column, without lse. */
+/* Rows are keys: row[r] is what their terms amount to at the lane's first column, without lse; of a
+ * table alone both rows' the same. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void p_of_keys(const struct attend &a, float (&s)[1][8][4],
                                           const float *lse, const float (&row)[2], float slope,
@@ -167,15 +168,16 @@ __device__ __forceinline__ void p_of_keys(const struct attend &a, float (&s)[1][
         if (has_slopes(MODE)) {
             l.x = fmaf(slope, (float)(8 * n), l.x);
             l.y = fmaf(slope, (float)(8 * n + 1), l.y);
+        } else if (has_table(MODE) && !DIFFER) {
+            l.x -= row[0];
+            l.y -= row[0];
         }
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float x = e % 2 ? l.y : l.x;
+            float x = -(e % 2 ? l.y : l.x);
 
-            if (has_slopes(MODE) || has_table(MODE))
-                x = row[e / 2] - x;
-            else
-                x = -x;
+            if (has_slopes(MODE))
+                x += row[e / 2];
             if (DIFFER)
                 x += line[e / 2 * 8 - 8 * n - e % 2];
             s[0][n][e] = exp2_fast(fmaf(s[0][n][e], a.scale2, x));
