@@ -73,6 +73,12 @@ static inline int gpu_n_types(void)
     return gpu_small() ? 2 : 3;
 }
 
+/* The first that is tried where nearly all that f32 takes are products of cuBLAS. */
+static inline int gpu_first_type(void)
+{
+    return gpu_small() == 2;
+}
+
 static inline void gpu_fine(struct gpu *g)
 {
     struct ckpt_err err = {0};

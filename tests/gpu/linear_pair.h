@@ -221,7 +221,7 @@ static inline void linear_check_all(const struct linear_case *c, size_t n, int64
                           .lora_drop = true, .lora_magnitude = true, .drop = true,
                           .train = true};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
+    for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         struct gpu g;
 
         gpu_open(&g, gpu_types[t], &l);

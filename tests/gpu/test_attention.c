@@ -83,6 +83,7 @@ static const struct shape shapes[] = {
     {"all dropped", 2, 2, 64, BLOCKS, .docs = {70, END}, .drop = 1.0f},
     {"empty documents", 2, 2, 64, BLOCKS, .docs = {0, 5, 0, 0, 70, 0, END}},
     {"no rows", 2, 2, 64, BLOCKS, .docs = {0, END}},
+    {"one of 260", 1, 1, 128, BLOCKS, .docs = {260, END}, .some = true},
     {"long 64", 2, 2, 64, BLOCKS, .docs = {1100, 30, END}, .some = true},
     {"long 80", 2, 2, 80, BLOOM, .docs = {1031, 70, END}, .slopes = true},
     {"long 96", 2, 2, 96, BLOOM, .docs = {65, 1200, END}, .slopes = true},
@@ -319,8 +320,9 @@ static bool left_out(const struct shape *sh, enum ckpt_dtype type)
 {
     int64_t rows = rows_of(sh), work = rows * rows * sh->n_head * sh->dim;
 
-    return rows > 190 ? gpu_small() && (type == CKPT_F32 || !sh->some)
-                      : gpu_small() == 2 && work > (type == CKPT_F32 ? 1000000 : 4000000);
+    if (gpu_small() && rows > 190 && (type == CKPT_F32 || !sh->some))
+        return true;
+    return gpu_small() == 2 && work > (type == CKPT_F32 ? 500000 : sh->some ? 10000000 : 2500000);
 }
 
 static void all_shapes(enum ckpt_dtype type)

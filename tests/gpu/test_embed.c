@@ -198,7 +198,8 @@ static void fields(struct gpu *g)
 
     for (size_t i = 0; i < sizeof opts / sizeof opts[0]; i++) {
         check(g, 150, 96, FEW, opts[i]);
-        check(g, 150, 50, EVEN, opts[i]);
+        if (gpu_small() < 2)
+            check(g, 150, 50, EVEN, opts[i]);
     }
     check(g, 2500, 96, FEW, OWN | LORA | LAYER | DROP);         /* more than a slab */
     check(g, 0, 96, EVEN, LORA | LAYER);

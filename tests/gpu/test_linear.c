@@ -79,6 +79,8 @@ static void test_activations(void **state)
     for (size_t i = 0; i < 4; i++) {
         enum op_act act = acts[i];
 
+        if (gpu_small() == 2 && i % 2)
+            continue;
         c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act};
         c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act,
                                       .pre = true};

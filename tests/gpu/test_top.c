@@ -17,7 +17,8 @@ static void test_top_is_what_a_sort_gives(void **state)
     gpu_open(&g, CKPT_F32, NULL);
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         for (int kind = 0; kind < TOP_KINDS && !gpu_left_out(shape[i].n * shape[i].vocab); kind++)
-            top_check(g.gpu, shape[i].n, shape[i].vocab, shape[i].k, kind);
+            if (gpu_small() < 2 || kind == TOP_NORMAL || shape[i].vocab < 512)
+                top_check(g.gpu, shape[i].n, shape[i].vocab, shape[i].k, kind);
     gpu_close(&g);
 }
 
