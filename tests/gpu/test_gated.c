@@ -7,13 +7,17 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     struct op_limits lim = {.n = n, .n_rows = 1, .max_doc = 1, .dim = n_in, .n_head = 1, .n_kv = 1,
                             .head_dim = 8, .ff = ff, .vocab = 8};
     size_t size = ckpt_dtype_size(type);
-    float *x = malloc((size_t)(2 * ff * n_in) * sizeof *x), *one = malloc((size_t)(n * ff) * 4);
-    float *two = malloc((size_t)(n * ff) * 4);
+    float *x, *one, *two;
     const struct ops *ops;
     struct both bx, bw;
     struct gpu g;
     void *u, *out, *wide;
 
+    if (gpu_left_out(2 * ff * n_in))
+        return;
+    x = malloc((size_t)(2 * ff * n_in) * sizeof *x);
+    one = malloc((size_t)(n * ff) * sizeof *one);
+    two = malloc((size_t)(n * ff) * sizeof *two);
     gpu_open(&g, type, &lim);
     ops = g.gpu->ops;
     rng_normal(x, 0, 2 * ff * n_in, 1.0f / sqrtf((float)n_in), 3, 1);
@@ -126,6 +130,8 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     float *f32, *out[3];
     struct gpu g;
 
+    if (gpu_left_out(wide * n_in))
+        return;
     gpu_open(&g, type, &lim);
     ops = g.gpu->ops;
     bw = gpu_random(&g, type, wide * n_in, 1.0f / sqrtf((float)n_in));
