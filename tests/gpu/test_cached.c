@@ -35,6 +35,7 @@ static const struct shape shapes[] = {
     {"window, rows alone", 4, 2, 64, {500, 20}, {1, 1, END}, .capacity = 512, .window = 33},
     {"rows of 4 parts", 32, 8, 128, {230}, {1, END}, .capacity = 256},
     {"rows of 8 parts", 20, 1, 96, {460, 300}, {1, 1, END}, .capacity = 512, .slopes = true},
+    {"parts of many tiles", 12, 2, 128, {1900}, {1, END}, .capacity = 2000},
     {"rows alone", 8, 2, 128, {0, 64, 255, 256, 1}, {1, 1, 1, 1, 1}, .capacity = 300},
     {"rows alone 36", 6, 6, 36, {0, 64, 255, 256, 1}, {1, 1, 1, 1, 1}, .capacity = 300},
     {"buckets", 4, 4, 64, {500, 20}, {1, 1, END}, .capacity = 512, .reach = 128,

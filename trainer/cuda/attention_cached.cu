@@ -301,9 +301,12 @@ static void rows(struct device *dev, const struct attend &a, const struct turned
                  int64_t max_keys)
 {
     int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
-    bool at_once = shares(dev, a) && cuda_of(dev)->early && n_parts <= CLUSTER;
+    bool at_once = shares(dev, a) && cuda_of(dev)->early &&
+                   (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
     float *parts = NULL;
 
+    if (at_once && n_parts > CLUSTER)   /* larger ones take less than a kernel behind them */
+        n_parts = CLUSTER;
     if (n_parts > 1 && !at_once) {
         parts = (float *)cuda_work(dev, "attention_cached",
                                    parts_bytes(n_parts * a.n * a.n_kv, a.share, a.dim));
