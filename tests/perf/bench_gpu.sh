@@ -36,8 +36,8 @@ opt        | opt-1.3b, 8 × 2048, 4 micro-batches a step              | tok_s=65
 opt-short  | the same, one                                           |                      | opt-1.3b --batch 8 --length 2048 | -
 qwen-lora  | Qwen3-8B, LoRA r 32 on all linear layers, 4 × 2048      | tok_s=17000 gib=55   | qwen3-8b --lora --batch 4 --length 2048 |
 qwen-fp8   | the same with --fp8, its weights kept in 8 bits too     |                      | qwen3-8b --lora --batch 4 --length 2048 --fp8 | -
-qwen-full  | Qwen3-8B, full, moments of 8 bits, norms and activations made again, 2 × 2048, 16 micro-batches a step; the peer all in bf16 | tok_s=12500 gib=139 | qwen3-8b --batch 2 --length 2048 --accumulate 16 --moments 8bit --recompute norms | --all-bf16
-qwen-full4 | the same, 4 × 2048, 8 micro-batches                     | tok_s=12500 gib=139  | qwen3-8b --batch 4 --length 2048 --accumulate 8 --moments 8bit --recompute norms | -
+qwen-full  | Qwen3-8B, full, moments of 8 bits, norms and activations made again, 4 × 2048, 8 micro-batches a step; the peer all in bf16 | tok_s=12500 gib=139 | qwen3-8b --batch 4 --length 2048 --accumulate 8 --moments 8bit --recompute norms | --all-bf16;--all-bf16 --batch 2 --accumulate 16
+qwen-full2 | the same, 2 × 2048, 16 micro-batches                    | tok_s=12500 gib=139  | qwen3-8b --batch 2 --length 2048 --accumulate 16 --moments 8bit --recompute norms | -
 qwen-short | the same, 2 × 2048, 4 micro-batches                     |                      | qwen3-8b --batch 2 --length 2048 --accumulate 4 --moments 8bit --recompute norms | -
 mixtral    | Mixtral-shaped (2048, 16 layers, 8 experts of 5632), LoRA r 32 on attention (q, k, v, o), 4 × 2048 | peer=2 | mixtral-2b --lora --batch 4 --length 2048 | ;--eager;--experts grouped_mm;--experts grouped_mm --eager;--experts batched_mm --eager
 t5-8       | T5-3b, 8 × 512/128, 16 micro-batches a step             | ex_s=88              | t5-3b --batch 8 --length 512 --target 128 --accumulate 16 | -
