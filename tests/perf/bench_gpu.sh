@@ -117,6 +117,7 @@ where() {
     awk -v name="$1" '
         $1 == "operation" { on = 1; next }
         $1 == "all" { on = 0 }
+        { sub(/^ *[a-z_]+, /, "") }             # an operation with the norm before it
         !on || NF < 6 { next }
         {
             at = 2 + ($2 ~ /x/); k = "rest"
