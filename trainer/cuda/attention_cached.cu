@@ -301,7 +301,7 @@ static void rows(struct device *dev, const struct attend &a, const struct turned
                  int64_t max_keys)
 {
     int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
-    bool at_once = shares(dev, a) && cuda_of(dev)->early &&
+    bool at_once = shares(dev, a) && a.wide &&      /* the code for 9.0a knows clusters */
                    (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
     float *parts = NULL;
 

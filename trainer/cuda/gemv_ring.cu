@@ -360,6 +360,19 @@ static bool by_rows(struct device *dev, const struct gemv *g, const struct job &
     }
 }
 
+/* Whether the code that was loaded is that for 9.0a; asked once. */
+static bool is_there(void)
+{
+    static const bool is = [] {
+        struct cudaFuncAttributes attr;
+
+        return cudaFuncGetAttributes(&attr, ring_kernel<__half, __half, 1, 1, false>) ==
+                   cudaSuccess && attr.ptxVersion >= 90;
+    }();
+
+    return is;
+}
+
 /* Whether a block holds rows of the norm. */
 static bool holds(const struct gemv *g)
 {
@@ -374,7 +387,7 @@ bool gemv_ring(struct device *dev, const struct gemv *g)
     struct job j = {};
 
     if (!cuda_of(dev)->early || dev->act == CKPT_F32 || g->n_in > INT32_MAX / 16 ||
-        g->n_out > INT32_MAX / 2 || !holds(g))
+        g->n_out > INT32_MAX / 2 || !holds(g) || !is_there())
         return false;
     j.out = g->out;
     j.pre = g->pre;
