@@ -3,9 +3,9 @@
  *
  * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
  * a softmax that rescales what was summed before (online), and the product with the values, all in
- * registers.  Keys and values come by asynchronous copies, a tile ahead.  Tiles that the mask
- * leaves empty are not visited, and only those on its edge test each element.  Wide heads of longer
- * documents go to attention_ahead.cu, f32 to attention_f32.cu.
+ * registers.  Keys and values come a tile ahead, whole tiles by tensor maps, others by each
+ * thread's own copies.  Tiles that the mask leaves empty are not visited, and only those on its
+ * edge test each element.  Longer documents go to attention_ahead.cu, f32 to attention_f32.cu.
  *
  * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a bias
  * with a gradient, and takes two bytes for each pair of a head's queries and keys (cudnn-frontend
@@ -26,11 +26,11 @@ template <int D, int GROUPS> struct fwd_shape {
     static const int WARPS = WG ? 4 * GROUPS : D > 128 ? 8 : 4;
     static const int MR = WG || D > 128 ? 1 : 2;    /* 16-row parts of a warp */
     static const int BM = WARPS * MR * 16, BN = 64;
-    static const int BLOCKS = GROUPS == 1 ? (D == 64 ? 4 : D < 128 ? 3 : 2) : GROUPS == 2 ? 2 : 1;
+    static const int BLOCKS = GROUPS != 1 ? 1 : D == 64 ? 4 : D < 128 ? 3 : 2;
     static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
 
-enum { SHORT_DOC = 1024, GATES = 3 };
+enum { SHORT_DOC = 1024, GATES = 6 };
 
 template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void
@@ -42,12 +42,12 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
     const bool WG = S::WG;
     const int SIZE = tile_size<D, WG>(BN);
     T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + S::KS * SIZE;
-    uint64_t *gates = (uint64_t *)(v + S::VS * SIZE);   /* of keys and values by turns; queries */
-    float *line = (float *)(gates + GATES);
+    uint64_t *q_gate = (uint64_t *)(v + S::VS * SIZE), *k_gate = q_gate + 1, *v_gate = k_gate + 2;
+    float *line = (float *)(q_gate + GATES);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
     int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
-    int ks = 0, vs = 0, was = 0, it = 0;
+    int ks = 0, vs = 0, it = 0, was = 0, was_vs = 0, was_at = 0;    /* the tile before */
     bool first_thread = threadIdx.x == 0;
     struct place p;
     float slope = head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];
@@ -66,16 +66,17 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
 
     /* Whole tiles come by maps: rows behind a document's last may hold anything. */
     auto mapped = [&](int at) { return WG && a.mapped && at + BN <= p.keys; };
-    auto load_keys = [&](int at, int to_k, int to_v, int number) {
+    auto load_keys = [&](int at, int to_k, int to_v) {
         T *kt = k + to_k * SIZE, *vt = v + to_v * SIZE;
 
         if (mapped(at)) {
+            int head = a.past ? 0 : g, first = (int)p.key_first + at;
+
             if (first_thread) {
-                gate_expect(&gates[number & 1], 2 * SIZE * (int)sizeof(T));
-                bring_tile<D, BN>(kt, &maps.k, a.past ? 0 : g, (int)p.key_first + at,
-                                  &gates[number & 1]);
-                bring_tile<D, BN>(vt, &maps.v, a.past ? 0 : g, (int)p.key_first + at,
-                                  &gates[number & 1]);
+                gate_expect(&k_gate[to_k], SIZE * (int)sizeof(T));
+                bring_tile<D, BN>(kt, &maps.k, head, first, &k_gate[to_k]);
+                gate_expect(&v_gate[to_v], SIZE * (int)sizeof(T));
+                bring_tile<D, BN>(vt, &maps.v, head, first, &v_gate[to_v]);
             }
             return;
         }
@@ -93,15 +94,15 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
     };
     if (WG && a.mapped && first_thread) {
         for (int i = 0; i < GATES; i++)
-            gate_init(&gates[i], 1);
+            gate_init(&q_gate[i], 1);
         gates_seen();
-        gate_expect(&gates[2], tile_size<D, WG>(BM) * (int)sizeof(T));
-        bring_tile<D, BM>(q, &maps.q, h, (int)i0, &gates[2]);
+        gate_expect(q_gate, tile_size<D, WG>(BM) * (int)sizeof(T));
+        bring_tile<D, BM>(q, &maps.q, h, (int)i0, q_gate);
     }
     if (!WG || !a.mapped)
         load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
                                       a.row_stride, p.len - p.begin, a.dim, a.vec);
-    load_keys(j, 0, 0, 0);
+    load_keys(j, 0, 0);
     if (has_table(MODE))
         distance_line<T>(a, line, h);
     clear(out);
@@ -113,9 +114,17 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         }
     auto next_and_wait = [&]() {
         if (j + BN < end)
-            load_keys(j + BN, (ks + 1) % S::KS, (vs + 1) % S::VS, it + 1);
+            load_keys(j + BN, (ks + 1) % S::KS, (vs + 1) % S::VS);
         if (mapped(j))
-            gate_wait(&gates[it & 1], it >> 1);
+            gate_wait(&k_gate[ks], it / S::KS);
+    };
+    /* They are asked for one tile later. */
+    auto add_values = [&]() {
+        if (mapped(was_at))
+            gate_wait(&v_gate[was_vs], was / S::VS);
+        products_begin<WG>();
+        times_rows<WG, D>(out, f, v + was_vs * SIZE, 0);
+        products_group<WG>();
     };
     auto scores_to_p = [&]() {
         int col = j + lane % 4 * 2, first = pos + row, i = first + lane / 4;
@@ -134,7 +143,9 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         if (MODE == ATTEND_ANY && a.drop.on)
             drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
         as_factor<T>(f, s);
-        was = vs;
+        was = it;
+        was_vs = vs;
+        was_at = j;
         if (!WG)
             times_rows<WG, D>(out, f, v + vs * SIZE, 0);
     };
@@ -142,7 +153,7 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
     tile_ready();
     next_and_wait();
     if (WG && a.mapped)
-        gate_wait(&gates[2], 0);
+        gate_wait(q_gate, 0);
     products_begin<WG>();
     rows_by_rows<WG, D, BM>(s, q, row, k);
     products_end<WG>(s);
@@ -162,8 +173,7 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         rows_by_rows<WG, D, BM>(s, q, row, k + ks * SIZE);
         products_group<WG>();
         if (WG)
-            times_rows<WG, D>(out, f, v + was * SIZE, 0);
-        products_group<WG>();
+            add_values();
         products_wait<WG, 1>(s);
         scores_to_p();
         hold(s);                        /* not put off until after the wait */
@@ -172,9 +182,8 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         p_to_factor();
     }
     if (WG) {
-        products_begin<WG>();
-        times_rows<WG, D>(out, f, v + was * SIZE, 0);
-        products_end<WG>(out);
+        add_values();
+        products_wait<WG, 0>(out);
     }
 #pragma unroll
     for (int m = 0; m < MR; m++) {
@@ -230,13 +239,13 @@ template <typename T, int D, int MODE>
 static void launch(struct device *dev, const char *op, const struct attend &a)
 {
     if constexpr (D <= 128) {
-        if (a.wide && (a.max_doc <= SHORT_DOC || has_table(MODE))) {
+        if (a.wide && (a.max_doc <= SHORT_DOC || D == 64 || has_table(MODE))) {
             launch_kind<T, D, MODE, 1>(dev, op, a);
             return;
         }
-        if constexpr (!has_table(MODE))
+        if constexpr (!has_table(MODE) && D > 64)
             if (a.wide) {
-                launch_kind<T, D, MODE, D == 64 ? 2 : 3>(dev, op, a);
+                launch_kind<T, D, MODE, 3>(dev, op, a);
                 return;
             }
     }

@@ -11,7 +11,7 @@
  */
 #include "trainer/cuda/attention_fwd.cuh"
 
-enum { GROUP = 128, STAGES = 2 };
+enum { GROUP = 128, STAGES = 2, DOCS = 1024 };
 
 /* Sizes by the width of a head.  MANY registers has a thread that makes products, FEW one of the
  * group whose first warp asks for tiles: 504 for two groups and that one, 512 for three. */
@@ -27,6 +27,7 @@ template <typename T, int D> struct pool_of {
     T        q[2][ahead_shape<D>::BM * D];
     T        k[STAGES][ahead_shape<D>::BN * D], v[STAGES][ahead_shape<D>::BN * D];
     uint64_t q_full[2], q_free[2], k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
+    int      tile[DOCS + 1];            /* a document's first, of queries */
     float    line[];                    /* terms by distance, of two tiles' heads */
 };
 
@@ -36,25 +37,64 @@ struct job {
     int h, g, pos, last, from, end;
 };
 
-/* The block's job of that turn; false: there is none at that place, and with *over no more.  Turns
- * run to and fro over the blocks, as long tiles come before short ones. */
-template <int BM, int BN>
-__device__ __forceinline__ bool job_of(const struct attend &a, struct job *j, int turn, bool *over)
+/* Which tile is each document's first, by a warp: places that none takes would be unequal work. */
+template <int BM> __device__ __forceinline__ void number_tiles(const struct attend &a, int *tile)
 {
-    int blocks = (int)gridDim.x, x = (int)blockIdx.x;
-    int at = turn * blocks + (turn % 2 ? blocks - 1 - x : x);
+    int lane = (int)threadIdx.x % 32, before = 0;
 
-    *over = turn * blocks >= a.slots * a.n_head;
-    if (at >= a.slots * a.n_head)
+    for (int d = 0; d < a.n_docs; d += 32) {
+        int mine = d + lane < a.n_docs ? a.doc_start[d + lane + 1] - a.doc_start[d + lane] : 0;
+        int sum = (mine + BM - 1) / BM;
+
+        for (int step = 1; step < 32; step *= 2) {
+            int other = __shfl_up_sync(0xffffffffu, sum, step);
+
+            sum += lane >= step ? other : 0;
+        }
+        if (d + lane < a.n_docs)
+            tile[d + lane + 1] = before + sum;
+        before += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    if (lane == 0)
+        tile[0] = 0;
+}
+
+/* The document of a tile: the last whose first is not behind it. */
+__device__ __forceinline__ int doc_of_tile(const int *tile, int n_docs, int at)
+{
+    int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
+
+    while (n > 1) {
+        int step = (n + 31) / 32;
+        bool fits = lane * step < n && tile[lo + lane * step] <= at;
+        int last = 31 - __clz((int)__ballot_sync(0xffffffffu, fits));
+
+        lo += last * step;
+        n = min(n - last * step, step);
+    }
+    return lo;
+}
+
+/* The block's job of that turn; false: there is none.  Turns run to and fro over the blocks, as
+ * long tiles come before short ones. */
+template <int BM, int BN>
+__device__ __forceinline__ bool job_of(const struct attend &a, const int *tile, struct job *j,
+                                       int turn)
+{
+    int blocks = (int)gridDim.x, x = (int)blockIdx.x, tiles = alike(tile[a.n_docs]);
+    int at = turn * blocks + (turn % 2 ? blocks - 1 - x : x), mine;
+
+    if (at >= tiles * a.n_head)
         return false;
-    j->h = at % a.n_head;
+    j->h = a.whole ? at / tiles : at % a.n_head;
     j->g = j->h / a.share;
-    if (!query_tile(a, &j->p, BM, a.slots - 1 - at / a.n_head, j->g))
-        return false;
+    mine = tiles - 1 - (a.whole ? at % tiles : at / a.n_head);
+    document(a, &j->p, alike(doc_of_tile(tile, a.n_docs, mine)), j->g);
+    j->p.begin = (mine - alike(tile[j->p.doc])) * BM;
     j->pos = j->p.shift + j->p.begin;
     j->last = min(j->p.len - j->p.begin, BM) + j->pos - 1;
     j->from = sees_from(a, j->pos) / BN * BN;
-    j->end = sees_to(a, j->last, j->p.keys);
+    j->end = max(sees_to(a, j->last, j->p.keys), j->from + 1);  /* one at least is waited for */
     return true;
 }
 
@@ -87,18 +127,16 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
 {
     using S = ahead_shape<D>;
     const int BM = S::BM, BN = S::BN, NT = S::NT;
-    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * 16, it = 0, jobs = 0;
-    bool over = false;
+    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * 16, it = 0;
+    struct job job;
 
-    for (int turn = 0; !over; turn++) {
-        struct job job;
+    if (row / 64 == S::GROUPS - 1)
+        pass_by<2 * GROUP>(1);
+    for (int turn = 0; job_of<BM, BN>(a, m->tile, &job, turn); turn++) {
         float out[1][D / 8][4], s[1][NT][4], fix[1][2];
         uint32_t f[1][NT / 2][4];
         struct softmax<1> w;
-
-        if (!job_of<BM, BN>(a, &job, turn, &over))
-            continue;
-        const int b = jobs & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
+        const int b = turn & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
         int last = min(mine + 63, job.last);
         /* the group's rows may see less than the tile's */
         int j = job.from, end = sees_to(a, last, job.p.keys);
@@ -112,6 +150,9 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             if (at + BN > job.p.keys)
                 products_see();
         };
+        /* Groups ask for products in turn, so that they soften one behind the other. */
+        auto my_turn = [&]() { meet_at<2 * GROUP>(1 + row / 64); };
+        auto next_one = [&]() { pass_by<2 * GROUP>(1 + (row / 64 + 1) % S::GROUPS); };
         auto scores_to_p = [&]() {
             int col = j + lane % 4 * 2, i = first + lane / 4;
 
@@ -130,7 +171,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             w.max[0][r] = -INFINITY;
             w.sum[0][r] = 0;
         }
-        gate_wait(&m->q_full[b], jobs >> 1);
+        gate_wait(&m->q_full[b], turn >> 1);
         wait_for(&m->k_full[it % STAGES], it / STAGES, j);
         products_begin<true>();
         wg_rows_by_rows<T, D, BM>(s, q, row, m->k[it % STAGES]);
@@ -143,6 +184,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             int was = it % STAGES, now = (it + 1) % STAGES;
 
             wait_for(&m->k_full[now], (it + 1) / STAGES, j);
+            my_turn();
             products_begin<true>();
             wg_rows_by_rows<T, D, BM>(s, q, row, m->k[now]);
             products_group<true>();
@@ -150,6 +192,7 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             products_begin<true>();
             wg_times_rows<T, D, NT>(out, f[0], m->v[was]);
             products_group<true>();
+            next_one();
             products_wait<true, 1>(s);
             if (lane == 0)
                 gate_arrive(&m->k_free[now]);
@@ -175,6 +218,8 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
         end_rows<T, MODE>(a, out, w, job, row);
         /* What other groups alone see: the next of a kind comes when all have let go of this. */
         for (; j < job.end; j += BN, it++) {
+            my_turn();
+            next_one();
             gate_wait(&m->k_full[it % STAGES], it / STAGES);
             if (lane == 0)
                 gate_arrive(&m->k_free[it % STAGES]);
@@ -182,7 +227,6 @@ __device__ __forceinline__ void products_group_of(const struct attend &a, struct
             if (lane == 0)
                 gate_arrive(&m->v_free[it % STAGES]);
         }
-        jobs++;
     }
 }
 
@@ -212,18 +256,14 @@ __device__ __forceinline__ void copies_warp(const struct attend &a, const struct
                                             struct pool_of<T, D> *m)
 {
     const int BM = ahead_shape<D>::BM, BN = ahead_shape<D>::BN;
-    int lane = (int)threadIdx.x % 32, it = 0, jobs = 0;
-    bool over = false;
+    int lane = (int)threadIdx.x % 32, it = 0;
+    struct job job;
 
-    for (int turn = 0; !over; turn++) {
-        struct job job;
+    for (int turn = 0; job_of<BM, BN>(a, m->tile, &job, turn); turn++) {
+        const int b = turn & 1;
 
-        if (!job_of<BM, BN>(a, &job, turn, &over))
-            continue;
-        const int b = jobs & 1;
-
-        if (jobs > 1)
-            gate_wait(&m->q_free[b], (jobs >> 1) - 1);
+        if (turn > 1)
+            gate_wait(&m->q_free[b], (turn >> 1) - 1);
         if (lane == 0)                  /* rows behind the last are nobody's */
             bring_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
                               &m->q_full[b]);
@@ -242,7 +282,6 @@ __device__ __forceinline__ void copies_warp(const struct attend &a, const struct
                 gate_wait(&m->v_free[st], time - 1);
             bring_keys<D, BN>(a, m->v[st], &maps.v, a.v, job, j, &m->v_full[st]);
         }
-        jobs++;
     }
     copies_wait<0>();
 }
@@ -267,6 +306,8 @@ __global__ void __launch_bounds__(ahead_shape<D>::ALL, 1)
         }
         gates_seen();
     }
+    if (alike((int)threadIdx.x / 32) == ahead_shape<D>::ALL / 32 - 1)
+        number_tiles<ahead_shape<D>::BM>(a, m->tile);
     __syncthreads();
     if (threadIdx.x < ahead_shape<D>::PRODUCTS) {
         take_registers<ahead_shape<D>::MANY>();
@@ -288,8 +329,7 @@ bool launch(struct device *dev, const char *op, struct attend a)
 
     if (!forward_maps_of<D>(&maps, a, ahead_shape<D>::BM, ahead_shape<D>::BN))
         return false;
-    a.slots = (int)slots_of(a.n, a.n_docs, ahead_shape<D>::BM);
-    jobs = (int64_t)a.slots * a.n_head;
+    jobs = slots_of(a.n, a.n_docs, ahead_shape<D>::BM) * a.n_head;     /* at most */
     if (jobs == 0 || !cuda_ok(dev, op, may_share(ahead<T, D, MODE>, bytes)))
         return true;
     ahead<T, D, MODE><<<(unsigned)(jobs < blocks ? jobs : blocks), ahead_shape<D>::ALL, bytes,
@@ -300,21 +340,28 @@ bool launch(struct device *dev, const char *op, struct attend a)
 
 } /* namespace */
 
-/* Heads of more than 96 columns and documents of some length; others wait more for the one block
- * that fits than they win.  Dropout waits for its words alone. */
+/* Wide heads and documents of some length, narrow ones and long documents: others wait more for the
+ * one block that fits than they win.  Dropout waits for its words alone. */
 bool ahead_can(const struct attend &a)
 {
-    return a.wide && a.vec && a.pairs && a.dim > 96 && a.dim <= 128 && !a.drop.on &&
-           a.n >= 256 * (int64_t)a.n_docs && !(a.table && a.slopes) && a.far <= 1024;
+    bool wide = a.dim > 96 && a.dim <= 128 && a.n >= 256 * (int64_t)a.n_docs;
+    bool narrow = a.dim <= 64 && !a.table && a.n >= 2048 * (int64_t)a.n_docs;
+
+    return a.wide && a.vec && a.pairs && (wide || narrow) && a.n_docs <= DOCS && !a.drop.on &&
+           !(a.table && a.slopes) && a.far <= 1024;
 }
 
 template <typename T> bool attend_ahead(struct device *dev, const char *op, const struct attend &a)
 {
+    bool terms = a.slopes || !(a.scale > 0);
+
+    if (a.dim <= 64)
+        return terms ? launch<T, 64, ATTEND_SLOPES>(dev, op, a)
+                     : launch<T, 64, ATTEND_PLAIN>(dev, op, a);
     if (a.table)
         return launch<T, 128, ATTEND_TABLE>(dev, op, a);
-    if (a.slopes || !(a.scale > 0))
-        return launch<T, 128, ATTEND_SLOPES>(dev, op, a);
-    return launch<T, 128, ATTEND_PLAIN>(dev, op, a);
+    return terms ? launch<T, 128, ATTEND_SLOPES>(dev, op, a)
+                 : launch<T, 128, ATTEND_PLAIN>(dev, op, a);
 }
 
 template bool attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);

@@ -94,11 +94,8 @@ __device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][
         mask_side<false>(a, s, col, pos, keys);
 }
 
-/* How far, in base 2, scores may lie above what they are taken against. */
-enum { ABOVE = 8 };
-
-/* Scores become probabilities against the largest so far, or against one that was and lies not too
- * far below it; the sums follow it, and so must what was summed before, by fix. */
+/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
+ * summed before, by fix. */
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
                                        float (&fixes)[MR][2], float scale2)
@@ -116,8 +113,6 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
                 max = fmaxf(max, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-            if ((max - w.max[m][r]) * by <= ABOVE)
-                max = w.max[m][r];
             low = max == -INFINITY ? 0.0f : max * by;
             fix = exp2_fast(w.max[m][r] * by - low);
             w.max[m][r] = max;
@@ -138,13 +133,6 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
 template <int MR, int OT>
 __device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fix)[MR][2])
 {
-    bool changed = false;
-
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-        changed |= fix[m][0] != 1.0f || fix[m][1] != 1.0f;
-    if (!__any_sync(0xffffffffu, changed))
-        return;
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
