@@ -2,11 +2,10 @@
  * attention_back - backward of attention: the choice of kernels, their workspace, and the last step
  * of the table's gradient.
  *
- * Long documents and dropout take one pass on Hopper (attention_once.cu), all else two
- * (attention_twice.cu; wide heads and other chips: attention_bwd.cu; f32: attention_f32.cu).  One
- * pass makes scores once, but keeps a whole multiprocessor for a block and hands dq on: in short
- * documents and where heads share keys that costs more.  It leaves the table's gradient to two
- * passes.
+ * Two passes (attention_twice.cu on Hopper; wide heads and other chips: attention_bwd.cu; f32:
+ * attention_f32.cu), but with dropout one on Hopper (attention_once.cu): it makes dropout's words
+ * once, as it does scores, but keeps a whole multiprocessor for a block and hands dq on.  It leaves
+ * the table's gradient to two passes.
  */
 #include "trainer/cuda/attention.cuh"
 
@@ -72,9 +71,6 @@ static int groups_of(const struct attend &a, uint64_t bytes)
 
 /* -- in one pass ------------------------------------------------------------------------------- */
 
-/* Documents longer than that, and dropout everywhere, whose words are made once then. */
-enum { ONCE_LONG = 1024 };
-
 /* delta, lse2 and turns [H, N] and sums [H, N, the kernel's width]. */
 static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
 {
@@ -83,12 +79,10 @@ static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
     return 3 * delta_bytes(n, n_head) + (dim <= 128 ? cuda_part(sums) : 0);
 }
 
-/* Where heads share keys blocks are few and the last ones long: two passes are faster. */
 static bool once_can(const struct device *dev, const struct attend &a)
 {
     return dev->act != CKPT_F32 && a.wide && a.vec && a.pairs && a.dim <= 128 && a.n > 0 &&
-           !a.table && a.dq_head % 8 == 0 && cuda_aligned(a.dq, 16) &&
-           (a.drop.on || (a.share == 1 && a.max_doc > ONCE_LONG));
+           !a.table && a.dq_head % 8 == 0 && cuda_aligned(a.dq, 16) && a.drop.on;
 }
 
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)

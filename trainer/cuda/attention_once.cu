@@ -1,5 +1,5 @@
 /*
- * attention_once - attention backward in one pass, on Hopper.
+ * attention_once - attention backward with dropout in one pass, on Hopper.
  *
  * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that share
  * the keys.  Two groups of four warps, with 64 keys each, make S^T, dP^T and from them dv and dk,
@@ -49,26 +49,21 @@ __device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][NT][4
 }
 
 /* P, dropped out where `kept` says, as the first factor of dv. */
-template <int MODE, typename T>
+template <typename T>
 __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1][4][4],
                                          const float (&s)[1][8][4], uint64_t kept)
 {
-    if (MODE == ATTEND_ANY && a.drop.on) {
-        float x[1][8][4];
+    float x[1][8][4];
 
 #pragma unroll
-        for (int n = 0; n < 8; n++)
+    for (int n = 0; n < 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                x[0][n][e] = kept >> (4 * n + e) & 1 ? s[0][n][e] * a.drop.scale : 0.0f;
-        as_factor<T>(f, x);
-    } else {
-        as_factor<T>(f, s);
-    }
+        for (int e = 0; e < 4; e++)
+            x[0][n][e] = kept >> (4 * n + e) & 1 ? s[0][n][e] * a.drop.scale : 0.0f;
+    as_factor<T>(f, x);
 }
 
 /* dP becomes dS. */
-template <int MODE>
 __device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][8][4],
                                       const float (&p)[1][8][4], const float *delta, uint64_t kept)
 {
@@ -80,10 +75,8 @@ __device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][8][
 
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float x = dp[0][n][e];
+            float x = kept >> (4 * n + e) & 1 ? dp[0][n][e] * a.drop.scale : 0.0f;
 
-            if (MODE == ATTEND_ANY && a.drop.on)
-                x = kept >> (4 * n + e) & 1 ? x * a.drop.scale : 0.0f;
             dp[0][n][e] = p[0][n][e] * (x - (e % 2 ? d.y : d.x));
         }
     }
@@ -145,7 +138,7 @@ __device__ __forceinline__ void put_dq(float *to, const float (&dq)[1][D / 8][4]
     }
 }
 
-template <typename T, int D, int MODE>
+template <typename T, int D>
 __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_of<T, D> *m,
                                            const struct place &p, int g)
 {
@@ -177,21 +170,20 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
             if (mine <= last && meet(a, i, end - 1, mine, mine + 63)) {
                 float s[1][8][4], dp[1][8][4];
                 uint32_t f[1][4][4], df[1][4][4];
-                uint64_t kept = 0;
+                uint64_t kept;
 
                 products_begin<true>();
                 wg_rows_by_rows<T, D, KEYS>(s, m->k, 64 * w, q);
                 products_group<true>();
                 wg_rows_by_rows<T, D, KEYS>(dp, m->v, 64 * w, dout);
                 products_group<true>();
-                if (MODE == ATTEND_ANY && a.drop.on)
-                    kept = kept_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
+                kept = kept_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
                 products_wait<true, 1>(s);
                 if (edge)
                     hide(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
                          p.len - i - lane % 4 * 2);
                 to_p(a, s, m->lse[st], mine + row - i, slope);
-                p_factor<MODE, T>(a, f, s, kept);
+                p_factor<T>(a, f, s, kept);
                 products_begin<true>();
                 wg_times_rows<T, D, 8>(dv, f[0], dout);
                 products_group<true>();
@@ -199,7 +191,7 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                     products_wait<true, 0>(dp, dv);
                 else
                     products_wait<true, 1>(dp);
-                to_ds<MODE>(a, dp, s, m->delta[st], kept);
+                to_ds(a, dp, s, m->delta[st], kept);
                 as_factor<T>(df, dp);
                 put_ds(m->ds[st], df, 64 * w + row / 16 * 16);
                 products_see();
@@ -246,7 +238,7 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-template <typename T, int D, int MODE>
+template <typename T, int D>
 __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of<T, D> *m)
 {
     struct place p;
@@ -265,21 +257,21 @@ __device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of
     __syncthreads();
     if (threadIdx.x < 2 * GROUP) {
         take_registers<registers<D>::MANY>();
-        keys_group<T, D, MODE>(a, m, p, g);
+        keys_group<T, D>(a, m, p, g);
     } else {
         leave_registers<registers<D>::FEW>();
         carry_group(a, m, p, g);
     }
 }
 
-template <typename T, int D, int MODE>
+template <typename T, int D>
 __global__ void __launch_bounds__(ALL, 1) once(const __grid_constant__ struct attend a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
 #if WGMMA_HERE
     cuda_begin();
-    once_tile<T, D, MODE>(a, (struct pool_of<T, D> *)pool);
+    once_tile<T, D>(a, (struct pool_of<T, D> *)pool);
 #endif
 }
 
@@ -313,7 +305,7 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
     }
 }
 
-template <typename T, int D, int MODE> void launch(struct device *dev, struct attend a)
+template <typename T, int D> void launch(struct device *dev, struct attend a)
 {
     const size_t bytes = sizeof(struct pool_of<T, D>);
     const int LANES = D > 64 ? 16 : 8;
@@ -321,9 +313,9 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
     prepare<T, LANES><<<(unsigned)cuda_blocks(a.n * a.n_head, 256 / LANES), 256, 0,
                         cuda_of(dev)->stream>>>(a);
     if (!cuda_launched(dev, "attention_bwd") ||
-        !cuda_ok(dev, "attention_bwd", may_share(once<T, D, MODE>, bytes)))
+        !cuda_ok(dev, "attention_bwd", may_share(once<T, D>, bytes)))
         return;
-    cuda_early(dev, true, once<T, D, MODE>, (unsigned)(key_slots(a, KEYS) * a.n_kv), (unsigned)ALL,
+    cuda_early(dev, true, once<T, D>, (unsigned)(key_slots(a, KEYS) * a.n_kv), (unsigned)ALL,
                bytes, a);
     cuda_launched(dev, "attention_bwd");
 }
@@ -333,18 +325,10 @@ template <typename T, int D, int MODE> void launch(struct device *dev, struct at
 template <typename T> void attend_once(struct device *dev, struct attend a)
 {
     a.slots = cuda_of(dev)->sms;
-    if (a.drop.on) {
-        if (a.dim <= 64)
-            launch<T, 64, ATTEND_ANY>(dev, a);
-        else
-            launch<T, 128, ATTEND_ANY>(dev, a);
-    } else if (a.dim <= 64) {
-        launch<T, 64, ATTEND_SLOPES>(dev, a);
-    } else if (a.dim <= 96) {
-        launch<T, 96, ATTEND_SLOPES>(dev, a);
-    } else {
-        launch<T, 128, ATTEND_SLOPES>(dev, a);
-    }
+    if (a.dim <= 64)
+        launch<T, 64>(dev, a);
+    else
+        launch<T, 128>(dev, a);
 }
 
 template void attend_once<__nv_bfloat16>(struct device *, struct attend);

@@ -23,7 +23,7 @@ namespace {
 
 /* Blocks of a multiprocessor, for which registers must do. */
 template <int D, int MODE> struct at_once {
-    static const int QUERIES = D <= 96 && !has_table(MODE) ? 3 : 2;
+    static const int QUERIES = has_table(MODE) || D > 96 ? 2 : D > 64 ? 3 : 4;
     static const int KEYS = D <= 64 && MODE != ATTEND_ANY ? 3 : 2;
 };
 
@@ -84,13 +84,22 @@ __device__ __forceinline__ void queries_tiles(const struct attend &a, const stru
         int j = sees_from(a, pos) / TILE * TILE, end = sees_to(a, last, keys);
         int none_before = sees_to(a, pos, keys), all_after = sees_from(a, last);
 
+        /* rows behind the end have an lse of infinity: their P are zero */
+        float mine = (int)threadIdx.x < min(len - pos, (int)TILE)
+                         ? a.lse[h * a.n + i0 + threadIdx.x] * LOG2E : INFINITY;
+
         __syncthreads();                /* of the last tile's readers */
         bring_pair<D>(maps, qs, m->q, m->dout, i0, len - pos, &m->own);
         bring_pair<D>(maps, ks, m->k[it & 1], m->v[it & 1], first_key + j, keys - j,
                       &m->full[it & 1]);
         if (has_table(MODE) && turn == 0)
             distance_line<T>(a, m->line, h);
-        sums_of_rows<T, D>(a, m->lse, m->delta, i0, h, len - pos);
+        sums_of_rows<T, D>(a, m->delta, i0, h, len - pos);
+        if (threadIdx.x < TILE) {
+            m->lse[threadIdx.x] = mine;
+            if ((int)threadIdx.x < len - pos)
+                a.lse2[h * a.n + i0 + threadIdx.x] = mine;
+        }
         clear(dq);
         __syncthreads();
 #pragma unroll

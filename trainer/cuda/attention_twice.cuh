@@ -24,11 +24,12 @@ struct back_maps {
     bool        wide_out;               /* rows of gradients allow 16 bytes at once */
 };
 
-/* Rows of two heads that go together: queries and their gradients of out, or keys and values. */
+/* Rows of two heads that go together: queries and their gradients of out, or keys and values.  What
+ * only the end of a document asks for is left as it lies in the parameters. */
 template <typename T> struct pair_of {
     const CUtensorMap *map_x, *map_y;
-    const T           *x, *y;           /* row 0 */
-    int64_t            stride_x, stride_y;
+    const T           *x, *y;           /* row 0 of head 0 */
+    int64_t            stride_x, stride_y, head_x, head_y;
     int                head;
     bool               bounded;         /* the maps know the last row of all */
 };
@@ -39,16 +40,16 @@ template <typename T>
 __device__ __forceinline__ struct pair_of<T> queries_of(const struct attend &a,
                                                         const struct back_maps &maps, int h)
 {
-    return {&maps.q, &maps.dout, (const T *)a.q + h * a.q_head, (const T *)a.dout + h * a.dim,
-            a.row_stride, (int64_t)a.n_head * a.dim, h, true};
+    return {&maps.q,      &maps.dout, (const T *)a.q, (const T *)a.dout, a.row_stride,
+            (int64_t)a.n_head * a.dim, a.q_head, a.dim, h, true};
 }
 
 template <typename T>
 __device__ __forceinline__ struct pair_of<T> keys_of(const struct attend &a,
                                                      const struct back_maps &maps, int g)
 {
-    return {&maps.k, &maps.v, (const T *)a.k + g * a.kv_head, (const T *)a.v + g * a.kv_head,
-            a.kv_stride, a.kv_stride, g, !a.key_start};
+    return {&maps.k,     &maps.v,   (const T *)a.k, (const T *)a.v, a.kv_stride,
+            a.kv_stride, a.kv_head, a.kv_head,      g,              !a.key_start};
 }
 
 /* Whether the chip brings tiles of which `left` rows are the document's. */
@@ -87,9 +88,11 @@ __device__ __forceinline__ void end_pair(const struct attend &a, const struct ba
         clear_rows<D, TILE, GROUP>(x, left, t);
         clear_rows<D, TILE, GROUP>(y, left, t);
     } else {
-        bring_part<D, TILE, GROUP>(x, of.x + row * of.stride_x, of.stride_x, left, a.dim, a.vec,
+        bring_part<D, TILE, GROUP>(x, of.x + of.head * of.head_x + row * of.stride_x,
+                                     of.stride_x, left, a.dim, a.vec,
                                    t);
-        bring_part<D, TILE, GROUP>(y, of.y + row * of.stride_y, of.stride_y, left, a.dim, a.vec,
+        bring_part<D, TILE, GROUP>(y, of.y + of.head * of.head_y + row * of.stride_y,
+                                     of.stride_y, left, a.dim, a.vec,
                                    t);
         copies_end();
         copies_wait<0>();
@@ -259,14 +262,11 @@ __device__ __forceinline__ float row_slowly(const struct attend &a, const T *x, 
     return sum;
 }
 
-/*
- * Of a tile's rows the sums D = dout . out and lse in base 2, for this block and for those of keys.
- * Rows behind the end have an lse of infinity: their P are zero.  All is asked for before any of it
- * is waited for.
- */
+/* Of a tile's rows the sums D = dout . out, for this block and for those of keys.  All is asked for
+ * before any of it is waited for. */
 template <typename T, int D>
-__device__ __forceinline__ void sums_of_rows(const struct attend &a, float *lse, float *delta,
-                                             int64_t i0, int h, int rows)
+__device__ __forceinline__ void sums_of_rows(const struct attend &a, float *delta, int64_t i0,
+                                             int h, int rows)
 {
     const int LANES = 8, STEP = GROUP / LANES, TIMES = TILE / STEP, PACKS = (D + 63) / 64;
     int lane = (int)threadIdx.x % LANES, r0 = (int)threadIdx.x / LANES;
@@ -274,13 +274,11 @@ __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *lse,
     const T *x = (const T *)a.out + (i0 + r0) * stride + h * a.dim;
     const T *y = (const T *)a.dout + (i0 + r0) * stride + h * a.dim;
     cuda_pack<T, 8> px[TIMES][PACKS] = {}, py[TIMES][PACKS] = {};
-    float l[TIMES];
 
 #pragma unroll
     for (int i = 0; i < TIMES; i++) {
         bool there = r0 + i * STEP < rows;
 
-        l[i] = there ? a.lse[h * a.n + i0 + r0 + i * STEP] : INFINITY;
 #pragma unroll
         for (int c = 0; c < PACKS; c++) {
             int col = (c * LANES + lane) * 8;
@@ -307,12 +305,9 @@ __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *lse,
         for (int k = LANES / 2; k > 0; k /= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, k);
         if (lane == 0) {
-            lse[r] = l[i] * LOG2E;
             delta[r] = sum;
-            if (r < rows) {
-                a.lse2[h * a.n + i0 + r] = l[i] * LOG2E;
+            if (r < rows)
                 a.delta[h * a.n + i0 + r] = sum;
-            }
         }
     }
 }
@@ -329,6 +324,7 @@ __device__ __forceinline__ void put_rows(const struct attend &a, const struct ba
 {
     int lane = (int)threadIdx.x % 32;
 
+    asm volatile("" : "+r"(lane));      /* no place kept for what is made of it until here */
     if (!maps.wide_out) {
         store_rows(to, stride, row, rows, a.dim, a.pairs, x, by, by);
         return;
