@@ -64,13 +64,14 @@ __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1
 }
 
 /* dP becomes dS. */
-__device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][8][4],
-                                      const float (&p)[1][8][4], const float *delta, uint64_t kept)
+template <int NT>
+__device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][NT][4],
+                                      const float (&p)[1][NT][4], const float *delta, uint64_t kept)
 {
     int col = (int)threadIdx.x % 4 * 2;
 
 #pragma unroll
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < NT; n++) {
         float2 d = *(const float2 *)(delta + 8 * n + col);
 
 #pragma unroll
