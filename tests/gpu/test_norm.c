@@ -6,15 +6,15 @@
 #define SUM_BOUND 2e-5
 
 enum { ROWS = 1, ADD_OUT = 2, ADD_DX = 4, FROZEN = 8, SKEW = 16, DX_IS_DOUT = 32, DX_IS_ADD = 64,
-       NO_BIAS = 128, DX_IS_OUT_ADD = 256 };
+       NO_BIAS = 128, DX_IS_OUT_ADD = 256, SUMMED = 512, FRESH = 1024 };
 
 struct run {
     struct gpu *g;
     enum op_norm_kind kind;
     int64_t n, n_x, dim;
     unsigned opts;
-    void   *bytes[3];               /* dx, dw, db of the GPU */
-    size_t  size[3];
+    void   *bytes[5];               /* dx, dw, db, dx_sum, add_sum of the GPU */
+    size_t  size[5];
 };
 
 /* Weights that begin `skew` elements behind an aligned place. */
@@ -46,6 +46,9 @@ static void one(struct run *r)
     struct both dx_add = gpu_random(g, g->type, n_x * dim, 1);
     struct both dx = gpu_blank(g, g->type, n_x * dim);
     struct both dw = gpu_random(g, CKPT_F32, dim, 1), db = gpu_random(g, CKPT_F32, dim, 1);
+    bool fresh = r->opts & FRESH;
+    struct both left = fresh ? gpu_blank(g, CKPT_F32, dim) : gpu_random(g, CKPT_F32, dim, 1);
+    struct both came = fresh ? gpu_blank(g, CKPT_F32, dim) : gpu_random(g, CKPT_F32, dim, 1);
 
     if (r->opts & DX_IS_DOUT)
         dx = dout;
@@ -64,6 +67,8 @@ static void one(struct run *r)
             .dout_add = r->opts & ADD_OUT ? AT(dout_add) : NULL,
             .dx_add = r->opts & ADD_DX ? AT(dx_add) : NULL,
             .rows = r->opts & ROWS ? AT(rows) : NULL, .n = n, .n_x = n_x, .dim = dim,
+            .dx_sum = r->opts & SUMMED ? AT(left) : NULL, .fresh = fresh,
+            .add_sum = r->opts & SUMMED && r->opts & ADD_DX ? AT(came) : NULL,
             .norm = {r->kind, 1e-5f, at(&w, s, skew), bias ? at(&b, s, skew) : NULL,
                      r->opts & FROZEN ? NULL : AT(dw), r->opts & FROZEN || !bias ? NULL : AT(db)},
         };
@@ -80,6 +85,10 @@ static void one(struct run *r)
     keep(r, 0, &dx);
     keep(r, 1, &dw);
     keep(r, 2, &db);
+    gpu_close_to(g, "dx_sum", &left, fmax(bound, SUM_BOUND));   /* of what was rounded */
+    gpu_close_to(g, "add_sum", &came, SUM_BOUND);
+    keep(r, 3, &left);
+    keep(r, 4, &came);
     free(index);
     gpu_release(g);
 }
@@ -98,7 +107,7 @@ static void check(struct gpu *g, enum op_norm_kind kind, int64_t n, int64_t n_x,
         g->draws = draws;
         one(&b);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         if (b.bytes[i])
             assert_memory_equal(a.bytes[i], b.bytes[i], a.size[i]);
         free(a.bytes[i]);
@@ -128,14 +137,17 @@ static void shapes(struct gpu *g)
 
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         for (int kind = 0; kind < 2; kind++)
-            check(g, kind ? OP_NORM_RMS : OP_NORM_LAYER, shape[i][0], shape[i][0], shape[i][1], 0);
+            for (unsigned opts = 0; opts < 3; opts++)
+                check(g, kind ? OP_NORM_RMS : OP_NORM_LAYER, shape[i][0], shape[i][0],
+                      shape[i][1], !opts ? 0 : SUMMED | ADD_DX | DX_IS_ADD | (opts > 1 ? FRESH : 0));
 }
 
 static void fields(struct gpu *g)
 {
     static const unsigned opts[] = {ADD_OUT, ADD_DX, ADD_OUT | ADD_DX, FROZEN, FROZEN | ADD_DX,
                                     SKEW | ADD_DX | ADD_OUT, DX_IS_DOUT, ADD_DX | DX_IS_ADD,
-                                    NO_BIAS, ADD_OUT | DX_IS_OUT_ADD, SKEW | FROZEN};
+                                    NO_BIAS, ADD_OUT | DX_IS_OUT_ADD, SKEW | FROZEN,
+                                    SUMMED, SUMMED | FROZEN | ADD_DX, SUMMED | SKEW | ADD_DX};
 
     int64_t rows = gpu_small() ? 25 : 200;
 

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/cpu/linear.h"
 #include "trainer/cpu/typed.h"
 
 CPU_HOT static void forward(float *out, float *stats, const float *x, const int32_t *rows,
@@ -147,6 +148,24 @@ void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a)
     }
 }
 
+/* The column sums of x, where they are asked for. */
+static void columns(struct device *dev, const struct op_rownorm *a, float *sum, const float *x)
+{
+    int64_t dim = a->dim;
+
+    if (!sum)
+        return;
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * dim))
+    {
+        int64_t begin, end;
+
+        cpu_range(&begin, &end, dim, 16, omp_get_thread_num(), omp_get_num_threads());
+        if (a->fresh && end > begin)
+            memset(sum + begin, 0, (size_t)(end - begin) * sizeof *sum);
+        linear_add_columns(sum, x, a->n, dim, begin, end);
+    }
+}
+
 static void norm_bwd(struct device *dev, const struct op_rownorm *op, bool gathered)
 {
     struct op_limits limits = {.dim = op->dim, .train = true};
@@ -157,6 +176,7 @@ static void norm_bwd(struct device *dev, const struct op_rownorm *op, bool gathe
     a->norm = wide(dev, op);
     if (dev->err.code || cpu_work_short(dev, "norm_bwd", cpu_norm_work(dev, &limits)))
         return;
+    columns(dev, a, a->add_sum, a->dx_add);
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * a->n * a->dim))
     {
         int me = omp_get_thread_num(), threads = omp_get_num_threads();
@@ -177,6 +197,7 @@ static void norm_bwd(struct device *dev, const struct op_rownorm *op, bool gathe
         if (a->norm.db)
             add_parts(a->norm.db, work + dim, 2 * dim, threads, begin, end);
     }
+    columns(dev, a, a->dx_sum, a->dx);
 }
 
 void cpu_norm_bwd(struct device *dev, const struct op_rownorm *a) { norm_bwd(dev, a, false); }

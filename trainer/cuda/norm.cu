@@ -13,12 +13,14 @@
  */
 #include "trainer/cuda/rows.h"
 
+#include "trainer/cuda/linear.h"
+
 #include <cuda_pipeline_primitives.h>
 
 namespace {
 
 /* Threads of a block of teams, at most. */
-template <int WARPS> constexpr int BLOCK = WARPS == 6 ? 1024 : 512;
+template <int PACKS> constexpr int BLOCK = PACKS == 1 ? 768 : 512;
 
 template <typename T> struct args {
     T             *out;                 /* bwd: dx */
@@ -74,10 +76,10 @@ __device__ __forceinline__ void ask_x(const struct args<T> &a, int64_t i, int sl
 }
 
 template <typename T, int WARPS, int PACKS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<WARPS>), PACKS > 2 ? 1 : 2)
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<PACKS>), PACKS > 2 ? 1 : 2)
 forward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
@@ -157,15 +159,14 @@ __device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot
 
 /* The block's sums: its teams' in order, which lie in shared memory. */
 template <typename T, int WARPS, int PACKS, int SUMS>
-__device__ __forceinline__ void add_teams(const struct args<T> &a,
+__device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
                                           const float (&dw)[PACKS][CUDA_PACK<T>],
                                           const float (&db)[PACKS][CUDA_PACK<T>], int team,
                                           int lane)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
     const int wide = SUMS * (int)a.dim;
     float *shared = reinterpret_cast<float *>(ring) + team * wide;
-    float *to = a.part + (int64_t)blockIdx.x * 2 * a.dim;
 
     __syncthreads();                    /* no row is on its way or read any more */
 #pragma unroll
@@ -215,14 +216,17 @@ __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct a
     }
 }
 
-/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias. */
+/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias; 4: and the column sums
+ * of dx and dx_add, whose parts lie behind all blocks' of those. */
 template <typename T, int WARPS, int PACKS, int SUMS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<WARPS>))
+__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<PACKS>))
 backward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<WARPS>);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
+    float left[PACKS][N] = {}, came[PACKS][N] = {};
+    float *part = a.part + (int64_t)blockIdx.x * 2 * a.dim;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     const float2 *stats = reinterpret_cast<const float2 *>(a.stats);
     float2 s, next = make_float2(0, 0);
@@ -288,6 +292,10 @@ backward(struct args<T> a)
                 float xhat = fmaf(x.at(k), s.y, shift);
 
                 gw[p][k] = fmaf(s.y, fmaf(-xhat, sum.y, gw[p][k] - sum.x), more.at(k));
+                if (SUMS > 2) {
+                    came[p][k] += more.at(k);
+                    left[p][k] += to_f32(from_f32<T>(gw[p][k]));
+                }
             }
             row_store(a.out + dx_row(a, i) * a.dim, c, gw[p]);
         }
@@ -295,7 +303,10 @@ backward(struct args<T> a)
         slot = slot + 1 < a.stages ? slot + 1 : 0;
     }
     if (SUMS > 0)
-        add_teams<T, WARPS, PACKS, SUMS>(a, dw, db, team, lane);
+        add_teams<T, WARPS, PACKS, SUMS == 1 ? 1 : 2>(a, part, dw, db, team, lane);
+    if (SUMS > 2)
+        add_teams<T, WARPS, PACKS, 2>(a, part + (int64_t)gridDim.x * 2 * a.dim, left, came, team,
+                                      lane);
 }
 
 /* Any width and alignment: a block takes a row at a time. */
@@ -355,17 +366,23 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
     }
 }
 
+/* Where sums go; from the third on behind those of all parts of the first two. */
+struct totals {
+    float *at[4];
+    bool   fresh;                       /* the third and fourth are written */
+};
+
 /* 32 columns by 32 threads, each of which takes every 32nd part. */
 __global__ void __launch_bounds__(1024)
-add_parts(float *first, float *second, const float *part, int64_t n, int64_t dim)
+add_parts(struct totals to, const float *part, int64_t n, int64_t dim)
 {
     __shared__ float sums[32][33];
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
-    float *total = blockIdx.y ? second : first, sum = 0;
+    float *total = to.at[blockIdx.y], sum = 0;
 
     cuda_begin();
     if (total && c < dim) {
-        const float *from = part + blockIdx.y * dim + c;
+        const float *from = part + ((int64_t)(blockIdx.y / 2) * n * 2 + blockIdx.y % 2) * dim + c;
 
 #pragma unroll 5
         for (int64_t i = threadIdx.y; i < n; i += 32)
@@ -376,7 +393,7 @@ add_parts(float *first, float *second, const float *part, int64_t n, int64_t dim
     sum = warp_sum(sums[threadIdx.y][threadIdx.x]);
     c = (int64_t)blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && total && c < dim)
-        total[c] += sum;
+        total[c] = (blockIdx.y > 1 && to.fresh ? 0.0f : total[c]) + sum;
 }
 
 template <typename T> struct args<T> args_of(const struct op_rownorm *op, const void *out)
@@ -409,7 +426,7 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
     cudaStream_t on = cuda_of(dev)->stream;
 
     CUDA_TEAM2(packs, {
-        const int teams = team_count(WARPS, BLOCK<WARPS>), each = PACKS > 2 ? 1 : 2;
+        const int teams = team_count(WARPS, BLOCK<PACKS>), each = PACKS > 2 ? 1 : 2;
         const size_t row = (size_t)(PACKS * WARPS * 32 * teams) * sizeof(uint4);
         unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), each * cuda_of(dev)->sms);
 
@@ -424,14 +441,30 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
         forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
 }
 
+void sum_parts(struct device *dev, const char *op, const struct totals &to, int rows,
+               const float *part, int64_t n, int64_t dim)
+{
+    cuda_early(dev, true, add_parts, dim3((unsigned)cuda_blocks(dim, 32), (unsigned)rows),
+               dim3(32, 32), 0, to, part, n, dim);
+    cuda_launched(dev, op);
+}
+
+/* The column sums of x by a pass of their own. */
+void columns(struct device *dev, const struct op_rownorm *op, void *sum, const void *x, float *part)
+{
+    if (sum)
+        linear_sums(dev, (float *)sum, x, op->dim, op->n, op->dim, part, !op->fresh);
+}
+
 template <typename T, int WARPS, int PACKS, int SUMS>
 void launch_backward(struct device *dev, const char *op, struct args<T> a,
-                     const struct op_norm *norm)
+                     const struct op_rownorm *r)
 {
-    const int teams = team_count(WARPS, BLOCK<WARPS>);
+    const struct op_norm *norm = &r->norm;
+    const int teams = team_count(WARPS, BLOCK<PACKS>);
     const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
     int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
-    size_t shared, sums = (size_t)(SUMS * teams * a.dim) * sizeof(float);
+    size_t shared, sums = (size_t)((SUMS < 2 ? SUMS : 2) * teams * a.dim) * sizeof(float);
 
     a.stages = (int)fewer(3, (int64_t)(cuda_of(dev)->shared_most / row));
     shared = (size_t)a.stages * row;
@@ -443,8 +476,9 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
     cuda_early(dev, true, backward<T, WARPS, PACKS, SUMS>, (unsigned)blocks, WARPS * 32 * teams,
                shared, a);
     if (cuda_launched(dev, op) && SUMS)
-        cuda_add_parts(dev, op, (float *)norm->dw, SUMS > 1 ? (float *)norm->db : NULL, a.part,
-                       blocks, a.dim);
+        sum_parts(dev, op, {{(float *)norm->dw, SUMS > 1 ? (float *)norm->db : NULL,
+                             (float *)r->dx_sum, (float *)r->add_sum}, r->fresh},
+                  SUMS > 1 ? SUMS : 1, a.part, blocks, a.dim);
 }
 
 template <typename T>
@@ -458,12 +492,17 @@ void launch_any(struct device *dev, const char *op, const struct args<T> &a,
         cuda_add_parts(dev, op, (float *)norm->dw, (float *)norm->db, a.part, blocks, a.dim);
 }
 
-/* As CUDA_TEAM2, but rows of up to 192 packs that are not of 128 have a thread for each: the sums
- * of three packs leave a multiprocessor too few threads to wait with. */
+/* As CUDA_TEAM2, but rows of up to 256 packs have a thread for each: the sums of more leave a
+ * multiprocessor too few threads to wait with. */
 #define CUDA_TEAM2_BACK(packs_, ...)                                                           \
-    CUDA_TEAM_IF(packs_, 2, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 2, 1, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 4, 1, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 6, 1, __VA_ARGS__)                                                    \
-    CUDA_TEAM2(packs_, __VA_ARGS__)
+    CUDA_TEAM_IF(packs_, 8, 1, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 4, 3, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 8, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 16, 2, __VA_ARGS__)                                                   \
+    CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
 
 template <typename T>
 void run_backward(struct device *dev, const char *op, const struct op_rownorm *r, bool gathered,
@@ -483,32 +522,41 @@ void run_backward(struct device *dev, const char *op, const struct op_rownorm *r
               (!a.dx_add || row_whole<T>(a.dx_add, a.dim));
     packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
     CUDA_TEAM2_BACK(packs, {
+        if (sums == 2 && PACKS < 3 && (r->dx_sum || r->add_sum)) {
+            launch_backward<T, WARPS, PACKS, PACKS < 3 ? 4 : 2>(dev, op, a, r);
+            return;
+        }
+        columns(dev, r, r->add_sum, r->dx_add, part);
         if (sums == 2)
-            launch_backward<T, WARPS, PACKS, 2>(dev, op, a, &r->norm);
+            launch_backward<T, WARPS, PACKS, 2>(dev, op, a, r);
         else if (sums == 1)
-            launch_backward<T, WARPS, PACKS, 1>(dev, op, a, &r->norm);
+            launch_backward<T, WARPS, PACKS, 1>(dev, op, a, r);
         else
-            launch_backward<T, WARPS, PACKS, 0>(dev, op, a, &r->norm);
-    })
+            launch_backward<T, WARPS, PACKS, 0>(dev, op, a, r);
+    }) {
+        columns(dev, r, r->add_sum, r->dx_add, part);
         launch_any<T>(dev, op, a, &r->norm);
+    }
+    columns(dev, r, r->dx_sum, r->dx, part);
 }
 
 } /* namespace */
 
 uint64_t cuda_norm_parts(const struct device *dev, int64_t dim)
 {
-    return (uint64_t)((const struct cuda_device *)dev)->sms * 2 * (uint64_t)dim * sizeof(float);
+    uint64_t sums = linear_sums_bytes(dim);
+    uint64_t parts = (uint64_t)((const struct cuda_device *)dev)->sms * 4 * (uint64_t)dim *
+                     sizeof(float);
+
+    return parts > sums ? parts : sums;
 }
 
 void cuda_add_parts(struct device *dev, const char *op, float *first, float *second,
                     const float *part, int64_t n, int64_t dim)
 {
-    dim3 grid((unsigned)cuda_blocks(dim, 32), second ? 2 : 1);
-
     if (dev->err.code || dim == 0 || (!first && !second))
         return;
-    cuda_early(dev, true, add_parts, grid, dim3(32, 32), 0, first, second, part, n, dim);
-    cuda_launched(dev, op);
+    sum_parts(dev, op, {{first, second}, false}, second ? 2 : 1, part, n, dim);
 }
 
 uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l)
@@ -534,7 +582,7 @@ void cuda_norm_back(struct device *dev, const char *op, const struct op_rownorm 
 
 void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a)
 {
-    bool sums = a->norm.dw || a->norm.db;
+    bool sums = a->norm.dw || a->norm.db || a->dx_sum || a->add_sum;
     float *part = NULL;
 
     if (dev->err.code)

@@ -212,7 +212,7 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
     out.dout = dh;
     out.dx = b->at[BUF_DCTX];
     out.dw = unit_grad(u, ROLE_OUT_W);
-    out.db = unit_grad(u, ROLE_OUT_B);
+    out.db = biases_by_norm(p, u) ? NULL : unit_grad(u, ROLE_OUT_B);
     out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 

@@ -252,6 +252,15 @@ void mlp_again(const struct pass *p, const struct unit *u, const struct block_bu
     p->dev->ops->norm_fwd(p->dev, &last);
 }
 
+bool biases_by_norm(const struct pass *p, const struct unit *u)
+{
+    const struct arch *a = p->m->arch;
+
+    return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, u) &&
+           !arch_crosses(a, u->index - 1) &&
+           pass_drop(p, u, DROP_MLP, a->hidden_dropout).p <= 0;
+}
+
 /* The gradient of u in du, from dh; the weights' of down. */
 static void down_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
                      const void *dh)
@@ -261,6 +270,8 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
     struct op_gate gated = gate(p, u, b);
 
     down.dout = dh;
+    if (biases_by_norm(p, u))
+        down.db = NULL;
     if (p->m->arch->mlp == ARCH_MLP_GATED) {
         struct op_linear back = down;           /* to dg alone: g is made again from u with du */
 
@@ -328,5 +339,10 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
     norm.dout = b->at[BUF_DY2];
     norm.dx = dh;
     *(a->resid_from_norm || post ? &norm.dout_add : &norm.dx_add) = dh;
+    if (biases_by_norm(p, u)) {
+        norm.add_sum = unit_grad(u, ROLE_DOWN_B);
+        norm.dx_sum = unit_grad(u, ROLE_OUT_B);
+        norm.fresh = u->fresh;
+    }
     p->dev->ops->norm_bwd(p->dev, &norm);
 }

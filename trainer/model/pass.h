@@ -197,6 +197,10 @@ void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs
 void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b);
 void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
 
+/* Whether the norm between the halves sums the gradients of out's and down's biases: its backward
+ * has what reached both in hand. */
+bool biases_by_norm(const struct pass *p, const struct unit *u);
+
 /* block.c */
 void block_fwd(const struct pass *p, int layer, void *next);
 void block_bwd(const struct pass *p, int layer, void *dh);

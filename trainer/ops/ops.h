@@ -187,6 +187,10 @@ struct op_rownorm {
     const void     *dout_add;       /* bwd: activation [n, D] or NULL */
     const void     *dx_add;         /* bwd: activation [n_x, D] or NULL */
     const int32_t  *rows;           /* [n] increasing, or NULL */
+    void           *dx_sum, *add_sum;   /* bwd: gradients [D], to each of which the column sums
+                                           of dx, and of dx_add as it was, are added; NULL: not
+                                           asked for.  Not with rows */
+    bool            fresh;          /* those two are written instead */
     struct op_norm  norm;
     int64_t         n, n_x, dim;    /* n_x = n without rows */
 };
