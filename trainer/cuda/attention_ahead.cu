@@ -60,7 +60,7 @@ template <int BM> __device__ __forceinline__ void number_tiles(const struct atte
 }
 
 /* The document of a tile: the last whose first is not behind it. */
-__device__ __forceinline__ int doc_of_tile(const int *tile, int n_docs, int at)
+template <int BM> __device__ __forceinline__ int doc_of_tile(const int *tile, int n_docs, int at)
 {
     int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ bool job_of(const struct attend &a, const int *tile, 
     j->h = a.whole ? at / tiles : at % a.n_head;
     j->g = j->h / a.share;
     mine = tiles - 1 - (a.whole ? at % tiles : at / a.n_head);
-    document(a, &j->p, alike(doc_of_tile(tile, a.n_docs, mine)), j->g);
+    document(a, &j->p, alike(doc_of_tile<BM>(tile, a.n_docs, mine)), j->g);
     j->p.begin = (mine - alike(tile[j->p.doc])) * BM;
     j->pos = j->p.shift + j->p.begin;
     j->last = min(j->p.len - j->p.begin, BM) + j->pos - 1;
