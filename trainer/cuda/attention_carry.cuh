@@ -74,7 +74,7 @@ __device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T
             while (read_turn(a.turns + at) < before)
                 ;
             gate_wait(&m->done[st], it >> 1);
-            send(a.sums + at * D, m->dq, min((int)ROWS, p.len - i) * D * (int)sizeof(float),
+            send(a.sums + at * D, m->dq[st], min((int)ROWS, p.len - i) * D * (int)sizeof(float),
                  before > 0);
             sent();
             gate_arrive(&m->taken[st]);

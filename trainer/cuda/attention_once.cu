@@ -218,9 +218,9 @@ __device__ __forceinline__ void keys_group(const struct attend &a, struct pool_o
                 wg_rows_sum<T, D, KEYS>(dq, m->ds[st], m->k);
                 products_group<true>();
                 products_wait<true, 0>(dq, dv, dk);
-                if (it)
-                    gate_wait(&m->taken[st ^ 1], (it - 1) >> 1);
-                put_dq<D>(m->dq, dq, p.first);
+                if (it > 1)
+                    gate_wait(&m->taken[st], (it >> 1) - 1);
+                put_dq<D>(m->dq[st], dq, p.first);
                 products_see();
             }
             __syncwarp();
@@ -310,6 +310,8 @@ template <typename T, int D> void launch(struct device *dev, struct attend a)
 {
     const size_t bytes = sizeof(struct pool_of<T, D>);
     const int LANES = D > 64 ? 16 : 8;
+
+    static_assert(bytes <= 227 << 10, "what a block of 9.0 may have");
 
     prepare<T, LANES><<<(unsigned)cuda_blocks(a.n * a.n_head, 256 / LANES), 256, 0,
                         cuda_of(dev)->stream>>>(a);

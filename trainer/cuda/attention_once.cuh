@@ -20,7 +20,7 @@ template <int D> struct registers {
 /* What a block has in shared memory. */
 template <typename T, int D> struct pool_of {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
-    float    dq[ROWS * D];
+    float    dq[2][ROWS * D];           /* each written by one group of warps alone */
     float    lse[2][ROWS], delta[2][ROWS];
     uint64_t keys, full[2], done[2], taken[2];
 };
