@@ -326,7 +326,7 @@ __device__ __forceinline__ void send(const struct soft *box, const uint64_t *ful
 #endif
 }
 
-/* So many bytes are to come. */
+/* So many bytes are to come; what this thread wrote before is there. */
 __device__ __forceinline__ void expect(const uint64_t *full, int bytes)
 {
 #if __CUDA_ARCH__ >= 900
@@ -394,9 +394,11 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
                 __pipeline_wait_prior(STAGES - 2);
             cut<T>(stage + ahead * each, of);
             a = join_warps(sum_packs<T>(stage + ahead * each, of, by), warps[count & 1]);
+            if (C == 1 && threadIdx.x == 0)
+                box[next][0] = a;       /* a block alone has nobody to send to */
             if (threadIdx.x == 0)
-                expect(&full[next], C * (int)sizeof a);
-            if ((int)threadIdx.x < C)
+                expect(&full[next], C > 1 ? C * (int)sizeof a : 0);
+            if (C > 1 && (int)threadIdx.x < C)
                 send(&box[next][rank], &full[next], (int)threadIdx.x, a);
             count++;
         }

@@ -168,7 +168,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
     const int wide = SUMS * (int)a.dim;
     float *shared = reinterpret_cast<float *>(ring) + team * wide;
 
-    __syncthreads();                    /* no row is on its way or read any more */
+    teams_wait();                       /* no row is on its way or read any more */
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int c = (p * SPAN + lane) * N;
@@ -179,7 +179,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
                 row_put<float>(shared + a.dim + c, db[p]);
         }
     }
-    __syncthreads();
+    teams_wait();
     shared = reinterpret_cast<float *>(ring);
     for (int c = (int)threadIdx.x * 4; c < wide; c += (int)blockDim.x * 4) {
         float4 sum = *reinterpret_cast<float4 *>(shared + c);

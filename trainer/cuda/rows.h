@@ -147,6 +147,13 @@ template <int WARPS> __device__ __forceinline__ void team_wait(int team)
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(WARPS * 32) : "memory");
 }
 
+/* All teams of the block: behind barriers of each racecheck sees the second one. */
+__device__ __forceinline__ void teams_wait(void)
+{
+    __syncthreads();
+    __syncthreads();
+}
+
 /* The sums over the team, in all its threads; all of them call it, with `turn` going up by one from
  * call to call.  At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
 template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int team, int turn)
