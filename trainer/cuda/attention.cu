@@ -30,7 +30,7 @@ template <int D, int GROUPS> struct fwd_shape {
     static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
 
-enum { SHORT_DOC = 1024, GATES = 6 };
+enum { SHORT_DOC = 4096, GATES = 6 };
 
 template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void

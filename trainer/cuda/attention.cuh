@@ -42,6 +42,7 @@ struct attend {
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
     bool           wide;                /* the chip has wgmma */
     bool           mapped;              /* tiles come by tensor maps */
+    bool           by_head;             /* attention_ahead.cu: a head's tiles follow each other */
     struct cuda_drop drop;
 };
 

@@ -86,9 +86,9 @@ __device__ __forceinline__ bool job_of(const struct attend &a, const int *tile, 
 
     if (at >= tiles * a.n_head)
         return false;
-    j->h = a.whole ? at / tiles : at % a.n_head;
+    j->h = a.by_head ? at / tiles : at % a.n_head;
     j->g = j->h / a.share;
-    mine = tiles - 1 - (a.whole ? at % tiles : at / a.n_head);
+    mine = tiles - 1 - (a.by_head ? at % tiles : at / a.n_head);
     document(a, &j->p, alike(doc_of_tile<BM>(tile, a.n_docs, mine)), j->g);
     j->p.begin = (mine - alike(tile[j->p.doc])) * BM;
     j->pos = j->p.shift + j->p.begin;
@@ -329,6 +329,9 @@ bool launch(struct device *dev, const char *op, struct attend a)
 
     if (!forward_maps_of<D>(&maps, a, ahead_shape<D>::BM, ahead_shape<D>::BN))
         return false;
+    /* Long and short tiles of equal documents fall to each block alike if those of a head follow
+     * each other; else long ones better come first. */
+    a.by_head = !a.whole && a.n_docs > 1 && a.n == (int64_t)a.n_docs * a.max_doc;
     jobs = slots_of(a.n, a.n_docs, ahead_shape<D>::BM) * a.n_head;     /* at most */
     if (jobs == 0 || !cuda_ok(dev, op, may_share(ahead<T, D, MODE>, bytes)))
         return true;
