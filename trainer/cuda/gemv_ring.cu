@@ -28,8 +28,7 @@ enum {
     WARPS = 16, THREADS = WARPS * 32,
     STAGE = 4096,                       /* bytes of a piece, of both halves' pieces */
     PACKS = 2,                          /* 16-byte words of a normed row that a thread holds */
-    RESERVED = 2048,                    /* of shared memory: a block's own, gates and sums */
-    MOST = 4                            /* rows */
+    RESERVED = 2048                     /* of shared memory: a block's own, gates and sums */
 };
 
 struct job {
