@@ -70,17 +70,6 @@ __device__ __forceinline__ void matrices(uint32_t to[4], const void *p)
                  : "r"(shared_at(p)));
 }
 
-/* The warp's 16 rows of a tile, from `row` on, as a first factor in registers. */
-template <int D, int ROWS, typename T>
-__device__ __forceinline__ void tile_parts(uint32_t (&to)[D / 16][4], const T *tile, int row)
-{
-    int lane = (int)threadIdx.x % 32;
-
-#pragma unroll
-    for (int k = 0; k < D / 16; k++)
-        matrices(to[k], tile + panel_at<D, ROWS>(row + lane % 16, 2 * k + lane / 16));
-}
-
 /* Between these two products run by themselves; without WG they are done at once. */
 template <bool WG> __device__ __forceinline__ void products_begin()
 {
@@ -161,11 +150,11 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
 #define WGMMA_TILES(n, regs, type, by_rows, x, y, add)                                         \
     asm volatile(WGMMA_BEGIN(add, #n, type, regs) x ", " y ", p, 1, 1, 0, " by_rows "; }"      \
                  : WGMMA_##regs(acc) : "l"(a), "l"(b), "r"((int)add_to))
-/* The same, a in registers. */
-#define WGMMA_PARTS(n, regs, type, by_rows, x, y, add)                                         \
-    asm volatile(WGMMA_BEGIN(add, #n, type, regs) "{" x "}, " y ", p, 1, 1, " by_rows "; }"    \
+/* acc += a b: a in registers, b by rows. */
+#define WGMMA_PARTS(n, regs, type, x, y, add)                                                  \
+    asm volatile(WGMMA_BEGIN(add, #n, type, regs) "{" x "}, " y ", p, 1, 1, 1; }"              \
                  : WGMMA_##regs(acc)                                                           \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add_to))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
 /* Of the width N: what follows the accumulator. */
 #define WGMMA_TILES_OF(type, by_rows)                                                          \
     do {                                                                                       \
@@ -176,16 +165,16 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
         else                                                                                   \
             WGMMA_TILES(128, 64, type, by_rows, "%64", "%65", "%66");                          \
     } while (0)
-#define WGMMA_PARTS_OF(type, by_rows)                                                          \
+#define WGMMA_PARTS_OF(type)                                                                   \
     do {                                                                                       \
         if constexpr (N == 64)                                                                 \
-            WGMMA_PARTS(64, 32, type, by_rows, "%32, %33, %34, %35", "%36", "%37");            \
+            WGMMA_PARTS(64, 32, type, "%32, %33, %34, %35", "%36", "%37");                     \
         else if constexpr (N == 80)                                                            \
-            WGMMA_PARTS(80, 40, type, by_rows, "%40, %41, %42, %43", "%44", "%45");            \
+            WGMMA_PARTS(80, 40, type, "%40, %41, %42, %43", "%44", "%45");                     \
         else if constexpr (N == 96)                                                            \
-            WGMMA_PARTS(96, 48, type, by_rows, "%48, %49, %50, %51", "%52", "%53");            \
+            WGMMA_PARTS(96, 48, type, "%48, %49, %50, %51", "%52", "%53");                     \
         else                                                                                   \
-            WGMMA_PARTS(128, 64, type, by_rows, "%64, %65, %66, %67", "%68", "%69");           \
+            WGMMA_PARTS(128, 64, type, "%64, %65, %66, %67", "%68", "%69");                    \
     } while (0)
 
 /* 64 x N: a b^T, or a b with b BY_ROWS; added to acc, or instead of it. */
@@ -205,20 +194,16 @@ __device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b
 #endif
 }
 
-template <typename T, int N, bool BY_ROWS>
-__device__ __forceinline__ void wg_parts(float (*acc)[4], const uint32_t a[4], uint64_t b,
-                                         bool add_to)
+/* 64 x N, added: a in registers, b by rows. */
+template <typename T, int N>
+__device__ __forceinline__ void wg_parts(float (*acc)[4], const uint32_t a[4], uint64_t b)
 {
     static_assert(N == 64 || N == 80 || N == 96 || N == 128, "widths that are written here");
 #if WGMMA_HERE
-    if constexpr (std::is_same<T, __half>::value && BY_ROWS)
-        WGMMA_PARTS_OF("f16", "1");
-    else if constexpr (std::is_same<T, __half>::value)
-        WGMMA_PARTS_OF("f16", "0");
-    else if constexpr (BY_ROWS)
-        WGMMA_PARTS_OF("bf16", "1");
+    if constexpr (std::is_same<T, __half>::value)
+        WGMMA_PARTS_OF("f16");
     else
-        WGMMA_PARTS_OF("bf16", "0");
+        WGMMA_PARTS_OF("bf16");
 #endif
 }
 
@@ -241,24 +226,6 @@ __device__ __forceinline__ void wg_rows_by_rows(float (&acc)[1][NT][4], const T 
                 tile_desc<D>(low_b, (k / P * NT * 8 + 8 * n) * B + k % P * 2), k > 0);
 }
 
-/* The same: a fragments of the warp's 16 rows, as tile_parts has them. */
-template <typename T, int D, int NT>
-__device__ __forceinline__ void wg_parts_by_rows(float (&acc)[1][NT][4],
-                                                 const uint32_t (&a)[D / 16][4], const T *b)
-{
-    const int B = panels<D>::BYTES, P = panels<D>::PANEL, EACH = NT % 16 == 0 ? 16 : 8;
-    uint32_t low = tile_low(b, 16);
-
-    static_assert(NT % 8 == 0, "64 columns a product, or 128");
-#pragma unroll
-    for (int n = 0; n < NT; n += EACH)
-#pragma unroll
-        for (int k = 0; k < D; k += 16)
-            wg_parts<T, 8 * EACH, false>(
-                &acc[0][n], a[k / 16],
-                tile_desc<D>(low, (k / P * NT * 8 + 8 * n) * B + k % P * 2), k > 0);
-}
-
 /* acc[64, 8 NT] += p[64, 8 KT] b: p fragments, b a tile of 8 KT rows. */
 template <typename T, int D, int KT, int NT>
 __device__ __forceinline__ void wg_times_rows(float (&acc)[1][NT][4],
@@ -269,7 +236,7 @@ __device__ __forceinline__ void wg_times_rows(float (&acc)[1][NT][4],
 
 #pragma unroll
     for (int k = 0; k < KT / 2; k++)
-        wg_parts<T, 8 * NT, true>(acc[0], p[k], tile_desc<D>(low, 16 * k * B), true);
+        wg_parts<T, 8 * NT>(acc[0], p[k], tile_desc<D>(low, 16 * k * B));
 }
 
 /* acc[64, D] = a b: a a tile [64][ROWS], b a tile of width D of ROWS rows. */
