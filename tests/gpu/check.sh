@@ -4,7 +4,7 @@
 # Prints a line for each program, the failures of those that fail, and "N passed, N failed".
 #
 #   SANITIZE=0   not under the sanitizer; SANITIZE=1: nothing else
-#   P=8          so many programs at once (half of the cores)
+#   P=8          so many programs at once (half of the cores); whole runs go one by one
 #   LIMIT=300    seconds for each
 #
 # Under the sanitizer a test tries its awkward shapes alone (SMALL, see gpu.h), and nothing is timed
@@ -79,9 +79,13 @@ for t in "$build"/gpu/test_*; do        # a whole model is a hundred times as lo
 done
 sanitize=${SANITIZE:-}
 [ -n "$sanitize" ] || { command -v compute-sanitizer >/dev/null && sanitize=2 || sanitize=0; }
+# beside P - the jobs that are read, so many at once.
+beside() { xargs -0 -r -n 2 -P "$1" bash -c 'one "$1" "$2"' one; }
+# Whole runs one by one: those that obey a limit take all that is used of the chip at their start,
+# up to 1 GiB, for their own context.
+[ "$sanitize" = 1 ] || jobs_of runs tests/gpu/[0-9]*.sh | beside 1
 {
     if [ "$sanitize" != 1 ]; then
-        jobs_of runs tests/gpu/[0-9]*.sh
         jobs_of plain "$build"/gpu/test_*
     fi
     if [ "$sanitize" != 0 ]; then
@@ -90,6 +94,6 @@ sanitize=${SANITIZE:-}
         done
         jobs_of memcheck "${operations[@]}"
     fi
-} | xargs -0 -r -n 2 -P "${P:-$(((cores + 1) / 2))}" bash -c 'one "$1" "$2"' one
+} | beside "${P:-$(((cores + 1) / 2))}"
 [ "$sanitize" != 0 ] || echo "not under compute-sanitizer"
 cat "$dir"/*.counts 2>/dev/null | awk '{ p += $1; f += $2 } END { printf "%d passed, %d failed\n", p, f; exit !(p && !f) }'

@@ -330,7 +330,7 @@ static bool left_out(const struct shape *sh, enum ckpt_dtype type)
 
 static void all_shapes(enum ckpt_dtype type)
 {
-    struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
+    struct op_limits l = {.n = 2304, .n_rows = 1, .max_doc = 2200, .dim = 1024, .n_head = 8,
                           .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
     struct gpu g;
 

@@ -34,14 +34,16 @@ enum {
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
-/* What counts for a product of at least HEAVY_MS is the speed that the chip's power sustains with
- * it, not that of the first milliseconds: small tiles that are the fastest in these draw more and
- * are up to a tenth slower then.  Each runs SETTLE_MS before it is read over LONG_MS, all behind
- * WARM_MS of work. */
-#define HEAVY_MS  0.02f
-#define WARM_MS   100.0f
-#define SETTLE_MS 16.0f
-#define LONG_MS   32.0f
+/*
+ * How finalists are read, in milliseconds: those of products that take `heavy` and more after
+ * `warm` of work, each over `length` behind `settle`.  What counts is the speed that the chip's
+ * power sustains, not that of the first milliseconds: small tiles that are the fastest in these
+ * draw more and are up to a tenth slower then.  Products of 8 bits are read for a short time: of
+ * some thousand launches of theirs in a row one once ended in a launch failure (cuBLASLt 13.0).
+ */
+struct reading { float heavy, warm, settle, length; };
+
+static const struct reading sustained = {0.02f, 100, 16, 32}, brief = {0.04f, 0, 0, 8};
 
 /* What an elementwise pass costs: milliseconds at least, bytes per second. */
 #define PASS_MS    0.003
@@ -279,8 +281,12 @@ static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
     return fine;
 }
 
+/* Whether factors have 8 bits. */
+static bool eight(const struct matmul_args *a) { return size_of(a->in) == 1; }
+
 /* Adds to n algorithms the first of them with the sum over k in parts: where D is small its tiles
- * alone leave multiprocessors idle.  Gives how many there are now. */
+ * alone leave multiprocessors idle.  (Of 8 bits only what cuBLASLt names.)  Gives how many there
+ * are now. */
 static int splits(struct device *dev, const struct call *x, const struct matmul_args *a,
                   cublasLtMatmulHeuristicResult_t *all, int n)
 {
@@ -288,7 +294,7 @@ static int splits(struct device *dev, const struct call *x, const struct matmul_
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     int named = n < SPLIT_MOST ? n : SPLIT_MOST, most = n + (CANDIDATES - NAMED);
 
-    if (a->epilogue != MATMUL_PLAIN || a->k < SPLIT_LEAST || a->m * a->n > SPLIT_TILES)
+    if (a->epilogue != MATMUL_PLAIN || a->k < SPLIT_LEAST || a->m * a->n > SPLIT_TILES || eight(a))
         return n;
     for (int i = 0; i < named; i++)
         for (int j = 0; j < 5 && n < most; j++) {
@@ -334,12 +340,6 @@ static float time_of(struct device *dev, const struct call *x, const cublasLtMat
     return ms / (float)repeats;
 }
 
-/* How many launches of each take that long. */
-static int launches(float long_ms, float each_ms)
-{
-    return each_ms < long_ms ? (int)(long_ms / each_ms) : 1;
-}
-
 /* The numbers of those that are the fastest in two launches, the heuristic's first always among
  * them; ms their times.  Gives how many. */
 static int finalists(struct device *dev, const struct call *x,
@@ -377,21 +377,23 @@ static int finalists(struct device *dev, const struct call *x,
 /* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
  * in 100. */
 static int fastest(struct device *dev, const struct call *x,
-                   const cublasLtMatmulHeuristicResult_t *all, int n, bool quick, float *took)
+                   const cublasLtMatmulHeuristicResult_t *all, int n,
+                   const struct matmul_args *a, float *took)
 {
+    const struct reading &how = eight(a) ? brief : sustained;
     float ms[CANDIDATES], sum[FINALISTS] = {};
     int at[FINALISTS] = {}, most = finalists(dev, x, all, n, at, ms), won = 0;
-    bool heavy = !quick && n > 0 && ms[at[0]] >= HEAVY_MS;
+    bool heavy = !a->quick && n > 0 && ms[at[0]] >= how.heavy;
 
-    if (heavy && most > 1)
-        time_of(dev, x, &all[at[0]].algo, 0, launches(WARM_MS, ms[at[0]]));
+    if (heavy && most > 1 && how.warm > 0)
+        time_of(dev, x, &all[at[0]].algo, 0, 1 + (int)(how.warm / ms[at[0]]));
     for (int round = 0; round < ROUNDS; round++)
         for (int j = 0; j < most; j++) {
             int i = round % 2 ? most - 1 - j : j, before = 0, repeats = REPEATS;
 
             if (heavy && most > 1) {
-                before = launches(SETTLE_MS, ms[at[i]]);
-                repeats = launches(LONG_MS, ms[at[i]]);
+                before = (int)(how.settle / ms[at[i]]);
+                repeats = 1 + (int)(how.length / ms[at[i]]);
             }
             sum[i] += time_of(dev, x, &all[at[i]].algo, before, repeats);
         }
@@ -500,7 +502,7 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     n = splits(dev, &probe, &plain, all, ask(dev, &probe, all, NAMED));
     if (n == 0)
         return false;
-    fastest(dev, &probe, all, n, a->quick, &without);
+    fastest(dev, &probe, all, n, &plain, &without);
     return (double)without + pass < (double)with;
 }
 
@@ -517,7 +519,7 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     choice.key = *key;
     choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
     if ((n > 1 || (n && pass_bytes(a) > 0)) && may_time(dev) && trial(dev, &probe, a)) {
-        best = fastest(dev, &probe, all, n, a->quick, &took);
+        best = fastest(dev, &probe, all, n, a, &took);
         if (pass_bytes(a) > 0 && better_apart(dev, a, took))
             choice.state = CHOICE_NONE;
     }

@@ -228,7 +228,7 @@ int matmul_choices_open(struct matmul_choices *c, const char *gpu, size_t versio
     for (char *p = name; *p; p++)
         if (*p == ' ' || *p == '/')
             *p = '-';
-    snprintf(c->name, sizeof c->name, "%s 3\n", name);
+    snprintf(c->name, sizeof c->name, "%s 4\n", name);
     if (grow(c))
         return -1;
     if (!folder(dir, sizeof dir))
