@@ -81,13 +81,13 @@ sanitize=${SANITIZE:-}
 [ -n "$sanitize" ] || { command -v compute-sanitizer >/dev/null && sanitize=2 || sanitize=0; }
 # beside P - the jobs that are read, so many at once.
 beside() { xargs -0 -r -n 2 -P "$1" bash -c 'one "$1" "$2"' one; }
-# Whole runs one by one: those that obey a limit take all that is used of the chip at their start,
-# up to 1 GiB, for their own context.
-[ "$sanitize" = 1 ] || jobs_of runs tests/gpu/[0-9]*.sh | beside 1
+# Alone: whole runs, since those that obey a limit take all that is used of the chip at their start,
+# up to 1 GiB, for their own context; and kernels that fail on purpose.
+[ "$sanitize" = 1 ] || { jobs_of runs tests/gpu/[0-9]*.sh; jobs_of plain "$build"/gpu/test_failures; } | beside 1
 {
-    if [ "$sanitize" != 1 ]; then
-        jobs_of plain "$build"/gpu/test_*
-    fi
+    for t in "$build"/gpu/test_*; do
+        [ "$sanitize" = 1 ] || [ "${t##*/}" = test_failures ] || jobs_of plain "$t"
+    done
     if [ "$sanitize" != 0 ]; then
         for t in "${operations[@]}"; do     # test_choices has no kernel but cuBLAS's
             [ "${t##*/}" = test_choices ] || jobs_of racecheck "$t"

@@ -38,8 +38,8 @@ enum {
  * How finalists are read, in milliseconds: those of products that take `heavy` and more after
  * `warm` of work, each over `length` behind `settle`.  What counts is the speed that the chip's
  * power sustains, not that of the first milliseconds: small tiles that are the fastest in these
- * draw more and are up to a tenth slower then.  Products of 8 bits are read for a short time: of
- * some thousand launches of theirs in a row one once ended in a launch failure (cuBLASLt 13.0).
+ * draw more and are up to a tenth slower then.  Those of 8 bits are read for a short time: one of
+ * them ended in a launch failure when read for long beside other programs (cuBLASLt 13.0).
  */
 struct reading { float heavy, warm, settle, length; };
 
