@@ -143,7 +143,7 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     s->w = s->x - cuda_part(weights);
     s->dy = s->w - cuda_part((uint64_t)(filled(a->n) * a->n_out));
     s->dy_t = s->dy - cuda_part((uint64_t)(filled(a->n) * a->n_out));
-    cuda_of(dev)->tail = need;
+    cuda_of(dev)->tail = dev->work_bytes - end + need;
     if (f->n != a->n || f->n_in != a->n_in)
         f->x = NULL;
     f->n = a->n;
