@@ -301,29 +301,6 @@ bool attend_vec(const struct op_heads *at, int64_t dim, size_t size)
            at->kv_head % each == 0 && dim % each == 0;
 }
 
-/* Which code was loaded: that for 9.0a has more shared memory here. */
-__global__ void probe(int *out)
-{
-    __shared__ int x[WGMMA_HERE ? 256 : 1];
-
-    x[0] = (int)threadIdx.x;
-    __syncthreads();
-    if (out)
-        *out = x[0];
-}
-
-/* Asked once: it takes longer than a launch. */
-static bool has_wgmma(void)
-{
-    static const bool has = [] {
-        struct cudaFuncAttributes attr;
-
-        return cudaFuncGetAttributes(&attr, probe) == cudaSuccess && attr.sharedSizeBytes >= 1024;
-    }();
-
-    return has;
-}
-
 struct attend attend_of(const struct device *dev, const struct op_attention *o)
 {
     struct attend a = {};
@@ -354,7 +331,7 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     a.scale = o->scale;
     a.scale2 = o->scale * LOG2E;
     a.whole = o->whole || o->key_start;
-    a.wide = has_wgmma();
+    a.wide = ((const struct cuda_device *)dev)->hopper;
     a.vec = attend_vec(&o->in, o->dim, size);
     a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
               a.q_head % 2 == 0 && a.kv_head % 2 == 0;

@@ -343,7 +343,7 @@ static void launch_heads(struct device *dev, const struct attend &a, const struc
     c.attrs = how;
     if (!cuda_ok(dev, "attention_cached", may_share(heads_part<T, D>, c.dynamicSmemBytes)))
         return;
-    if (cuda_of(dev)->early) {
+    if (cuda_of(dev)->hopper) {
         how[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         how[c.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }

@@ -39,7 +39,8 @@ struct cuda_device {
     uint64_t       context;             /* what the driver holds for this process */
     cudaEvent_t   *stamps;              /* [n_stamps] */
     int64_t        n_stamps;
-    bool           early;               /* kernels may start before those in front of them end */
+    bool           hopper;              /* the code for 9.0a was loaded.  A later chip runs what was
+                                           built for 8.0, where kernels that need it are empty */
     bool           tf32;                /* f32 products may round their factors to tf32 */
     double        *host;                /* pinned [CUDA_SMALL]: what comes back */
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
@@ -75,11 +76,11 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 /* -- launching early ------------------------------------------------------------------------ */
 
 /*
- * Kernels of a few rows wait for their launches more than they compute.  On chips that can (9.0 and
- * later) one that is launched by cuda_early may start while the one before it still runs: it begins
- * with cuda_begin, behind which all that was queued before is done and seen, and in front of which
- * it touches no memory.  Every thread calls it, so that a kernel never ends before those in front
- * of it.  Plainly launched such kernels are as others.
+ * Kernels of a few rows wait for their launches more than they compute.  On Hopper one that is
+ * launched by cuda_early may start while the one before it still runs: it begins with cuda_begin,
+ * behind which all that was queued before is done and seen, and in front of which it touches no
+ * memory (gemv_ring.cu alone brings weights before).  Every thread calls it, so that a kernel never
+ * ends before those in front of it.  Plainly launched such kernels are as others.
  */
 __device__ __forceinline__ void cuda_begin(void)
 {
@@ -105,7 +106,7 @@ static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P..
     c.dynamicSmemBytes = shared;
     c.stream = cuda_of(dev)->stream;
     c.attrs = &how;
-    c.numAttrs = early && cuda_of(dev)->early ? 1 : 0;
+    c.numAttrs = early && cuda_of(dev)->hopper ? 1 : 0;
     cudaLaunchKernelEx(&c, kernel, P(args)...);
 }
 

@@ -15,6 +15,7 @@ extern "C" {
 #include "formats/weights/bnb_codes.h"
 #include "trainer/cuda/cuda_plugin.h"
 }
+#include "trainer/cuda/wgmma.cuh"
 
 /* As ckpt_fail, which a plug-in does not have. */
 __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int code,
@@ -332,6 +333,25 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
+/* Which code was loaded: that for 9.0a has more shared memory here. */
+static __global__ void probe(int *out)
+{
+    __shared__ int x[WGMMA_HERE ? 256 : 1];
+
+    x[0] = (int)threadIdx.x;
+    __syncthreads();
+    if (out)
+        *out = x[0];
+}
+
+static bool is_hopper(struct device *dev)
+{
+    struct cudaFuncAttributes attr = {};
+
+    return cuda_ok(dev, "opening", cudaFuncGetAttributes(&attr, probe)) &&
+           attr.sharedSizeBytes >= 1024;
+}
+
 static int open_device(struct device **out, int index, const struct device_opts *opts,
                        struct ckpt_err *err)
 {
@@ -365,7 +385,6 @@ static int open_device(struct device **out, int index, const struct device_opts 
     o->cuda.limit = opts->memory_limit;
     o->cuda.tf32 = opts->tf32;
     o->cuda.sms = prop.multiProcessorCount;
-    o->cuda.early = prop.major >= 9;
     o->cuda.shared_most = prop.sharedMemPerBlockOptin;
     if (cuda_ok(dev, "opening", cudaSetDevice(index)) &&
         cuda_ok(dev, "opening", cudaStreamCreateWithFlags(&o->cuda.stream,
@@ -376,8 +395,10 @@ static int open_device(struct device **out, int index, const struct device_opts 
                                            CUDA_SMALL * sizeof(double))) &&
         open_codec(&o->cuda) && matmul_open(&o->cuda) == 0)
         fp8_open(&o->cuda);
-    if (dev->err.code == 0)
+    if (dev->err.code == 0) {
+        o->cuda.hopper = is_hopper(dev);
         measure_context(&o->cuda);
+    }
     if (dev->err.code) {
         *err = dev->err;
         cuda_close(dev);

@@ -23,6 +23,24 @@ __device__ __forceinline__ void gate_arrive(uint64_t *gate)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(gate)) : "memory");
 }
 
+/* This thread arrives, and the gate waits for that many bytes more. */
+__device__ __forceinline__ void gate_expect(uint64_t *gate, int bytes)
+{
+#if WGMMA_HERE
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(gate)),
+                 "r"(bytes)
+                 : "memory");
+#endif
+}
+
+/* Gates made by this thread are seen by copies to come; the block meets behind it. */
+__device__ __forceinline__ void gates_seen()
+{
+#if WGMMA_HERE
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
 /* This thread arrives once its copies so far are there. */
 __device__ __forceinline__ void gate_copies(uint64_t *gate)
 {

@@ -85,8 +85,7 @@ __device__ __forceinline__ void ask(const struct job &j, struct ring &r, int sta
 
     if (r.left == 0)
         return;
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(shared_at(r.gate + stage)), "r"(bytes * HALVES) : "memory");
+    gate_expect(r.gate + stage, bytes * HALVES);
 #pragma unroll
     for (int k = 0; k < HALVES; k++)
         fetch(r.to + stage * STAGE + k * PIECE, from + (int64_t)k * j.items * row, bytes,
@@ -270,7 +269,7 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
             gate_init(r.gate + s, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        gates_seen();
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
             ask<HALVES>(j, r, s, row);
@@ -359,19 +358,6 @@ static bool by_rows(struct device *dev, const struct gemv *g, const struct job &
     }
 }
 
-/* Whether the code that was loaded is that for 9.0a; asked once. */
-static bool is_there(void)
-{
-    static const bool is = [] {
-        struct cudaFuncAttributes attr;
-
-        return cudaFuncGetAttributes(&attr, ring_kernel<__half, __half, 1, 1, false>) ==
-                   cudaSuccess && attr.ptxVersion >= 90;
-    }();
-
-    return is;
-}
-
 /* Whether a block holds rows of the norm. */
 static bool holds(const struct gemv *g)
 {
@@ -385,8 +371,8 @@ bool gemv_ring(struct device *dev, const struct gemv *g)
 {
     struct job j = {};
 
-    if (!cuda_of(dev)->early || dev->act == CKPT_F32 || g->n_in > INT32_MAX / 16 ||
-        g->n_out > INT32_MAX / 2 || !holds(g) || !is_there())
+    if (!cuda_of(dev)->hopper || dev->act == CKPT_F32 || g->n_in > INT32_MAX / 16 ||
+        g->n_out > INT32_MAX / 2 || !holds(g))
         return false;
     j.out = g->out;
     j.pre = g->pre;

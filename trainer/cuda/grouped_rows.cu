@@ -190,16 +190,6 @@ template <typename T, bool BT> void launch(struct device *dev, const struct grou
     cuda_launched(dev, g->op);
 }
 
-bool is_hopper(const struct cuda_device *d)
-{
-    int major = 0, minor = -1;
-
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->index) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d->index) ==
-               cudaSuccess && major == 9 && minor == 0;
-}
-
 } /* namespace */
 
 bool grouped_able(struct device *dev, const struct op_experts *a)
@@ -209,7 +199,7 @@ bool grouped_able(struct device *dev, const struct op_experts *a)
     return rows >= LEAST_ROWS && rows * a->dim * a->ff <= SHORT && dev->act != CKPT_F32 &&
            a->dim % TK == 0 && a->ff % TK == 0 && a->stride % 8 == 0 && cuda_aligned(a->gate, 16) &&
            cuda_aligned(a->up, 16) && cuda_aligned(a->down, 16) &&
-           grouped_tiles(a->n * a->top_k, a->n_expert) <= 65535 && is_hopper(cuda_of(dev)) &&
+           grouped_tiles(a->n * a->top_k, a->n_expert) <= 65535 && cuda_of(dev)->hopper &&
            cuda_of(dev)->shared_most >= SHARED;
 }
 

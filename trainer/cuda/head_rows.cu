@@ -4,7 +4,7 @@
  * A cluster of blocks goes from row to row: a row's parts come to shared memory ahead of time,
  * their maxima and sums go to every block of the cluster, and the gradient is written in the row's
  * place: one read, one write.  The row behind it is summed in between, so that nobody waits for
- * what others send.  Rows too long for that, and chips without clusters, read twice.
+ * what others send.  Rows too long for that, and chips that are no Hopper, read twice.
  *
  * Source: PTX ISA 8.5, sections 9.7.8.8 (st.async) and 9.7.13.15 (mbarrier).
  */
@@ -444,14 +444,6 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct he
     }
 }
 
-static bool has_clusters(const struct device *dev)
-{
-    int has = 0;
-
-    return cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch,
-                                  ((const struct cuda_device *)dev)->index) == cudaSuccess && has;
-}
-
 template <typename T>
 static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_rows &l)
 {
@@ -464,7 +456,7 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
         C *= 2;
     each = cuda_blocks(packs, C);
     to.dynamicSmemBytes = (size_t)(STAGES * each) * sizeof(uint4);
-    if (C * CLUSTER_THREADS * PACKS < packs || !has_clusters(dev) ||
+    if (C * CLUSTER_THREADS * PACKS < packs || !cuda_of(dev)->hopper ||
         to.dynamicSmemBytes + BESIDE > cuda_of(dev)->shared_most ||
         !cuda_ok(dev, "head_loss", cudaFuncSetAttribute(cluster_kernel<T>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -36,32 +36,6 @@ static inline bool tensor_map_of(CUtensorMap *map, const void *base, int64_t row
                       panels<D>::PANEL);
 }
 
-/* This thread arrives, and the gate waits for that many bytes more. */
-__device__ __forceinline__ void gate_expect(uint64_t *gate, int bytes)
-{
-#if WGMMA_HERE
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(gate)),
-                 "r"(bytes)
-                 : "memory");
-#endif
-}
-
-/* Gates made by this thread are seen by copies to come; the block meets behind it. */
-__device__ __forceinline__ void gates_seen()
-{
-#if WGMMA_HERE
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
-}
-
-/* The map will be asked soon. */
-__device__ __forceinline__ void map_soon(const CUtensorMap *map)
-{
-#if WGMMA_HERE
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-#endif
-}
-
 /* ROWS rows of a head, from `row` on, by the one thread that asks: D * ROWS elements, of which
  * the gate has been told by gate_expect.  The map is a parameter of the kernel (grid constant). */
 template <int D, int ROWS, typename T>
