@@ -333,15 +333,17 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Which code was loaded: that for 9.0a has more shared memory here. */
+/* Which code was loaded: that for 9.0a has more shared memory here.  Every element is in use, since
+ * an array is cut down to what is. */
 static __global__ void probe(int *out)
 {
-    __shared__ int x[WGMMA_HERE ? 256 : 1];
+    const int n = WGMMA_HERE ? 256 : 1;
+    __shared__ int x[n];
 
-    x[0] = (int)threadIdx.x;
+    x[threadIdx.x % n] = (int)threadIdx.x;
     __syncthreads();
     if (out)
-        *out = x[0];
+        *out = x[blockIdx.x % n];
 }
 
 static bool is_hopper(struct device *dev)
