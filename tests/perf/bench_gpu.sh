@@ -6,8 +6,10 @@
 #   PEER=python3       a Python with torch and transformers (peft for LoRA); PEER= for none
 #   PROFILE=1          where a step's time goes, in DIR/NAME.profile, and shares in a second table
 #   DIR=...            where files go, default build/bench-gpu
-#   SECONDS_EACH=60    the most that a line's steps may take; ten are always done
-#   STEPS=50           so many steps of ours, however long they take (generation: a hundred always)
+#   STEPS=50           so many steps of ours behind those that warm up, however long they take
+#                      (generation: a hundred always)
+#   SECONDS_EACH=5     instead: the most that a line's steps may take; ten are always done.  A peer's
+#                      take a minute at most without it
 #
 # A line: name | work | goals | options of bench_gpu | options of each peer beside those, by ";".  Of
 # several peers the fastest counts.  "-": no peer.  Goals: tok_s, ex_s, bound (percent), gib (as planned
@@ -20,7 +22,8 @@ set -u
 shopt -u checkwinsize; only=${LINES:-}          # bash would put a terminal's height there
 cd "$(dirname "$0")/../.."
 B=$1 DIR=${DIR:-build/bench-gpu} PEER=${PEER-python3} EACH=${SECONDS_EACH:-60}
-mkdir -p "$DIR"
+STEPS=${STEPS-$([ -n "${SECONDS_EACH:-}" ] || echo 50)}
+mkdir -p "$DIR" || exit 73
 table='
 tiny       | a toy on the CPU                                        |                      | tiny --batch 2 --length 64 --device cpu --steps 10 | --eager
 560m       | bloomz-560m, 16 × 512, 8 micro-batches a step           | tok_s=148000         | bloomz-560m --batch 16 --accumulate 8 |
