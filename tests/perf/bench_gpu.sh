@@ -101,7 +101,7 @@ goals() {       # OURS PEER - how far from each goal
 }
 row() {
     local name=$1 what=$2 options=$4 ours peer=— by=— mfu median experts used more="--seconds $EACH"
-    case $options in *--decode*) ;; *) more=${STEPS:+--steps $STEPS --seconds 100000}; more=${more:---seconds $EACH} ;; esac
+    case $options in *--decode*) ;; *) [ -z "$STEPS" ] || more="--steps $STEPS --seconds 100000" ;; esac
     if ! ours=$(timeout 600 "$B/gpu/bench_gpu" $options $more ${PROFILE:+--profile} 2>"$DIR/$name.profile"); then
         echo "| $what | fails: $(tail -1 "$DIR/$name.profile") | | | | | |"; return 1
     fi

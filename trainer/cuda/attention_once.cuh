@@ -6,7 +6,7 @@
 #define CKPT_ATTENTION_ONCE_H
 
 #include "trainer/cuda/attention_drop.cuh"
-#include "trainer/cuda/gates.cuh"
+#include "trainer/cuda/tensor_map.cuh"
 
 #include <limits.h>
 

@@ -1,6 +1,6 @@
 /*
  * gates - barriers in shared memory (mbarrier), and numbered ones of the block, on Hopper; and
- * copies that open them.
+ * memory that one block hands to others.
  *
  * A gate opens when all its arrivals are there, and counts how often: who waits says for which
  * time, of which the lowest bit tells apart the last two.
@@ -10,7 +10,7 @@
 #ifndef CKPT_GATES_H
 #define CKPT_GATES_H
 
-#include "trainer/cuda/attention.cuh"
+#include "trainer/cuda/wgmma.cuh"
 
 __device__ __forceinline__ void gate_init(uint64_t *gate, int arrivals)
 {
@@ -101,28 +101,6 @@ template <int N> __device__ __forceinline__ void meet_at(int barrier)
 template <int N> __device__ __forceinline__ void pass_by(int barrier)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(N) : "memory");
-}
-
-/* ROWS rows of a matrix [rows, dim] into a tile, by so many threads, of which this is t; zeros
- * beyond both.  One warp goes 8 rows by 8, behind which the swizzle repeats. */
-template <int D, int ROWS, int THREADS, typename T>
-__device__ __forceinline__ void bring(T *tile, const T *from, int64_t stride, int rows, int dim,
-                                      int t)
-{
-    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = THREADS / LANES;
-    const int TOGETHER = STEP < 8 ? 8 : STEP, TIMES = THREADS == 32 ? 1 : ROWS / TOGETHER;
-    int row = t / LANES, lane = t % LANES;
-    const T *at = from + row * stride + lane * 8;
-
-#pragma unroll TIMES
-    for (int i = 0; i < ROWS; i += TOGETHER, at += TOGETHER * stride)
-#pragma unroll
-        for (int s = 0; s < TOGETHER; s += STEP)
-#pragma unroll
-            for (int c = 0; c < EACH; c += LANES)
-                copy_16(tile + panel_at<D, ROWS>(row + s, lane + c) + i * panels<D>::PANEL,
-                        at + s * stride + 8 * c,
-                        row + s + i < rows && 8 * (lane + c) < dim);
 }
 
 /* -- memory that blocks hand on ---------------------------------------------------------------- */

@@ -8,6 +8,7 @@
  *
  * Source: PTX ISA 8.5, sections 9.7.8.8 (st.async) and 9.7.13.15 (mbarrier).
  */
+#include "trainer/cuda/gates.cuh"
 #include "trainer/cuda/head.h"
 
 #include <cooperative_groups.h>
@@ -307,16 +308,11 @@ __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int 
 
 /* -- what blocks of a cluster send ------------------------------------------------------------ */
 
-__device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* To `box` of block `to`, which counts the bytes at `full`, both as they lie here. */
-__device__ __forceinline__ void send(const struct soft *box, const uint64_t *full, int to,
+__device__ __forceinline__ void tell(const struct soft *box, const uint64_t *full, int to,
                                      const struct soft &a)
 {
-#if __CUDA_ARCH__ >= 900
+#if WGMMA_HERE
     asm volatile("{ .reg .b32 box, full;\n"
                  "mapa.shared::cluster.u32 box, %0, %2;\n"
                  "mapa.shared::cluster.u32 full, %1, %2;\n"
@@ -326,19 +322,11 @@ __device__ __forceinline__ void send(const struct soft *box, const uint64_t *ful
 #endif
 }
 
-/* So many bytes are to come; what this thread wrote before is there. */
-__device__ __forceinline__ void expect(const uint64_t *full, int bytes)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(full)),
-                 "r"(bytes) : "memory");
-#endif
-}
-
-/* All have come, for the time of that parity. */
+/* All have come, for the time of that parity: from other blocks too, as a gate's own wait does not
+ * say. */
 __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 {
-#if __CUDA_ARCH__ >= 900
+#if WGMMA_HERE
     asm volatile("{ .reg .pred p;\n"
                  "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
                  "@!p bra again; }" ::"r"(shared_at(full)), "r"(parity) : "memory");
@@ -354,7 +342,7 @@ template <typename T>
 static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
 cluster_kernel(T *z, struct head_rows l, int n, int each)
 {
-#if __CUDA_ARCH__ >= 900
+#if WGMMA_HERE
     constexpr int N = 16 / (int)sizeof(T);
     namespace cg = cooperative_groups;
     extern __shared__ uint4 stage[];
@@ -373,8 +361,8 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         of.left = l.V - (packs - 1) * N;
     if (threadIdx.x == 0) {
         for (int k = 0; k < BOXES; k++)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(&full[k])));
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            gate_init(&full[k], 1);
+        gates_seen();
     }
     for (int k = 0; k < STAGES; k++)
         ask(stage + k * each, z, l, i + (k + 1) * step, n, of);
@@ -397,9 +385,9 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
             if (C == 1 && threadIdx.x == 0)
                 box[next][0] = a;       /* a block alone has nobody to send to */
             if (threadIdx.x == 0)
-                expect(&full[next], C > 1 ? C * (int)sizeof a : 0);
+                gate_expect(&full[next], C > 1 ? C * (int)sizeof a : 0);
             if (C > 1 && (int)threadIdx.x < C)
-                send(&box[next][rank], &full[next], (int)threadIdx.x, a);
+                tell(&box[next][rank], &full[next], (int)threadIdx.x, a);
             count++;
         }
         if (!first) {

@@ -499,10 +499,7 @@ void launch_any(struct device *dev, const char *op, const struct args<T> &a,
     CUDA_TEAM_IF(packs_, 4, 1, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 6, 1, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 8, 1, __VA_ARGS__)                                                    \
-    CUDA_TEAM_IF(packs_, 4, 3, __VA_ARGS__)                                                    \
-    CUDA_TEAM_IF(packs_, 8, 2, __VA_ARGS__)                                                    \
-    CUDA_TEAM_IF(packs_, 16, 2, __VA_ARGS__)                                                   \
-    CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
+    CUDA_TEAM_LONG(packs_, __VA_ARGS__)
 
 template <typename T>
 void run_backward(struct device *dev, const char *op, const struct op_rownorm *r, bool gathered,

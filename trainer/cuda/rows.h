@@ -190,14 +190,16 @@ template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int te
     CUDA_TEAM_IF(packs_, 4, 4, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 8, 4, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
-#define CUDA_TEAM2(packs_, ...)                                                                \
-    CUDA_TEAM_IF(packs_, 2, 2, __VA_ARGS__)                                                    \
-    CUDA_TEAM_IF(packs_, 2, 3, __VA_ARGS__)                                                    \
-    CUDA_TEAM_IF(packs_, 4, 2, __VA_ARGS__)                                                    \
+#define CUDA_TEAM_LONG(packs_, ...)                                                            \
     CUDA_TEAM_IF(packs_, 4, 3, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 8, 2, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 16, 2, __VA_ARGS__)                                                   \
     CUDA_TEAM_IF(packs_, 16, 4, __VA_ARGS__)
+#define CUDA_TEAM2(packs_, ...)                                                                \
+    CUDA_TEAM_IF(packs_, 2, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 2, 3, __VA_ARGS__)                                                    \
+    CUDA_TEAM_IF(packs_, 4, 2, __VA_ARGS__)                                                    \
+    CUDA_TEAM_LONG(packs_, __VA_ARGS__)
 
 /* -- norms ------------------------------------------------------------------------------------ */
 

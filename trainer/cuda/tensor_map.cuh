@@ -17,6 +17,7 @@
 #ifndef CKPT_TENSOR_MAP_H
 #define CKPT_TENSOR_MAP_H
 
+#include "trainer/cuda/attention.cuh"
 #include "trainer/cuda/gates.cuh"
 
 #include <cuda.h>
@@ -61,7 +62,30 @@ __device__ __forceinline__ void clear_rows(T *tile, int from, int t)
         *(uint4 *)(tile + panel_at<D, ROWS>(x / (D / 8), x % (D / 8))) = make_uint4(0, 0, 0, 0);
 }
 
-/* The same without a map: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
+/* Without a map: ROWS rows of a matrix [rows, dim] whose rows allow 16 bytes at once, by so many
+ * threads, of which this is t; zeros beyond both.  One warp goes 8 rows by 8, behind which the
+ * swizzle repeats. */
+template <int D, int ROWS, int THREADS, typename T>
+__device__ __forceinline__ void bring(T *tile, const T *from, int64_t stride, int rows, int dim,
+                                      int t)
+{
+    const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : 4, STEP = THREADS / LANES;
+    const int TOGETHER = STEP < 8 ? 8 : STEP, TIMES = THREADS == 32 ? 1 : ROWS / TOGETHER;
+    int row = t / LANES, lane = t % LANES;
+    const T *at = from + row * stride + lane * 8;
+
+#pragma unroll TIMES
+    for (int i = 0; i < ROWS; i += TOGETHER, at += TOGETHER * stride)
+#pragma unroll
+        for (int s = 0; s < TOGETHER; s += STEP)
+#pragma unroll
+            for (int c = 0; c < EACH; c += LANES)
+                copy_16(tile + panel_at<D, ROWS>(row + s, lane + c) + i * panels<D>::PANEL,
+                        at + s * stride + 8 * c,
+                        row + s + i < rows && 8 * (lane + c) < dim);
+}
+
+/* The same of any rows: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
  * which this is t; zeros beyond both.  They are there after copies_wait and products_see. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void bring_part(T *tile, const T *from, int64_t stride, int rows,
