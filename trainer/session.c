@@ -224,7 +224,9 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
                  "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
     else if (s->dev->apart)
-        ckpt_log(CKPT_LOG_NOTE, "device: %s, %s", s->dev->label, ckpt_dtype_name(s->dev->act));
+        ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
+                 s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
+                                   "the first step takes longer" : "");
     else
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);

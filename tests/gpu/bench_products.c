@@ -316,6 +316,7 @@ static void all(struct bench *b)
     linear(b, "qwen3-8b decode 1 gate", 1, 4096, 12288, false, none, none, false, 0);
     linear(b, "qwen3-8b decode 64 gate", 64, 4096, 12288, false, none, none, false, 0);
     experts(b, "experts 8 of 4096 x 3584", 8192, 4096, 3584, 8, 2, true);
+    experts(b, "experts 8 of 2048 x 5632", 8192, 2048, 5632, 8, 2, true);
     experts(b, "experts 128 of 2048 x 768", 8192, 2048, 768, 128, 8, false);
 }
 

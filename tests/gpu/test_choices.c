@@ -135,12 +135,93 @@ static void test_damaged(void **state)
     free(b);
 }
 
+/* A routed feed-forward of one expert over n rows. */
+static void route(const char *folder, int64_t n)
+{
+    enum { DIM = 256, FF = 128 };
+    struct op_limits l = {.n = n, .n_rows = n, .dim = DIM, .n_head = 16, .n_kv = 16,
+                          .head_dim = 16, .ff = FF, .vocab = 100, .n_expert = 1, .top_k = 1,
+                          .expert_ff = FF};
+    struct both x, w, out, u, probs, picked;
+    int32_t *none = calloc((size_t)n, sizeof *none);
+    struct op_experts op;
+    struct gpu g;
+
+    setenv("CKPT_CACHE", folder, 1);
+    gpu_open(&g, CKPT_F32, &l);
+    x = gpu_random(&g, g.type, n * DIM, 1.0f);
+    w = gpu_random(&g, g.type, 3 * DIM * FF + DIM, 0.02f);
+    out = gpu_blank(&g, g.type, n * DIM);
+    u = gpu_blank(&g, g.type, n * 2 * FF);
+    probs = gpu_blank(&g, CKPT_F32, n);
+    picked = gpu_ints(&g, none, n);
+    op = (struct op_experts){.out = out.gpu, .u = u.gpu, .probs = probs.gpu, .picked = picked.gpu,
+                             .x = x.gpu, .gate = w.gpu, .up = (float *)w.gpu + DIM * FF,
+                             .down = (float *)w.gpu + 2 * DIM * FF,
+                             .router = (float *)w.gpu + 3 * DIM * FF, .n = n, .dim = DIM,
+                             .ff = FF, .n_expert = 1, .top_k = 1, .stride = 3 * DIM * FF,
+                             .act = OP_ACT_SILU};
+    g.gpu->ops->experts_fwd(g.gpu, &op);
+    gpu_fine(&g);
+    free(none);
+    gpu_close(&g);
+}
+
+/* The rest of a line, but for the sum at its end. */
+static size_t words_of(const char *at)
+{
+    size_t n = strcspn(at, "\n");
+
+    while (n && at[n - 1] != ' ')
+        n--;
+    return n;
+}
+
+/* Products of experts, whose rows change from step to step, are not timed for each number of them:
+ * what is kept of one holds for others near it. */
+static void test_near(void **state)
+{
+    enum { M = 0, FLAGS = 7, NUMBERS = 11, QUICK = 32, LINES = 64 };
+    char folder[] = "/tmp/choices-XXXXXX", path[512], *text, *end, *algo[LINES];
+    long key[LINES][NUMBERS];
+    int n = 0, alike = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    route(folder, 512);
+    route(folder, 600);
+    text = kept(folder, path, sizeof path);
+    for (char *at = strchr(text, '\n'); at && at[1]; at = strchr(end, '\n')) {
+        assert_true(n < LINES);
+        end = at + 1;
+        for (int i = 0; i < NUMBERS; i++)
+            key[n][i] = strtol(end, &end, 10);
+        algo[n] = end;
+        n += (key[n][FLAGS] & QUICK) != 0;
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++) {
+            bool same = key[i][M] != key[j][M];
+
+            for (int k = M + 1; k < NUMBERS; k++)
+                same &= key[i][k] == key[j][k];
+            if (!same)
+                continue;
+            alike++;
+            assert_int_equal(words_of(algo[i]), words_of(algo[j]));
+            assert_memory_equal(algo[i], algo[j], words_of(algo[i]));
+        }
+    assert_true(alike >= 2);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),
         cmocka_unit_test(test_nowhere),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_near),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

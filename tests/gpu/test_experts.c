@@ -132,10 +132,17 @@ static void test_experts(void **state)
          .apart = true},
         {.n = 600, .dim = 192, .ff = 320, .experts = 128, .k = 8, .act = OP_ACT_SILU,
          .renorm = true, .frozen = true, .residual = true},
+        /* more tiles than blocks, odd numbers of them either way */
+        {.n = 4000, .dim = 320, .ff = 704, .experts = 3, .k = 2, .act = OP_ACT_SILU,
+         .renorm = true, .frozen = true, .residual = true},
+        {.n = 4000, .dim = 128, .ff = 320, .experts = 40, .k = 4, .act = OP_ACT_SILU,
+         .renorm = true, .apart = true},
+        /* all rows are one's: its tiles go by bands */
+        {.n = 4000, .dim = 64, .ff = 448, .experts = 2, .k = 1, .act = OP_ACT_SILU, .one = true},
     };
-    struct op_limits l = {.n = 600, .n_rows = 600, .dim = 320, .n_head = 4, .n_kv = 4,
+    struct op_limits l = {.n = 4000, .n_rows = 4000, .dim = 320, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
-                          .expert_ff = 320, .train = true};
+                          .expert_ff = 704, .train = true};
 
     (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {

@@ -503,6 +503,38 @@ __device__ __forceinline__ void store_rows(T *to, int64_t stride, int row, int r
     }
 }
 
+/*
+ * A warp's fragments [16, D], times by, to rows [row, rows) of a matrix whose row 0 is at `to`, in
+ * pieces of 16 bytes side by side: by the same rows of a tile of ROWS, which nothing else reads.
+ * The matrix' address, stride and columns are multiples of 8 elements.  Hopper's.
+ */
+template <int D, int ROWS, typename T>
+__device__ __forceinline__ void put_fragments(T *to, int64_t stride, T *tile, int row, int rows,
+                                              int64_t dim, const float (*x)[4], float by)
+{
+    int lane = (int)threadIdx.x % 32;
+
+    asm volatile("" : "+r"(lane));      /* no place kept for what is made of it until here */
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        const float *l = x[2 * k], *r = x[2 * k + 1];
+
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                         shared_at(tile + panel_at<D, ROWS>(row + lane % 16, 2 * k + lane / 16))),
+                     "r"(two<T>(l[0] * by, l[1] * by)), "r"(two<T>(l[2] * by, l[3] * by)),
+                     "r"(two<T>(r[0] * by, r[1] * by)), "r"(two<T>(r[2] * by, r[3] * by))
+                     : "memory");
+    }
+    __syncwarp();
+#pragma unroll
+    for (int u = 0; u < D / 16; u++) {
+        int r = row + (32 * u + lane) / (D / 8), c = (32 * u + lane) % (D / 8);
+
+        if (r < rows && 8 * c < dim)
+            *(uint4 *)(to + r * stride + 8 * c) = *(const uint4 *)(tile + panel_at<D, ROWS>(r, c));
+    }
+}
+
 /* A kernel may use more than 48 KiB of shared memory only when told so. */
 template <typename F> static inline cudaError_t may_share(F *kernel, size_t bytes)
 {

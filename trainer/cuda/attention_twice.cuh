@@ -312,41 +312,17 @@ __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *delt
     }
 }
 
-/*
- * A warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at `to`.
- * They go by its rows of a tile that no product reads any more, so that a row is written in pieces
- * of 16 bytes side by side.
- */
+/* A warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at `to`, by
+ * its rows of a tile that no product reads any more. */
 template <int D, typename T>
 __device__ __forceinline__ void put_rows(const struct attend &a, const struct back_maps &maps,
                                          T *to, int64_t stride, T *tile, int row, int rows,
                                          const float (&x)[D / 8][4], float by)
 {
-    int lane = (int)threadIdx.x % 32;
-
-    asm volatile("" : "+r"(lane));      /* no place kept for what is made of it until here */
-    if (!maps.wide_out) {
+    if (maps.wide_out)
+        put_fragments<D, TILE>(to, stride, tile, row, rows, a.dim, x, by);
+    else
         store_rows(to, stride, row, rows, a.dim, a.pairs, x, by, by);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-        const float *l = x[2 * k], *r = x[2 * k + 1];
-
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         shared_at(tile + panel_at<D, TILE>(row + lane % 16, 2 * k + lane / 16))),
-                     "r"(two<T>(l[0] * by, l[1] * by)), "r"(two<T>(l[2] * by, l[3] * by)),
-                     "r"(two<T>(r[0] * by, r[1] * by)), "r"(two<T>(r[2] * by, r[3] * by))
-                     : "memory");
-    }
-    __syncwarp();
-#pragma unroll
-    for (int u = 0; u < D / 16; u++) {
-        int r = row + (32 * u + lane) / (D / 8), c = (32 * u + lane) % (D / 8);
-
-        if (r < rows && 8 * c < a.dim)
-            *(uint4 *)(to + r * stride + 8 * c) = *(const uint4 *)(tile + panel_at<D, TILE>(r, c));
-    }
 }
 
 } /* namespace */

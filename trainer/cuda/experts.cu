@@ -92,7 +92,7 @@ static void order(struct device *dev, const struct op_experts *a, struct space *
     s->first = NULL;
     s->here = grouped_able(dev, a);
     if (s->here)
-        grouped_order(dev, &s->r, a->n * a->top_k, a->n_expert);
+        grouped_order(dev, &s->r, a->n_expert);
     if (s->here && !outer)
         return;
     dev->ops->to_host(dev, cuda_of(dev)->host, s->r.first, bytes);
@@ -125,11 +125,12 @@ static bool joint(const struct device *dev, const struct op_experts *a)
     return a->up == behind(dev, a->gate, a->ff * a->dim);
 }
 
-/* u = x [Wgate; Wup]^T */
+/* u = x [Wgate; Wup]^T; g = act(u_gate) * u_up */
 static void widen(struct device *dev, const struct op_experts *a, const struct space *s)
 {
     struct grouped g = rows_of(a, s, "experts_fwd");
-    bool both = joint(dev, a);
+    bool both = joint(dev, a), gated = s->here && both && a->act == OP_ACT_SILU;
+    struct op_gate gate = {};
 
     g.a = s->x;
     g.lda = g.ldb = g.k = a->dim;
@@ -138,18 +139,26 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
     g.d = a->u;
     g.ldd = 2 * a->ff;
     g.n = both ? 2 * a->ff : a->ff;
+    g.gated = gated ? s->g : NULL;
     grouped(dev, &g);
-    if (both)
+    if (gated)
         return;
-    g.b = a->up;
-    g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
-    grouped(dev, &g);
+    if (!both) {
+        g.b = a->up;
+        g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
+        grouped(dev, &g);
+    }
+    gate.out = s->g;
+    gate.u = a->u;
+    gate.act = a->act;
+    gate.n = a->n * a->top_k;
+    gate.ff = a->ff;
+    cuda_gate_fwd(dev, &gate);
 }
 
 void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
 {
     struct matmul_args p = {};
-    struct op_gate gate = {};
     struct grouped g;
     struct space s;
 
@@ -176,12 +185,6 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     if (dev->err.code)
         return;
     widen(dev, a, &s);
-    gate.out = s.g;
-    gate.u = a->u;
-    gate.act = a->act;
-    gate.n = a->n * a->top_k;
-    gate.ff = a->ff;
-    cuda_gate_fwd(dev, &gate);
     g = rows_of(a, &s, "experts_fwd");
     g.a = s.g;
     g.lda = g.ldb = g.k = a->ff;
@@ -283,7 +286,8 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, true, "experts_bwd"))
         return;
     order(dev, a, &s, a->dgate || a->dup || a->ddown);
-    route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+    if (a->dgate || a->dup)
+        route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
     route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
     if (dev->err.code)
         return;
@@ -294,7 +298,7 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
     g.d = s.dg;
     g.n = g.ldb = g.ldd = a->ff;
     grouped(dev, &g);
-    route_gate_back(dev, a, &s.r, s.g, s.du, s.dg);
+    route_gate_back(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
     matrices_back(dev, a, &s);
     narrow_back(dev, a, &s);
     router_back(dev, a, &s);

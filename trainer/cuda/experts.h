@@ -14,7 +14,7 @@ enum { ROUTE_ROWS = 256, ROUTE_MOST = 1024 };
 /* In the workspace. */
 struct route {
     int32_t *first;                 /* [E + 1] of each expert in the order */
-    int32_t *tile;                  /* [grouped_tiles][2] grouped_rows.cu's */
+    int2    *start;                 /* [E + 1] grouped_rows.cu's */
     int32_t *counts;                /* [E, chunks] rows of each chunk, then where they begin */
     int32_t *row;                   /* [n k] of each slot */
     int32_t *place;                 /* [n k] the slot of (row, j-th picked) */
@@ -42,7 +42,7 @@ void route_combine(struct device *dev, const struct op_experts *a, const struct 
                    void *out, const void *base, const void *y, bool weighted);
 /*
  * Between the products of backward, by slot: dweight = g . dg, then with its weight
- * du from w dg, and g becomes w g; g = act(u_gate) * u_up.
+ * du from w dg, and g, where it is not NULL, becomes w g; g = act(u_gate) * u_up.
  */
 void route_gate_back(struct device *dev, const struct op_experts *a, const struct route *r,
                      void *g, void *du, const void *dg);
@@ -58,6 +58,8 @@ struct grouped {
     int64_t        E, stride, m, n, k;
     const void    *a, *b;
     void          *d;
+    void          *gated;           /* here: [slots, n / 2] SiLU of d's first half times the second
+                                       (b_t); or NULL */
     int64_t        lda, ldb, ldd;
     float          beta;
     uint64_t       busy;
@@ -70,11 +72,10 @@ struct grouped {
 void grouped(struct device *dev, const struct grouped *g);
 
 /* grouped_rows.cu: one launch for all experts, on chips of 9.0. */
-static inline int64_t grouped_tiles(int64_t slots, int64_t E) { return slots / 128 + E; }
-/* Whether it can do, and should do, all products over rows of this operation. */
+/* Whether it can do all products over rows of this operation. */
 bool grouped_able(struct device *dev, const struct op_experts *a);
-/* Which rows of which expert each of its blocks takes. */
-void grouped_order(struct device *dev, const struct route *r, int64_t slots, int64_t E);
+/* Where each expert's tiles begin. */
+void grouped_order(struct device *dev, const struct route *r, int64_t E);
 void grouped_rows(struct device *dev, const struct grouped *g);
 
 #endif

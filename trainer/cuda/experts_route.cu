@@ -26,7 +26,7 @@ uint64_t route_lay_out(struct route *r, unsigned char *base, int64_t n, int64_t 
         at += cuda_part((uint64_t)(count) * sizeof(type));                                     \
     } while (0)
     TAKE(first, int32_t, E + 1);
-    TAKE(tile, int32_t, 2 * grouped_tiles(n * k, E));
+    TAKE(start, int2, E + 1);
     TAKE(counts, int32_t, E * chunks_of(n));
     TAKE(row, int32_t, n * k);
     TAKE(place, int32_t, n * k);
@@ -382,7 +382,7 @@ gate_back_kernel(T *g, T *du, const T *u, const T *dg, struct route r, int64_t F
     int64_t slot = blockIdx.x;
     float w = r.weight[slot], dot = 0;
 
-    g += slot * F;
+    g = g ? g + slot * F : NULL;
     dg += slot * F;
     u += slot * 2 * F;
     du += slot * 2 * F;
@@ -401,7 +401,8 @@ gate_back_kernel(T *g, T *du, const T *u, const T *dg, struct route r, int64_t F
             a[i] = w * d[i] * b[i] * slope;
             b[i] = w * d[i] * value;
         }
-        row_put<T, N>(g + col, both);
+        if (g)
+            row_put<T, N>(g + col, both);
         row_put<T, N>(du + col, a);
         row_put<T, N>(du + F + col, b);
     }

@@ -5,7 +5,7 @@
  * A gate opens when all its arrivals are there, and counts how often: who waits says for which
  * time, of which the lowest bit tells apart the last two.
  *
- * Source: PTX ISA 8.5, 9.7.13.15 (mbarrier), 9.7.13.1 (bar).
+ * Source: PTX ISA 8.5, 9.7.13.15 (mbarrier), 9.7.13.1 (bar), 9.7.13.4 (barrier.cluster).
  */
 #ifndef CKPT_GATES_H
 #define CKPT_GATES_H
@@ -21,6 +21,34 @@ __device__ __forceinline__ void gate_init(uint64_t *gate, int arrivals)
 __device__ __forceinline__ void gate_arrive(uint64_t *gate)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(gate)) : "memory");
+}
+
+/* The same at the gate in this place of another block of the cluster, or of this one. */
+__device__ __forceinline__ void gate_arrive_at(uint64_t *gate, int block)
+{
+#if WGMMA_HERE
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+                 ::"r"(shared_at(gate)), "r"(block) : "memory");
+#endif
+}
+
+/* Which block of its cluster this is; all threads of all of them come here. */
+__device__ __forceinline__ int cluster_block()
+{
+    int x = 0;
+
+#if WGMMA_HERE
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(x));
+#endif
+    return x;
+}
+
+__device__ __forceinline__ void cluster_meets()
+{
+#if WGMMA_HERE
+    asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+#endif
 }
 
 /* This thread arrives, and the gate waits for that many bytes more. */

@@ -47,7 +47,8 @@ struct matmul_args {
     enum matmul_epilogue epilogue;
     const void     *bias;           /* [n] of out's type, or NULL */
     void           *aux;            /* [m, n] of out's type, or bits; rows dense */
-    bool            quick;          /* one of many shapes: not timed for long */
+    bool            quick;          /* one of many shapes: not timed for long, and not where one of
+                                       about its size was */
     bool            alone;          /* DGELU: else a pass over aux follows all the same */
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
 };

@@ -57,6 +57,37 @@ const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
     return at->state == CHOICE_EMPTY ? NULL : at;
 }
 
+/* How far apart two sizes are, as a ratio of at least 1. */
+static double apart(int64_t x, int64_t y)
+{
+    return x < y ? (double)y / (double)x : (double)x / (double)y;
+}
+
+const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
+                                                const struct matmul_key *key)
+{
+    const struct matmul_choice *best = NULL;
+    double least = 4.0 / 3.0;
+
+    for (size_t i = 0; i < c->places; i++) {
+        const struct matmul_choice *at = &c->at[i];
+        struct matmul_key k = at->key;
+        double m, by;
+
+        if (at->state == CHOICE_EMPTY || !at->kept)
+            continue;
+        m = apart(k.at[KEY_M], key->at[KEY_M]);
+        by = apart(k.at[KEY_K], key->at[KEY_K]);
+        k.at[KEY_M] = key->at[KEY_M];
+        k.at[KEY_K] = key->at[KEY_K];
+        if (memcmp(&k, key, sizeof k) == 0 && m * by <= least) {
+            least = m * by;
+            best = at;
+        }
+    }
+    return best;
+}
+
 /* Room for one more. */
 static int grow(struct matmul_choices *c)
 {

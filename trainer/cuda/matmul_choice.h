@@ -47,6 +47,10 @@ int matmul_choices_open(struct matmul_choices *c, const char *gpu, size_t versio
 void matmul_choices_close(struct matmul_choices *c);
 const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
                                                 const struct matmul_key *key);
+/* Of those whose m and k are those of the key or up to a third more or less, and all else is the
+ * same, the nearest that is kept; or NULL. */
+const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
+                                                const struct matmul_key *key);
 /* Put one in; with keep also into the file, unless another stands there, which is taken then.
  * Gives what stands now, or NULL without memory. */
 const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,

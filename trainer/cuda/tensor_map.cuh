@@ -11,8 +11,8 @@
  * them (clear_rows) before products see it.  Where not even the last row of all is known such a
  * tile comes row by row (bring_part), and `rows` may be any bound.
  *
- * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor), 5.5 (tensors); CUDA driver API 13.0,
- * cuTensorMapEncodeTiled.
+ * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor, .multicast::cluster), 5.5 (tensors); CUDA
+ * driver API 13.0, cuTensorMapEncodeTiled.
  */
 #ifndef CKPT_TENSOR_MAP_H
 #define CKPT_TENSOR_MAP_H
@@ -37,20 +37,41 @@ static inline bool tensor_map_of(CUtensorMap *map, const void *base, int64_t row
                       panels<D>::PANEL);
 }
 
-/* ROWS rows of a head, from `row` on, by the one thread that asks: D * ROWS elements, of which
- * the gate has been told by gate_expect.  The map is a parameter of the kernel (grid constant). */
+/* A panel's rows from `row` on, columns from `col` on, by the one thread that asks; the gate has
+ * been told of its bytes by gate_expect.  The map is a parameter of the kernel (grid constant). */
+template <typename T>
+__device__ __forceinline__ void bring_panel(T *to, const CUtensorMap *map, int col, int head,
+                                            int row, uint64_t *gate)
+{
+#if WGMMA_HERE
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(to)), "l"(map), "r"(col),
+                 "r"(head), "r"(row), "r"(shared_at(gate))
+                 : "memory");
+#endif
+}
+
+/* The same to both blocks of a cluster of two: to that place of each, where it opens that gate. */
+template <typename T>
+__device__ __forceinline__ void bring_panel_to_both(T *to, const CUtensorMap *map, int col,
+                                                    int head, int row, uint64_t *gate)
+{
+#if WGMMA_HERE
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_at(to)),
+                 "l"(map), "r"(col), "r"(head), "r"(row), "r"(shared_at(gate)), "h"((uint16_t)3)
+                 : "memory");
+#endif
+}
+
+/* ROWS rows of a head, from `row` on: D * ROWS elements. */
 template <int D, int ROWS, typename T>
 __device__ __forceinline__ void bring_tile(T *tile, const CUtensorMap *map, int head, int row,
                                            uint64_t *gate)
 {
-#if WGMMA_HERE
 #pragma unroll
     for (int c = 0; c < D; c += panels<D>::PANEL)
-        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(tile + c * ROWS)),
-                     "l"(map), "r"(c), "r"(head), "r"(row), "r"(shared_at(gate))
-                     : "memory");
-#endif
+        bring_panel(tile + c * ROWS, map, c, head, row, gate);
 }
 
 /* Zeros from row `from` on, by THREADS threads, of which this is t.  Products_see follows. */

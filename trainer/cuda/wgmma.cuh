@@ -134,6 +134,7 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
 #define WGMMA_40(x) WGMMA_32(x), WGMMA_8((x) + 8)
 #define WGMMA_48(x) WGMMA_32(x), WGMMA_16((x) + 8)
 #define WGMMA_64(x) WGMMA_32(x), WGMMA_32((x) + 8)
+#define WGMMA_128(x) WGMMA_64(x), WGMMA_64((x) + 16)
 #define WGMMA_TEXT_32                                                                          \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                   \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -142,6 +143,13 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
 #define WGMMA_TEXT_64                                                                          \
     WGMMA_TEXT_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
     "%62, %63"
+#define WGMMA_TEXT_128                                                                         \
+    WGMMA_TEXT_64                                                                              \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77"                   \
+    ", %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91"                   \
+    ", %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105"             \
+    ", %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119"     \
+    ", %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA_BEGIN(add, n, type, regs)                                                        \
     "{ .reg .pred p; setp.ne.b32 p, " add ", 0; wgmma.mma_async.sync.aligned.m64n" n           \
@@ -162,8 +170,10 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
             WGMMA_TILES(64, 32, type, by_rows, "%32", "%33", "%34");                           \
         else if constexpr (N == 96)                                                            \
             WGMMA_TILES(96, 48, type, by_rows, "%48", "%49", "%50");                           \
-        else                                                                                   \
+        else if constexpr (N == 128)                                                           \
             WGMMA_TILES(128, 64, type, by_rows, "%64", "%65", "%66");                          \
+        else                                                                                   \
+            WGMMA_TILES(256, 128, type, by_rows, "%128", "%129", "%130");                      \
     } while (0)
 #define WGMMA_PARTS_OF(type)                                                                   \
     do {                                                                                       \
@@ -181,7 +191,7 @@ template <bool WG, typename... A> __device__ __forceinline__ void products_end(A
 template <typename T, int N, bool BY_ROWS>
 __device__ __forceinline__ void wg_tiles(float (*acc)[4], uint64_t a, uint64_t b, bool add_to)
 {
-    static_assert(N == 64 || N == 96 || N == 128, "widths that are written here");
+    static_assert(N == 64 || N == 96 || N == 128 || N == 256, "widths that are written here");
 #if WGMMA_HERE
     if constexpr (std::is_same<T, __half>::value && BY_ROWS)
         WGMMA_TILES_OF("f16", "1");

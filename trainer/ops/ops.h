@@ -551,6 +551,8 @@ struct device {
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     bool              apart;        /* its memory is not the host's */
+    bool              untimed;      /* which algorithms are fast here is not known: as products are
+                                       first met they are timed, which takes seconds */
     enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
     /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
      * it keeps all weights where they are and raises a count after each change: `stepped` where
