@@ -13,6 +13,7 @@
 
 #include "libckpt/log.h"
 #include "trainer/cuda/cuda_plugin.h"
+#include "trainer/nvml.h"
 #include "trainer/ops/ops.h"
 #include "trainer/plugin.h"
 
@@ -109,6 +110,31 @@ static int gpu_index(int *index, const char *name, struct ckpt_err *err)
     return 0;
 }
 
+/* A limit counts what the driver holds for this process.  The plug-in sees what all processes have,
+ * NVML what opening adds to it. */
+static int open_gpu(struct device **out, const struct cuda_plugin *plugin, int index,
+                    const struct device_opts *opts, struct ckpt_err *err)
+{
+    const uint64_t least = (uint64_t)64 << 20;      /* less: another process freed some meanwhile */
+    struct nvml_now before = {.used = 0}, after = {.used = 0};
+    struct ckpt_err unknown = {0};
+    struct nvml *chip = NULL;
+    char bus[32] = "";
+    bool known = false;
+
+    if (opts->memory_limit) {
+        plugin->bus(index, bus, sizeof bus);
+        known = *bus && nvml_open(&chip, bus, &unknown) == 0 &&
+                nvml_sample(chip, &before, &unknown) == 0;
+    }
+    if (plugin->open(out, index, opts, err) == 0 && known &&
+        nvml_sample(chip, &after, &unknown) == 0 && after.used > before.used + least &&
+        after.used - before.used < (*out)->context)
+        (*out)->context = after.used - before.used;
+    nvml_close(chip);
+    return err->code;
+}
+
 static int open_cpu(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
 {
     if (opts->fp8 || opts->tf32)
@@ -135,7 +161,7 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
     if (!any && gpu_index(&index, name, err))
         return err->code;
     if (open_cuda(&plugin, err) == 0 && (!any || plugin->count() > 0))
-        return plugin->open(out, index, opts, err);
+        return open_gpu(out, plugin, index, opts, err);
     if (!any)
         return err->code ? err->code : no_cuda(err, "it has no device");
     /* A driver without a plug-in that works is worth a word; a machine without one is not. */

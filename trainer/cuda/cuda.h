@@ -36,7 +36,6 @@ struct cuda_device {
     size_t         shared_most;         /* bytes of shared memory a block may ask for */
     uint64_t       limit;               /* bytes that dev.held and the context may reach; 0: what
                                            the chip has */
-    uint64_t       context;             /* what the driver holds for this process */
     cudaEvent_t   *stamps;              /* [n_stamps] */
     int64_t        n_stamps;
     bool           hopper;              /* the code for 9.0a was loaded.  A later chip runs what was

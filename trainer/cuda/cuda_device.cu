@@ -92,10 +92,10 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
     dev->n_alloc++;
     if (dev->err.code)
         return NULL;
-    if (d->limit && dev->held + d->context + whole > d->limit) {
+    if (d->limit && dev->held + dev->context + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
              "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
-             (double)whole / (1 << 30), (double)(dev->held + d->context) / (1 << 30),
+             (double)whole / (1 << 30), (double)(dev->held + dev->context) / (1 << 30),
              (double)d->limit / (1 << 30));
         return NULL;
     }
@@ -252,7 +252,7 @@ static uint64_t cuda_room(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
     size_t unused = 0, all = 0;
-    uint64_t left, taken = dev->held + d->context;
+    uint64_t left, taken = dev->held + dev->context;
 
     if (!cuda_ok(dev, "memory", cudaMemGetInfo(&unused, &all)))
         return 0;
@@ -262,14 +262,14 @@ static uint64_t cuda_room(struct device *dev)
 }
 
 /* What the driver holds for this process: what is in use behind opening, as far as that can be
- * ours alone. */
-static void measure_context(struct cuda_device *d)
+ * ours alone.  (Who opens the device may know better.) */
+static void measure_context(struct device *dev)
 {
     const uint64_t most = (uint64_t)1 << 30;
     size_t unused = 0, all = 0;
 
-    if (cuda_ok(&d->dev, "memory", cudaMemGetInfo(&unused, &all)))
-        d->context = all - unused < most ? all - unused : most;
+    if (cuda_ok(dev, "memory", cudaMemGetInfo(&unused, &all)))
+        dev->context = all - unused < most ? all - unused : most;
 }
 
 /* In the order of struct ops, which C++ asks for. */
@@ -354,6 +354,12 @@ static bool is_hopper(struct device *dev)
            attr.sharedSizeBytes >= 1024;
 }
 
+static void bus_of_device(int index, char *to, int size)
+{
+    if (cudaDeviceGetPCIBusId(to, size, index) != cudaSuccess)
+        to[0] = '\0';
+}
+
 static int open_device(struct device **out, int index, const struct device_opts *opts,
                        struct ckpt_err *err)
 {
@@ -381,8 +387,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     dev->apart = true;
     dev->fp8 = opts->fp8;
     snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
-    if (cudaDeviceGetPCIBusId(dev->bus, sizeof dev->bus, index) != cudaSuccess)
-        dev->bus[0] = '\0';
+    bus_of_device(index, dev->bus, sizeof dev->bus);
     o->cuda.index = index;
     o->cuda.limit = opts->memory_limit;
     o->cuda.tf32 = opts->tf32;
@@ -399,7 +404,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
         fp8_open(&o->cuda);
     if (dev->err.code == 0) {
         o->cuda.hopper = is_hopper(dev);
-        measure_context(&o->cuda);
+        measure_context(dev);
     }
     if (dev->err.code) {
         *err = dev->err;
@@ -418,4 +423,4 @@ static int count_devices(void)
 }
 
 extern "C" __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
-    CUDA_PLUGIN_VERSION, open_device, count_devices};
+    CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device};

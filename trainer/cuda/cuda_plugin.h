@@ -19,6 +19,8 @@ struct cuda_plugin {
                 struct ckpt_err *err);
     /* How many devices there are; 0 without a driver. */
     int (*count)(void);
+    /* Where device `index` is, as NVML knows it, before it is opened; "": not known. */
+    void (*bus)(int index, char *to, int size);
 };
 
 #endif

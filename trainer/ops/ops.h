@@ -564,6 +564,7 @@ struct device {
     void             *work;         /* workspace: the caller's memory, set before operations */
     uint64_t          work_bytes;
     uint64_t          held;         /* apart: bytes that alloc has given and free not taken */
+    uint64_t          context;      /* apart: bytes that its driver holds for this process */
     struct profile   *profile;      /* profile.h, or NULL */
     uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
 };
