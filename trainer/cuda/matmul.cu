@@ -2,68 +2,18 @@
  * matmul - see matmul.h.
  *
  * cuBLASLt counts by columns: the product of row-major matrices is asked for transposed, with
- * the factors' places exchanged.  Of a shape seen first, the algorithms its heuristic names are
- * timed on the stream itself: into D, which is written again afterwards, or, where D is also
- * read, into what is free of the workspace, for as many rows as fit there.
+ * the factors' places exchanged.
  *
  * Split sums go through the workspace in f32 (reduction scheme "compute type"); the scheme in
  * place, whose order depends on time, is never asked for.
  *
  * Source: NVIDIA cuBLAS 13.0, cuBLASLt API.
  */
-#include "trainer/cuda/matmul.h"
+#include "trainer/cuda/matmul_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "trainer/cuda/matmul_choice.h"
-
-enum {
-    NAMED      = 24,            /* by the heuristic */
-    SPLIT_MOST = 4,             /* of those also with split sums */
-    CANDIDATES = NAMED + SPLIT_MOST * 5,
-    SWEEPS     = 2,             /* of all, two launches each */
-    FINALISTS  = 4,
-    ROUNDS     = 2,             /* of all finalists, to and fro */
-    REPEATS    = 6,             /* launches of one reading, at least */
-    LEAST_ROWS = 1024           /* a part of D that still tells */
-};
-
-/* Sums at least so long, and D of at most so many elements, are tried in parts. */
-#define SPLIT_LEAST 1024
-#define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
-
-/*
- * How finalists are read, in milliseconds: those of products that take `heavy` and more after
- * `warm` of work, each over `length` behind `settle`.  What counts is the speed that the chip's
- * power sustains, not that of the first milliseconds: small tiles that are the fastest in these
- * draw more and are up to a tenth slower then.  Those of 8 bits are read for a short time: one of
- * them ended in a launch failure when read for long beside other programs (cuBLASLt 13.0).
- */
-struct reading { float heavy, warm, settle, length; };
-
-static const struct reading sustained = {0.02f, 100, 16, 32}, brief = {0.04f, 0, 0, 8};
-
-/* What an elementwise pass costs: milliseconds at least, bytes per second. */
-#define PASS_MS    0.003
-#define PASS_BYTES 3.3e12
-
-struct matmul {
-    cublasLtHandle_t      handle;
-    struct matmul_choices choices;
-    cudaEvent_t           begin, end;
-};
-
-/* One product, as cuBLASLt is told it. */
-struct call {
-    cublasLtMatmulDescOpaque_t   desc;
-    cublasLtMatrixLayoutOpaque_t a, b, c, d;
-    const void                  *pa, *pb, *pc;
-    void                        *pd;
-    float                        alpha, beta;
-    uint64_t                     work;
-};
 
 static bool broken(struct device *dev, const struct matmul_args *a, cublasStatus_t rc)
 {
@@ -137,11 +87,6 @@ static cudaDataType_t type_of(enum ckpt_dtype t)
     }
 }
 
-static size_t size_of(enum ckpt_dtype t)
-{
-    return t == CKPT_F32 ? 4 : t == CKPT_BF16 || t == CKPT_F16 ? 2 : 1;
-}
-
 static enum ckpt_dtype type_of_b(const struct matmul_args *a)
 {
     return a->scale_b ? a->in_b : a->in;
@@ -184,7 +129,7 @@ static void layout(cublasLtMatrixLayoutOpaque_t *l, enum ckpt_dtype type, int64_
 #define SET(what, value)                                                                       \
     cublasLtMatmulDescSetAttribute(&to->desc, CUBLASLT_MATMUL_DESC_##what, &(value), sizeof(value))
 
-static void describe(struct device *dev, struct call *to, const struct matmul_args *a)
+void matmul_describe(struct device *dev, struct call *to, const struct matmul_args *a)
 {
     int32_t ta = a->b_t ? CUBLAS_OP_T : CUBLAS_OP_N, tb = a->a_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = epilogue_of(a);
@@ -225,207 +170,24 @@ static void describe(struct device *dev, struct call *to, const struct matmul_ar
     to->alpha = a->alpha;
     to->beta = a->beta;
     to->work = dev->work && dev->work_bytes >= MATMUL_WORK ? MATMUL_WORK : 0;
+    to->args = *a;
+    to->tiles = matmul_tiles_can(dev, a);
 }
 
-static cublasStatus_t launch(struct device *dev, const struct call *x,
+cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
                              const cublasLtMatmulAlgo_t *algo)
 {
+    if (!algo) {
+        if (!x->tiles)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        matmul_tiles(dev, &x->args);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     return cublasLtMatmul(cuda_of(dev)->matmul->handle, (cublasLtMatmulDesc_t)&x->desc, &x->alpha,
                           x->pa, (cublasLtMatrixLayout_t)&x->a, x->pb,
                           (cublasLtMatrixLayout_t)&x->b, &x->beta, x->pc,
                           (cublasLtMatrixLayout_t)&x->c, x->pd, (cublasLtMatrixLayout_t)&x->d,
                           algo, dev->work, x->work, cuda_of(dev)->stream);
-}
-
-/* The largest power of two, 16 at most, that divides both. */
-static uint32_t alignment(const void *p, int64_t ld, enum ckpt_dtype type)
-{
-    uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)ld * size_of(type) | 16;
-
-    return (uint32_t)(bits & (~bits + 1));
-}
-
-static uint32_t pointer_alignment(const void *p) { return alignment(p, 0, CKPT_F32); }
-
-/* The first `most` algorithms the heuristic names, the likely best first. */
-static int ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
-               int most)
-{
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint32_t aa = pointer_alignment(x->pa), ab = pointer_alignment(x->pb);
-    uint32_t ac = pointer_alignment(x->pc), ad = pointer_alignment(x->pd);
-    cublasLtMatmulPreferenceOpaque_t pref;
-    int n = 0, fine = 0;
-
-#define PREFER(what, value)                                                                    \
-    cublasLtMatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_##what, &(value),         \
-                                         sizeof(value))
-    cublasLtMatmulPreferenceInit(&pref);
-    PREFER(MAX_WORKSPACE_BYTES, x->work);
-    PREFER(REDUCTION_SCHEME_MASK, scheme);
-    PREFER(MIN_ALIGNMENT_A_BYTES, aa);
-    PREFER(MIN_ALIGNMENT_B_BYTES, ab);
-    PREFER(MIN_ALIGNMENT_C_BYTES, ac);
-    PREFER(MIN_ALIGNMENT_D_BYTES, ad);
-#undef PREFER
-    if (cublasLtMatmulAlgoGetHeuristic(cuda_of(dev)->matmul->handle,
-                                       (cublasLtMatmulDesc_t)&x->desc,
-                                       (cublasLtMatrixLayout_t)&x->a,
-                                       (cublasLtMatrixLayout_t)&x->b,
-                                       (cublasLtMatrixLayout_t)&x->c,
-                                       (cublasLtMatrixLayout_t)&x->d, &pref, most, to,
-                                       &n) != CUBLAS_STATUS_SUCCESS)
-        return 0;
-    for (int i = 0; i < n; i++)
-        if (to[i].state == CUBLAS_STATUS_SUCCESS)
-            to[fine++] = to[i];
-    return fine;
-}
-
-/* Whether factors have 8 bits. */
-static bool eight(const struct matmul_args *a) { return size_of(a->in) == 1; }
-
-/* Adds to n algorithms the first of them with the sum over k in parts: where D is small its tiles
- * alone leave multiprocessors idle.  (Of 8 bits only what cuBLASLt names.)  Gives how many there
- * are now. */
-static int splits(struct device *dev, const struct call *x, const struct matmul_args *a,
-                  cublasLtMatmulHeuristicResult_t *all, int n)
-{
-    static const int32_t parts[] = {2, 3, 4, 6, 8};
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    int named = n < SPLIT_MOST ? n : SPLIT_MOST, most = n + (CANDIDATES - NAMED);
-
-    if (a->epilogue != MATMUL_PLAIN || a->k < SPLIT_LEAST || a->m * a->n > SPLIT_TILES || eight(a))
-        return n;
-    for (int i = 0; i < named; i++)
-        for (int j = 0; j < 5 && n < most; j++) {
-            cublasLtMatmulHeuristicResult_t *to = &all[n];
-            cublasLtMatmulAlgo_t algo = all[i].algo;
-
-            cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts[j],
-                                                 sizeof parts[j]);
-            cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                 &scheme, sizeof scheme);
-            if (cublasLtMatmulAlgoCheck(cuda_of(dev)->matmul->handle,
-                                        (cublasLtMatmulDesc_t)&x->desc,
-                                        (cublasLtMatrixLayout_t)&x->a,
-                                        (cublasLtMatrixLayout_t)&x->b,
-                                        (cublasLtMatrixLayout_t)&x->c,
-                                        (cublasLtMatrixLayout_t)&x->d, &algo,
-                                        to) != CUBLAS_STATUS_SUCCESS ||
-                to->workspaceSize > x->work)
-                continue;
-            to->algo = algo;
-            n++;
-        }
-    return n;
-}
-
-/* Milliseconds of one of so many launches, behind others; a large number where it cannot run. */
-static float time_of(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
-                     int before, int repeats)
-{
-    struct cuda_device *d = cuda_of(dev);
-    float ms = 1e30f;
-
-    for (int i = 0; i < before + repeats; i++) {
-        if (i == before)
-            cudaEventRecord(d->matmul->begin, d->stream);
-        if (launch(dev, x, algo) != CUBLAS_STATUS_SUCCESS)
-            return 1e30f;
-    }
-    cudaEventRecord(d->matmul->end, d->stream);
-    if (cudaEventSynchronize(d->matmul->end) != cudaSuccess ||
-        cudaEventElapsedTime(&ms, d->matmul->begin, d->matmul->end) != cudaSuccess)
-        return 1e30f;
-    return ms / (float)repeats;
-}
-
-/* The numbers of those that are the fastest in two launches, the heuristic's first always among
- * them; ms their times.  Gives how many. */
-static int finalists(struct device *dev, const struct call *x,
-                     const cublasLtMatmulHeuristicResult_t *all, int n, int to[FINALISTS],
-                     float ms[CANDIDATES])
-{
-    int most = n < FINALISTS ? n : FINALISTS, order[CANDIDATES] = {};
-    bool first = false;
-
-    for (int i = 0; i < n; i++)
-        ms[i] = time_of(dev, x, &all[i].algo, 1, 2);    /* warm, and loads the code */
-    for (int sweep = 1; sweep < SWEEPS; sweep++)
-        for (int i = 0; i < n; i++)
-            if (ms[i] < 1e29f) {
-                float now = time_of(dev, x, &all[i].algo, 0, 2);
-
-                ms[i] = now < ms[i] ? now : ms[i];
-            }
-    for (int i = 0; i < n; i++) {
-        int at = i;
-
-        for (; at > 0 && ms[order[at - 1]] > ms[i]; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-    for (int i = 0; i < most; i++) {
-        to[i] = order[i];
-        first |= order[i] == 0;
-    }
-    if (!first && most > 0 && ms[0] < 1e29f)
-        to[most - 1] = 0;
-    return most;
-}
-
-/* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
- * in 100. */
-static int fastest(struct device *dev, const struct call *x,
-                   const cublasLtMatmulHeuristicResult_t *all, int n,
-                   const struct matmul_args *a, float *took)
-{
-    const struct reading &how = eight(a) ? brief : sustained;
-    float ms[CANDIDATES], sum[FINALISTS] = {};
-    int at[FINALISTS] = {}, most = finalists(dev, x, all, n, at, ms), won = 0;
-    bool heavy = !a->quick && n > 0 && ms[at[0]] >= how.heavy;
-
-    if (heavy && most > 1 && how.warm > 0)
-        time_of(dev, x, &all[at[0]].algo, 0, 1 + (int)(how.warm / ms[at[0]]));
-    for (int round = 0; round < ROUNDS; round++)
-        for (int j = 0; j < most; j++) {
-            int i = round % 2 ? most - 1 - j : j, before = 0, repeats = REPEATS;
-
-            if (heavy && most > 1) {
-                before = (int)(how.settle / ms[at[i]]);
-                repeats = 1 + (int)(how.length / ms[at[i]]);
-            }
-            sum[i] += time_of(dev, x, &all[at[i]].algo, before, repeats);
-        }
-    for (int i = 0; i < most; i++)
-        if (sum[i] * (at[i] == 0 ? 0.99f : 1.0f) < sum[won] * (at[won] == 0 ? 0.99f : 1.0f))
-            won = i;
-    *took = sum[won] / ROUNDS;
-    return at[won];
-}
-
-/* What may be written while timing: true, and a call whose D is that. */
-static bool trial(struct device *dev, struct call *to, const struct matmul_args *a)
-{
-    struct matmul_args t = *a;
-    uint64_t begin = MATMUL_WORK + cuda_part(a->busy), row = (uint64_t)a->ldd * size_of(a->out);
-    uint64_t tail = cuda_of(dev)->tail, end = dev->work_bytes > tail ? dev->work_bytes - tail : 0;
-    uint64_t unused = dev->work && end > begin ? end - begin : 0;
-
-    if (a->beta != 0 && (!a->c || a->c == a->d)) {
-        int64_t rows = (int64_t)(unused / row);
-
-        if (rows < a->m && (rows < LEAST_ROWS || a->batch > 1))
-            return false;
-        if (a->batch > 1 && (uint64_t)(a->batch * a->stride_d) * size_of(a->out) > unused)
-            return false;
-        t.m = rows < a->m ? rows / 256 * 256 : a->m;
-        t.c = a->d;
-        t.d = (unsigned char *)dev->work + begin;
-    }
-    describe(dev, to, &t);
-    return true;
 }
 
 /* Up to three significant bits more than the first: 8 sizes from one power of two to the next. */
@@ -461,81 +223,29 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
                       a->alone << 4 | a->quick << 5;
     k.at[KEY_EPILOGUE] = epilogue_of(a);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + alignment(all[i].p, all[i].ld, all[i].type);
+        k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + matmul_alignment(all[i].p, all[i].ld, all[i].type);
     k.at[KEY_WORK] = x->work != 0;
     return k;
 }
 
-/* Timing waits, which a stream being recorded cannot; a choice that cannot be kept would differ
- * between runs. */
-static bool may_time(struct device *dev)
-{
-    return cuda_of(dev)->matmul->choices.path && !cuda_recording(dev);
-}
-
-/* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
-static double pass_bytes(const struct matmul_args *a)
-{
-    switch (a->epilogue) {
-    case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
-                              (double)size_of(a->out);
-    case MATMUL_DRELU:                  /* and a pass that makes its bits */
-    case MATMUL_RELU:
-    case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)size_of(a->out);
-    default: return 0;
-    }
-}
-
-/* Whether the product with at most a bias, and such a pass, take less than `with` ms. */
-static bool better_apart(struct device *dev, const struct matmul_args *a, float with)
-{
-    cublasLtMatmulHeuristicResult_t all[CANDIDATES];
-    double pass = PASS_MS + 1e3 * pass_bytes(a) / PASS_BYTES;
-    struct matmul_args plain = *a;
-    struct call probe;
-    float without;
-    int n;
-
-    plain.epilogue = a->bias ? MATMUL_BIAS : MATMUL_PLAIN;
-    plain.aux = NULL;
-    if (!trial(dev, &probe, &plain))
-        return false;
-    n = splits(dev, &probe, &plain, all, ask(dev, &probe, all, NAMED));
-    if (n == 0)
-        return false;
-    fastest(dev, &probe, all, n, &plain, &without);
-    return (double)without + pass < (double)with;
-}
-
+/* What computes that product from now on; NULL: no memory. */
 static const struct matmul_choice *choose(struct device *dev, const struct matmul_args *a,
                                           const struct call *x, const struct matmul_key *key)
 {
-    struct matmul *mm = cuda_of(dev)->matmul;
-    const struct matmul_choice *like = a->quick ? matmul_choices_like(&mm->choices, key) : NULL;
-    cublasLtMatmulHeuristicResult_t all[CANDIDATES];
+    struct matmul_choices *known = &cuda_of(dev)->matmul->choices;
+    const struct matmul_choice *like = a->quick ? matmul_choices_like(known, key) : NULL;
     struct matmul_choice choice = {};
-    struct call probe;
-    int n, best = 0;
-    float took;
+    bool found = like != NULL;
 
+    if (like)
+        choice = *like;
+    else
+        found = matmul_search(dev, a, x, &choice);
     choice.key = *key;
-    if (like) {
-        choice.state = like->state;
-        choice.algo = like->algo;
-        return matmul_choices_add(&mm->choices, &choice, !cuda_recording(dev));
-    }
-    n = splits(dev, x, a, all, ask(dev, x, all, NAMED));
-    choice.state = n ? CHOICE_FOUND : CHOICE_NONE;
-    if ((n > 1 || (n && pass_bytes(a) > 0)) && may_time(dev) && trial(dev, &probe, a)) {
-        best = fastest(dev, &probe, all, n, a, &took);
-        if (pass_bytes(a) > 0 && better_apart(dev, a, took))
-            choice.state = CHOICE_NONE;
-    }
-    if (n)
-        choice.algo = all[best].algo;
+    choice.kept = false;
     /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
      * may meet another of the key's first. */
-    return matmul_choices_add(&mm->choices, &choice, n > 0 && !cuda_recording(dev));
+    return matmul_choices_add(known, &choice, found && !cuda_recording(dev));
 }
 
 /* One of the key's rounded sizes may suit an algorithm where another does not. */
@@ -543,7 +253,8 @@ static cublasStatus_t launch_other(struct device *dev, const struct call *x)
 {
     cublasLtMatmulHeuristicResult_t first;
 
-    return ask(dev, x, &first, 1) ? launch(dev, x, &first.algo) : CUBLAS_STATUS_NOT_SUPPORTED;
+    return matmul_ask(dev, x, &first, 1) ? matmul_launch(dev, x, &first.algo)
+                                         : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* The choice for the product, made now where there is none, and its call; NULL: no memory. */
@@ -553,7 +264,7 @@ static const struct matmul_choice *choice_of(struct device *dev, const struct ma
     const struct matmul_choice *choice;
     struct matmul_key key;
 
-    describe(dev, x, a);
+    matmul_describe(dev, x, a);
     key = key_of(dev, a, x);
     choice = matmul_choices_find(&cuda_of(dev)->matmul->choices, &key);
     if (!choice)
@@ -571,7 +282,7 @@ bool matmul_able(struct device *dev, const struct matmul_args *a)
     if (dev->err.code || a->m <= 0 || a->n <= 0)
         return true;
     choice = choice_of(dev, a, &x);
-    return choice && choice->state == CHOICE_FOUND;
+    return choice && choice->state != CHOICE_NONE;
 }
 
 bool matmul(struct device *dev, const struct matmul_args *a)
@@ -585,10 +296,10 @@ bool matmul(struct device *dev, const struct matmul_args *a)
     choice = choice_of(dev, a, &x);
     if (!choice)
         return true;
-    if (choice->state == CHOICE_FOUND)
-        rc = launch(dev, &x, &choice->algo);
+    if (choice->state != CHOICE_NONE)
+        rc = matmul_launch(dev, &x, choice->state == CHOICE_TILES ? NULL : &choice->algo);
     if ((rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE) &&
-        (choice->state == CHOICE_FOUND || a->epilogue == MATMUL_PLAIN))
+        (choice->state != CHOICE_NONE || a->epilogue == MATMUL_PLAIN))
         rc = launch_other(dev, &x);
     if (rc == CUBLAS_STATUS_SUCCESS)
         return true;

@@ -137,8 +137,8 @@ static bool parse(struct matmul_choice *to, const char *line)
             return false;
     }
     line += *line == ' ';
-    to->state = *line == ':' ? CHOICE_FOUND : CHOICE_NONE;
-    if (*line != ':' && *line != '-')
+    to->state = *line == ':' ? CHOICE_FOUND : *line == '+' ? CHOICE_TILES : CHOICE_NONE;
+    if (*line != ':' && *line != '+' && *line != '-')
         return false;
     line++;
     for (int j = 0; j < ALGO_WORDS; j++, line = end) {
@@ -185,7 +185,9 @@ static void write_file(const struct matmul_choices *c)
                 continue;
             for (int j = 0; j < KEY_NUMBERS; j++)
                 fprintf(f, "%lld ", (long long)c->at[i].key.at[j]);
-            fputc(c->at[i].state == CHOICE_FOUND ? ':' : '-', f);
+            fputc(c->at[i].state == CHOICE_FOUND   ? ':'
+                  : c->at[i].state == CHOICE_TILES ? '+'
+                                                   : '-', f);
             for (int j = 0; j < ALGO_WORDS; j++)
                 fprintf(f, " %llx", (unsigned long long)c->at[i].algo.data[j]);
             fprintf(f, " %llx\n", (unsigned long long)digest(&c->at[i]));
@@ -259,7 +261,7 @@ int matmul_choices_open(struct matmul_choices *c, const char *gpu, size_t versio
     for (char *p = name; *p; p++)
         if (*p == ' ' || *p == '/')
             *p = '-';
-    snprintf(c->name, sizeof c->name, "%s 4\n", name);
+    snprintf(c->name, sizeof c->name, "%s 5\n", name);
     if (grow(c))
         return -1;
     if (!folder(dir, sizeof dir))

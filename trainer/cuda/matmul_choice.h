@@ -3,8 +3,8 @@
  * keeps it between runs.
  *
  * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
- * a line with its name, then a line for each shape: the numbers of its key, a colon (a dash: it
- * is faster in two steps), the eight words of the algorithm, which cuBLASLt lets one store for the
+ * a line with its name, then a line for each shape: the numbers of its key, a colon (a plus: by
+ * our own kernel; a dash: it is faster in two steps), the eight words of the algorithm, which cuBLASLt lets one store for the
  * same version, and a sum over all of these.  It is replaced whole; what another process put
  * there first wins.
  */
@@ -33,7 +33,7 @@ struct matmul_choice {
     bool                 kept;          /* in the file */
 };
 
-enum { CHOICE_EMPTY, CHOICE_FOUND, CHOICE_NONE };
+enum { CHOICE_EMPTY, CHOICE_FOUND, CHOICE_TILES, CHOICE_NONE };
 
 struct matmul_choices {
     struct matmul_choice *at;           /* hashed, open; a power of two of places */
