@@ -1,6 +1,7 @@
 /*
  * Low-rank changes beside projections, on the GPU against the CPU.
  */
+#include "tests/gpu/by_tiles.h"
 #include "tests/gpu/linear_pair.h"
 
 static void test_change(void **state)
@@ -161,6 +162,24 @@ static void many_check(struct gpu *g, const struct many_case *m)
     gpu_release(g);
 }
 
+static void many_check_all(const struct many_case *c, size_t n)
+{
+    struct op_limits l = {.n = 2048, .n_rows = 64, .dim = 1024, .n_head = 8, .n_kv = 8,
+                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
+                          .lora_drop = true, .lora_magnitude = true, .drop = true,
+                          .train = true};
+
+    for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
+        struct gpu g;
+
+        gpu_open(&g, gpu_types[t], &l);
+        for (size_t i = 0; i < n; i++)
+            if (!gpu_left_out(c[i].c.n * c[i].c.in))
+                many_check(&g, &c[i]);
+        gpu_close(&g);
+    }
+}
+
 static void test_many(void **state)
 {
     static const struct many_case c[] = {
@@ -179,21 +198,32 @@ static void test_many(void **state)
         {{.n = 0, .in = 64, .bias = true, .fresh = true}, {48, 80}, {8, 8}, 2, true},
         {{.n = 2048, .in = 1024, .frozen = true}, {1024, 256, 256}, {16, 16, 16}, 3, true},
     };
-    struct op_limits l = {.n = 2048, .n_rows = 64, .dim = 1024, .n_head = 8, .n_kv = 8,
-                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
-                          .lora_drop = true, .lora_magnitude = true, .drop = true,
-                          .train = true};
 
     (void)state;
-    for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
-        struct gpu g;
+    many_check_all(c, sizeof c / sizeof c[0]);
+}
 
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-            if (!gpu_left_out(c[i].c.n * c[i].c.in))
-                many_check(&g, &c[i]);
-        gpu_close(&g);
-    }
+/* With the changes in the products of their matrices, which wants some rows. */
+static void test_joined(void **state)
+{
+    static const struct many_case c[] = {
+        {{.n = 1024, .in = 136, .frozen = true}, {136, 128, 128}, {8, 8, 8}, 3, true},
+        {{.n = 1100, .in = 264, .frozen = true, .dx_add = true}, {392, 136}, {16, 8}, 2, false},
+        {{.n = 1100, .in = 136, .out_ld = 536, .frozen = true}, {264, 136, 136}, {24, 24, 24}, 3,
+         true},
+        {{.n = 1030, .in = 128, .bias = true, .fresh = true}, {136, 264}, {8, 16}, 2, true},
+        {{.n = 2048, .in = 1024, .frozen = true}, {1024, 256, 256}, {16, 16, 16}, 3, true},
+    };
+    size_t n = gpu_small() == 2 ? 2 : sizeof c / sizeof c[0];
+    char folder[] = "/tmp/joined-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    setenv("CKPT_CACHE", folder, 1);
+    many_check_all(c, n);
+    assert_true(all_by_tiles(folder) >= (int)n);
+    many_check_all(c, n);
+    folder_gone(folder);
 }
 
 static void test_large(void **state)
@@ -215,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_magnitude),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_joined),      /* last: the cache is elsewhere behind it */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

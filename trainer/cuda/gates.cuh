@@ -23,12 +23,14 @@ __device__ __forceinline__ void gate_arrive(uint64_t *gate)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(gate)) : "memory");
 }
 
-/* The same at the gate in this place of another block of the cluster, or of this one. */
+/* The same at the gate in this place of another block of the cluster, or of this one; of what this
+ * thread did before, only what the tensor cores and copies did is behind it (a release for the
+ * whole cluster would wait for all its memory). */
 __device__ __forceinline__ void gate_arrive_at(uint64_t *gate, int block)
 {
 #if WGMMA_HERE
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                  ::"r"(shared_at(gate)), "r"(block) : "memory");
 #endif
 }

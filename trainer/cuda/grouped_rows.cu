@@ -23,7 +23,7 @@ struct args {
     const int32_t *first;               /* [E + 1] of each expert's slots */
     const int2    *start;               /* [E + 1] pairs of tiles before an expert's; odd ones */
     int64_t        ldd;
-    int            E, n, k, band;
+    int            E, n, band;
     float          beta;
 };
 
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(TILE_BLOCK, 1)
     int e = 0;
 
     tiles_all<T, BT>(
-        maps, g.k,
+        maps,
         [&](struct tile *t, int at) {
             bool there;
 
@@ -174,11 +174,11 @@ template <typename T, bool BT, bool GATED>
 void launch(struct device *dev, const struct grouped *g)
 {
     struct args a = {g->d, g->gated, g->route->first, g->route->start, g->ldd, (int)g->E,
-                     (int)g->n, (int)g->k, tiles_band(g->k), g->beta};
-    struct tile_maps maps;
+                     (int)g->n, tiles_band(g->k), g->beta};
+    struct tile_part p = {g->a, g->b, g->slots, g->n, g->k, g->lda, g->ldb, g->E, g->stride};
+    struct tile_maps maps = {};
 
-    if (tiles_map_a(&maps.a, g->a, g->slots, g->k, g->lda) &&
-        tiles_map_b(&maps.b, g->b, g->n, g->k, g->ldb, g->E, g->stride, BT))
+    if (tiles_add(&maps, &p, BT))
         tiles_launch<T>(dev, g->op, INT32_MAX, rows_kernel<T, BT, GATED>, a, maps);
     else
         cuda_ok(dev, g->op, cudaErrorNotSupported);
@@ -200,12 +200,10 @@ bool grouped_able(struct device *dev, const struct op_experts *a)
 {
     int64_t slots = a->n * a->top_k, widest = a->dim < 2 * a->ff ? 2 * a->ff : a->dim;
     int64_t tiles = (slots / (TILE_PAIR * TILE_ROWS) + a->n_expert) * (widest / TILE_COLS + 1);
-    CUtensorMap map;
-
     return slots >= LEAST_ROWS * a->n_expert && dev->act != CKPT_F32 && a->dim % TILE_K == 0 &&
            a->ff % TILE_K == 0 && tiles <= INT32_MAX && tiles_can(cuda_of(dev)) &&
-           tiles_map_b(&map, a->gate, a->ff, a->dim, a->dim, a->n_expert, a->stride, true) &&
-           cuda_aligned(a->up, 16) && cuda_aligned(a->down, 16);
+           a->stride % 8 == 0 && cuda_aligned(a->gate, 16) && cuda_aligned(a->up, 16) &&
+           cuda_aligned(a->down, 16);
 }
 
 void grouped_order(struct device *dev, const struct route *r, int64_t E)

@@ -104,6 +104,17 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
         linear_finish(dev, &f);
 }
 
+bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                   uint64_t busy)
+{
+    struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
+
+    p.part = more;
+    p.parts = 1;
+    return !dev->fp8 && !a->in_out &&
+           fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
+}
+
 /* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
 static bool narrow(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
                    const struct op_gate *gate)
@@ -185,13 +196,11 @@ static bool clipped(struct device *dev, const struct op_linear *a,
     return matmul(dev, &p);
 }
 
-void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
-               uint64_t busy)
+/* The product for dx, without anything around it. */
+static struct matmul_args dx_product(const struct device *dev, const struct op_linear *a,
+                                     const void *dy, int64_t ld, bool add, uint64_t busy)
 {
     struct matmul_args p = {};
-    struct op_drop none = {};
-    void *x = a->x == a->x_pre || a->x_made ? NULL : a->x;
-    bool act = a->x_act != OP_ACT_NONE, sloped = false;
 
     p.op = "linear_bwd";
     p.m = a->n;
@@ -208,6 +217,27 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     p.alpha = 1.0f;
     p.beta = add ? 1.0f : 0.0f;
     p.busy = busy;
+    return p;
+}
+
+bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                      const struct matmul_part *more, int n, bool add, uint64_t busy)
+{
+    struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
+
+    p.part = more;
+    p.parts = n;
+    return !dev->fp8 && !a->in_out && a->x_act == OP_ACT_NONE && matmul(dev, &p);
+}
+
+void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
+               uint64_t busy)
+{
+    struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
+    struct op_drop none = {};
+    void *x = a->x == a->x_pre || a->x_made ? NULL : a->x;
+    bool act = a->x_act != OP_ACT_NONE, sloped = false;
+
     fp8_dx(dev, a, dy, ld, &p);
     if (clipped(dev, a, &p, busy))
         return;

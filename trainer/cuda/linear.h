@@ -71,6 +71,12 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
  */
 void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
                  uint64_t busy);
+/* All of forward with a further product of the same columns at once; false: nothing was queued. */
+bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                   uint64_t busy);
+/* Likewise dx, with n further ones. */
+bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                      const struct matmul_part *more, int n, bool add, uint64_t busy);
 /* to[n, n_out], which it gives back: dout, dropped out. */
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
 /* dx from dy (rows ld apart), on what is there with add; x with it. */

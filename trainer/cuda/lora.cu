@@ -1,8 +1,9 @@
 /*
  * lora - projections with a low-rank change beside the matrix.
  *
- * The change goes first: its product t B^T is what the matrix' own product is added to, so that
- * bias, activation and residual stay where they are without it.  t = scale * xd A^T [n, r] and
+ * The change's product t B^T joins the matrix' own where a kernel does both at once; else it goes
+ * first, and the other is added to it, so that bias, activation and residual stay where they are
+ * without it.  t = scale * xd A^T [n, r] and
  * dt = scale * dz B [n, r] have the device's type, rows padded to eight elements, and are made
  * again in backward.
  *
@@ -146,6 +147,16 @@ void lora_widen(struct device *dev, const struct op_linear *a, const struct lora
     p.ldd = ld;
     p.beta = add ? 1.0f : 0.0f;
     matmul(dev, &p);
+}
+
+struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s)
+{
+    return {s->t, a->lora.b, s->r8, a->lora.rank, a->lora.rank};
+}
+
+struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s)
+{
+    return {s->dt, a->lora.a, s->r8, a->n_in, a->lora.rank};
 }
 
 void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
@@ -360,15 +371,19 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
 void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     void *to = a->pre ? a->pre : a->out;
+    struct matmul_part change;
     struct lora_space s;
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
     narrow(dev, a, &s, a->lora.magnitude != NULL, false);
+    change = lora_part(a, &s);
     if (a->lora.magnitude) {
         magnitude_fwd(dev, a, &s);
         return;
     }
+    if (linear_joined(dev, a, &change, s.busy))
+        return;
     lora_widen(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
     linear_main(dev, a, to, linear_out_ld(a), s.busy);
 }
@@ -378,8 +393,12 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct lo
                   const void *dy, int64_t ld)
 {
     bool add = a->dx_add && a->x_act == OP_ACT_NONE;
+    struct matmul_part change = lora_part_back(a, s);
     struct op_linear back = *a;
 
+    if (!s->xd && linear_dx_joined(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, &change, 1,
+                                   add, s->busy))
+        return;
     if (!s->xd) {
         widen_back(dev, a, s, a->dx, add);
         linear_dx(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, true, s->busy);

@@ -25,6 +25,9 @@ struct matmul_args lora_product(const struct device *dev, const char *op,
 /* to = t B^T + add; rows of to and add are ld apart. */
 void lora_widen(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                 void *to, int64_t ld, const void *add);
+/* t B^T, and dt A, as parts of a product. */
+struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s);
+struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s);
 /* dt = scale * dz B */
 void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                       const void *dz, int64_t ld);

@@ -3,9 +3,9 @@
  *
  * The factors A lie one below the other in the workspace, [R, n_in], R the sum of the ranks: so
  * x is read once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of
- * A; and dx gets what goes back through the changes from one product, dt A, to which those of
- * the matrices are added.  Changes with a magnitude or dropout, ranks that are no multiple of 8
- * and scales that differ are done one by one.
+ * A; and dx gets what goes back through the changes from one product, dt A, which those of the
+ * matrices join, or are added to.  Changes with a magnitude or dropout, ranks that are no multiple
+ * of 8 and scales that differ are done one by one.
  */
 #include "trainer/cuda/lora.h"
 
@@ -224,7 +224,10 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         void *to = a[i].pre ? a[i].pre : a[i].out;
+        struct matmul_part change = lora_part(&a[i], &o);
 
+        if (linear_joined(dev, &a[i], &change, o.busy))
+            continue;
         lora_widen(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
         linear_main(dev, &a[i], to, linear_out_ld(&a[i]), o.busy);
     }
@@ -234,7 +237,16 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
 static void dx_of(struct device *dev, const struct op_linear *a, int n, const struct many *s)
 {
     struct matmul_args p = lora_product(dev, "linear_bwd", &s->all);
+    struct matmul_part more[MANY] = {{s->all.dt, s->a, s->all.r8, a->n_in, s->all.r8}};
+    bool alike = true;
 
+    for (int i = 1; i < n; i++) {
+        more[i] = {a[i].dout, a[i].w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
+        alike &= !a[i].in_out;
+    }
+    if (alike && linear_dx_joined(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
+                                  s->all.busy))
+        return;
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
     p.k = p.lda = s->all.r8;

@@ -204,6 +204,7 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
                                 const struct call *x)
 {
     struct matmul_key k = {};
+    int64_t depth = a->k;
     const struct {
         const void *p;
         int64_t ld;
@@ -212,15 +213,17 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
                {a->d, a->ldd, a->out}, {a->bias, 0, a->out},
                {a->aux, a->n, a->out}};
 
+    for (int i = 0; i < a->parts; i++)
+        depth += a->part[i].k;
     k.at[KEY_M] = rounded(a->m);
     k.at[KEY_N] = rounded(a->n);
-    k.at[KEY_K] = rounded(a->k);
+    k.at[KEY_K] = rounded(depth);
     k.at[KEY_BATCH] = a->batch;
     k.at[KEY_IN] = a->in | type_of_b(a) << 8;
     k.at[KEY_OUT] = a->out;
     k.at[KEY_COMPUTE] = compute_of(dev, a) | a->fast << 16;
     k.at[KEY_FLAGS] = a->a_t | a->b_t << 1 | (a->beta != 0) << 2 | (x->pc == x->pd) << 3 |
-                      a->alone << 4 | a->quick << 5;
+                      a->alone << 4 | a->quick << 5 | a->parts << 6;
     k.at[KEY_EPILOGUE] = epilogue_of(a);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         k.at[KEY_ALIGN] = k.at[KEY_ALIGN] * 32 + matmul_alignment(all[i].p, all[i].ld, all[i].type);
@@ -296,6 +299,9 @@ bool matmul(struct device *dev, const struct matmul_args *a)
     choice = choice_of(dev, a, &x);
     if (!choice)
         return true;
+    if (a->parts)
+        return choice->state == CHOICE_TILES &&
+               matmul_launch(dev, &x, NULL) == CUBLAS_STATUS_SUCCESS;
     if (choice->state != CHOICE_NONE)
         rc = matmul_launch(dev, &x, choice->state == CHOICE_TILES ? NULL : &choice->algo);
     if ((rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE) &&

@@ -28,6 +28,12 @@ enum matmul_epilogue {
     MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_DRELU
 };
 
+/* A further product of the same m and n, laid out likewise, whose sums join the first's. */
+struct matmul_part {
+    const void *a, *b;
+    int64_t     lda, ldb, k;
+};
+
 struct matmul_args {
     const char     *op;             /* for errors */
     int64_t         m, n, k;        /* D [m, n] */
@@ -50,6 +56,8 @@ struct matmul_args {
     bool            quick;          /* one of many shapes: not timed for long, and not where one of
                                        about its size was */
     bool            alone;          /* DGELU: else a pass over aux follows all the same */
+    const struct matmul_part *part; /* [parts], at most 3: all at once or, false, not at all */
+    int             parts;
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
 };
 

@@ -1,6 +1,6 @@
 /*
- * matmul_call - what the rooms of matmul share: a product as cuBLASLt is told it, and the search for
- * what computes it fastest.
+ * matmul_call - what the rooms of matmul share: a product as cuBLASLt is told it, and the search
+ * for what computes it fastest.
  */
 #ifndef CKPT_CUDA_MATMUL_CALL_H
 #define CKPT_CUDA_MATMUL_CALL_H
@@ -55,8 +55,8 @@ bool matmul_search(struct device *dev, const struct matmul_args *a, const struct
                    struct matmul_choice *choice);
 
 /*
- * matmul_tiles.cu: products of 16 bits on Hopper by a kernel of our own (tiles.cuh), with the
- * epilogues PLAIN, BIAS, RELU without aux, GELU and DGELU.
+ * matmul_tiles.cu: products of 16 bits on Hopper by a kernel of our own (tiles.cuh), with all
+ * epilogues but that of RELU with aux.
  */
 bool matmul_tiles_can(const struct device *dev, const struct matmul_args *a);
 void matmul_tiles(struct device *dev, const struct matmul_args *a);

@@ -4,9 +4,9 @@
  *
  * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
  * a line with its name, then a line for each shape: the numbers of its key, a colon (a plus: by
- * our own kernel; a dash: it is faster in two steps), the eight words of the algorithm, which cuBLASLt lets one store for the
- * same version, and a sum over all of these.  It is replaced whole; what another process put
- * there first wins.
+ * our own kernel; a dash: it is faster in two steps), the eight words of the algorithm, which
+ * cuBLASLt lets one store for the same version, and a sum over all of these.  It is replaced whole;
+ * what another process put there first wins.
  */
 #ifndef CKPT_CUDA_MATMUL_CHOICE_H
 #define CKPT_CUDA_MATMUL_CHOICE_H
@@ -17,7 +17,7 @@
 enum {
     KEY_M, KEY_N, KEY_K, KEY_BATCH,     /* sizes, rounded up to three significant bits */
     KEY_IN, KEY_OUT, KEY_COMPUTE,
-    KEY_FLAGS,                          /* transposed A, B; beta, in place; alone */
+    KEY_FLAGS,                          /* transposed A, B; beta, in place; alone; quick; parts */
     KEY_EPILOGUE,
     KEY_ALIGN,                          /* what pointers and row lengths allow */
     KEY_WORK,                           /* workspace there */

@@ -15,7 +15,8 @@ enum {
     FINALISTS  = 4,
     ROUNDS     = 2,             /* of all finalists, to and fro */
     REPEATS    = 6,             /* launches of one reading, at least */
-    LEAST_ROWS = 1024           /* a part of D that still tells */
+    LEAST_ROWS = 1024,          /* a part of D that still tells */
+    DEEP       = 256            /* a part's k: below, its product is a pass over D */
 };
 
 /* Sums at least so long, and D of at most so many elements, are tried in parts. */
@@ -273,6 +274,44 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     return (double)without + pass < (double)with;
 }
 
+/* Whether all parts at once take less than one after the other: each on what is there by the
+ * fastest for the first, the short ones as passes over D. */
+static bool joined_wins(struct device *dev, const struct matmul_args *a)
+{
+    cublasLtMatmulHeuristicResult_t all[CANDIDATES];
+    double depth = (double)a->k, apart, joined = 0, pass;
+    struct matmul_args one;
+    struct call probe, alone;
+    struct field f;
+    float took;
+
+    if (!trial(dev, &probe, a) || !probe.tiles)
+        return false;
+    one = probe.args;
+    one.parts = 0;
+    one.c = NULL;
+    one.beta = 1;
+    one.epilogue = a->bias ? MATMUL_BIAS : MATMUL_PLAIN;
+    one.aux = NULL;
+    matmul_describe(dev, &alone, &one);
+    f = (struct field){&alone, all, 0};
+    f.n = splits(dev, &alone, &one, all, matmul_ask(dev, &alone, all, NAMED));
+    fastest(dev, &f, &one, &took);
+    pass = pass_bytes(&probe.args);
+    apart = pass > 0 ? PASS_MS + 1e3 * pass / PASS_BYTES : 0;
+    for (int i = 0; i < a->parts; i++)
+        if (a->part[i].k >= DEEP)
+            depth += (double)a->part[i].k;
+        else
+            apart += PASS_MS + 1e3 * (double)(one.m * one.n) * (double)matmul_size(one.out) /
+                                   PASS_BYTES;
+    apart += (double)took * depth / (double)a->k;
+    for (int round = 0; round < ROUNDS; round++)
+        joined += (double)time_of(dev, &probe, NULL, (int)(sustained.settle / took),
+                                  1 + (int)(sustained.length / took)) / ROUNDS;
+    return joined < apart;
+}
+
 bool matmul_search(struct device *dev, const struct matmul_args *a, const struct call *x,
                    struct matmul_choice *choice)
 {
@@ -283,8 +322,12 @@ bool matmul_search(struct device *dev, const struct matmul_args *a, const struct
     float took;
 
     choice->state = CHOICE_NONE;
-    if (n == 0)
+    if (n == 0 || (a->parts && !(x->tiles && may_time(dev))))
         return false;
+    if (a->parts) {
+        choice->state = joined_wins(dev, a) ? CHOICE_TILES : CHOICE_NONE;
+        return true;
+    }
     if ((n > 1 || pass_bytes(a) > 0) && may_time(dev) && trial(dev, &probe, a)) {
         best = fastest(dev, &f, a, &took);
         if (pass_bytes(a) > 0 && better_apart(dev, a, took))

@@ -1,6 +1,6 @@
 /*
  * matmul_tiles - dense products of 16 bits on Hopper by tiles.cuh, with what follows them:
- *   D = epilogue(alpha A op(B) + bias + beta C)
+ *   D = epilogue(alpha (A op(B) + parts') + bias + beta C)
  *
  * A warp adds to its sums, and turns them into what is stored, while the other group of four goes
  * on multiplying.  Matrices that are read and written there pass by the warp's part of shared
@@ -18,12 +18,12 @@ struct args {
     void       *d, *aux;
     const void *c, *bias;
     int64_t     ldd, ldc;
-    int         m, n, k, band;
+    int         m, n, band;
     float       alpha, beta;
 };
 
-/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x what rows [0, rows) of a
- * matrix have there; zeros beyond. */
+/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x what rows [0, rows) of
+ * a matrix have there; zeros beyond. */
 template <typename T, typename F>
 __device__ __forceinline__ void with_fragments(const T *from, int64_t stride, T *tile, int rows,
                                                int cols, float (*sums)[4], F f)
@@ -69,6 +69,28 @@ __device__ __forceinline__ void add_bias(float (&sums)[TILE_COLS / 8][4], const 
         }
 }
 
+/* A warp's fragments of 128 columns become 0 where they have no bit; rows of bits `stride` bytes
+ * apart. */
+[[maybe_unused]] __device__ __forceinline__ void clip(float (*sums)[4], const unsigned char *bits,
+                                                      int64_t stride, int rows)
+{
+    int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int r = lane / 4 + 8 * h;
+        uint4 x = r < rows ? *(const uint4 *)(bits + r * stride) : make_uint4(0, 0, 0, 0);
+        const uint32_t word[4] = {x.x, x.y, x.z, x.w};
+
+#pragma unroll
+        for (int n = 0; n < TILE_HALF / 8; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (!(word[n / 4] >> (n % 4 * 8 + lane % 4 * 2 + e) & 1))
+                    sums[n][2 * h + e] = 0;
+    }
+}
+
 template <typename T, enum matmul_epilogue E>
 __device__ __forceinline__ void put(const struct args &g, const struct tile &t, T *mine, int row,
                                     float (&all)[1][TILE_COLS / 8][4])
@@ -104,6 +126,8 @@ __device__ __forceinline__ void put(const struct args &g, const struct tile &t, 
                                   s[0] *= act_slope<OP_ACT_GELU_TANH>(to_f32(x.at[0]), &value);
                                   s[1] *= act_slope<OP_ACT_GELU_TANH>(to_f32(x.at[1]), &value);
                               });
+        if (E == MATMUL_DRELU && left > 0)
+            clip(sums, (const unsigned char *)g.aux + (first * g.n + col) / 8, g.n / 8, rows);
         if (E == MATMUL_GELU && g.aux) {
             put_fragments<TILE_HALF, 16>((T *)g.aux + first * g.n + col, g.n, mine, 0, rows, left,
                                          sums, 1.0f);
@@ -149,7 +173,7 @@ __global__ void __launch_bounds__(TILE_BLOCK, 1)
 {
 #if WGMMA_HERE
     tiles_all<T, BT>(
-        maps, g.k, [&](struct tile *t, int at) { return tile_of(g, t, at); },
+        maps, [&](struct tile *t, int at) { return tile_of(g, t, at); },
         [&](const struct tile &t, T *out, int row, float (&sums)[1][TILE_COLS / 8][4]) {
             put<T, E>(g, t, out, row, sums);
         });
@@ -161,13 +185,22 @@ void launch(struct device *dev, const struct matmul_args *a)
 {
     const void *old = a->c ? a->c : a->d;
     struct args g = {a->d, a->aux, a->beta != 0 ? old : NULL, a->bias, a->ldd,
-                     a->ldc ? a->ldc : a->ldd, (int)a->m, (int)a->n, (int)a->k, tiles_band(a->k),
-                     a->alpha, a->beta};
+                     a->ldc ? a->ldc : a->ldd, (int)a->m, (int)a->n, tiles_band(a->k), a->alpha,
+                     a->beta};
+    struct tile_part p = {a->a, a->b, a->m, a->n, a->k, a->lda, a->ldb, 1, 0};
     int64_t pairs = cuda_blocks(a->m, TILE_PAIR * TILE_ROWS);
-    struct tile_maps maps;
+    struct tile_maps maps = {};
+    bool fine = tiles_add(&maps, &p, BT);
 
-    if (tiles_map_a(&maps.a, a->a, a->m, a->k, a->lda) &&
-        tiles_map_b(&maps.b, a->b, a->n, a->k, a->ldb, 1, 8, BT))
+    for (int i = 0; i < a->parts; i++) {
+        p.a = a->part[i].a;
+        p.b = a->part[i].b;
+        p.k = a->part[i].k;
+        p.lda = a->part[i].lda;
+        p.ldb = a->part[i].ldb;
+        fine = fine && tiles_add(&maps, &p, BT);
+    }
+    if (fine)
         tiles_launch<T>(dev, a->op, pairs * cuda_blocks(a->n, TILE_COLS), dense_kernel<T, BT, E>, g,
                         maps);
     else
@@ -180,26 +213,35 @@ template <typename T, bool BT> void launch_for(struct device *dev, const struct 
     case MATMUL_GELU: launch<T, BT, MATMUL_GELU>(dev, a); break;
     case MATMUL_DGELU: launch<T, BT, MATMUL_DGELU>(dev, a); break;
     case MATMUL_RELU: launch<T, BT, MATMUL_RELU>(dev, a); break;
+    case MATMUL_DRELU: launch<T, BT, MATMUL_DRELU>(dev, a); break;
     default: launch<T, BT, MATMUL_PLAIN>(dev, a);
     }
 }
 
 bool rows_of_16(const void *p, int64_t ld) { return cuda_aligned(p, 16) && ld % 8 == 0; }
 
+bool parts_can(const struct matmul_args *a)
+{
+    bool can = a->parts < TILE_PARTS;
+
+    for (int i = 0; can && i < a->parts; i++)
+        can = rows_of_16(a->part[i].a, a->part[i].lda) && rows_of_16(a->part[i].b, a->part[i].ldb);
+    return can;
+}
+
 } /* namespace */
 
 bool matmul_tiles_can(const struct device *dev, const struct matmul_args *a)
 {
     bool plain = a->epilogue == MATMUL_PLAIN || a->epilogue == MATMUL_BIAS;
-    bool known = plain || a->epilogue == MATMUL_GELU || a->epilogue == MATMUL_DGELU ||
-                 (a->epilogue == MATMUL_RELU && !a->aux);
+    bool known = a->epilogue != MATMUL_RELU || !a->aux;
 
     return (a->in == CKPT_BF16 || a->in == CKPT_F16) && a->out == a->in && known && !a->a_t &&
            a->batch <= 1 && (plain || a->beta == 0) && a->m >= LEAST && a->n >= NARROW &&
            a->m <= INT32_MAX && a->n <= INT32_MAX && a->k <= INT32_MAX &&
            a->n % 8 == 0 && a->k % 8 == 0 && rows_of_16(a->a, a->lda) && rows_of_16(a->b, a->ldb) &&
            rows_of_16(a->c, a->ldc) && rows_of_16(a->d, a->ldd) && rows_of_16(a->aux, 0) &&
-           cuda_aligned(a->bias, 4) && tiles_can((const struct cuda_device *)dev) &&
+           parts_can(a) && cuda_aligned(a->bias, 4) && tiles_can((const struct cuda_device *)dev) &&
            cuda_blocks(a->m, TILE_ROWS) * cuda_blocks(a->n, TILE_COLS) <= INT32_MAX;
 }
 

@@ -27,7 +27,12 @@
 bool tensor_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride, int64_t heads,
                 int64_t head_stride, int64_t dim, int tall, int panel);
 
-/* The same for tiles of width D. */
+/* Of so many matrices [rows, dim], `stride` elements apart: tiles are `tall` rows of one, in panels
+ * of 64 columns, asked for by column, row and matrix.  False: as above. */
+bool tensor_map_rows(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
+                     int64_t matrices, int64_t stride, int64_t dim, int tall);
+
+/* As the first, for tiles of width D. */
 template <int D>
 static inline bool tensor_map_of(CUtensorMap *map, const void *base, int64_t rows,
                                  int64_t row_stride, int64_t heads, int64_t head_stride,
@@ -37,29 +42,30 @@ static inline bool tensor_map_of(CUtensorMap *map, const void *base, int64_t row
                       panels<D>::PANEL);
 }
 
-/* A panel's rows from `row` on, columns from `col` on, by the one thread that asks; the gate has
- * been told of its bytes by gate_expect.  The map is a parameter of the kernel (grid constant). */
+/* A panel: columns from `col` on, and where its other sizes begin, by the one thread that asks; the
+ * gate has been told of its bytes by gate_expect.  The map is a parameter of the kernel (grid
+ * constant). */
 template <typename T>
-__device__ __forceinline__ void bring_panel(T *to, const CUtensorMap *map, int col, int head,
-                                            int row, uint64_t *gate)
+__device__ __forceinline__ void bring_panel(T *to, const CUtensorMap *map, int col, int y, int z,
+                                            uint64_t *gate)
 {
 #if WGMMA_HERE
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(to)), "l"(map), "r"(col),
-                 "r"(head), "r"(row), "r"(shared_at(gate))
+                 "r"(y), "r"(z), "r"(shared_at(gate))
                  : "memory");
 #endif
 }
 
 /* The same to both blocks of a cluster of two: to that place of each, where it opens that gate. */
 template <typename T>
-__device__ __forceinline__ void bring_panel_to_both(T *to, const CUtensorMap *map, int col,
-                                                    int head, int row, uint64_t *gate)
+__device__ __forceinline__ void bring_panel_to_both(T *to, const CUtensorMap *map, int col, int y,
+                                                    int z, uint64_t *gate)
 {
 #if WGMMA_HERE
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_at(to)),
-                 "l"(map), "r"(col), "r"(head), "r"(row), "r"(shared_at(gate)), "h"((uint16_t)3)
+                 "l"(map), "r"(col), "r"(y), "r"(z), "r"(shared_at(gate)), "h"((uint16_t)3)
                  : "memory");
 #endif
 }

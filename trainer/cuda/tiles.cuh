@@ -33,8 +33,14 @@ template <typename T> struct tile_pool {
     uint64_t full[TILE_STAGES], free[TILE_STAGES];
 };
 
-/* Of a's rows and b's; kernels have them as a parameter. */
-struct tile_maps { CUtensorMap a, b; };
+enum { TILE_PARTS = 4 };
+
+/* Of products with sums in common, each over k of its own: a's rows and b's.  Kernels have them as
+ * a parameter. */
+struct tile_maps {
+    CUtensorMap a[TILE_PARTS], b[TILE_PARTS];
+    int         k[TILE_PARTS], parts, steps;        /* steps: of all */
+};
 
 /* A block's tile: `rows` of a from row on that count; 128 columns of b's matrix from col on and 128
  * from col + second on, of which those below `cols` count (from either of them).  beside: the other
@@ -68,57 +74,61 @@ __device__ __forceinline__ void tile_place(int at, int pairs, int across, int ba
 
 /* A step of k from `at` on, by one thread.  BT: rows of b are the product's columns. */
 template <typename T, bool BT>
-__device__ __forceinline__ void tile_bring(const struct tile_maps &maps, const struct tile &t, T *a,
-                                           T *b, int at, uint64_t *full)
+__device__ __forceinline__ void tile_bring(const struct tile_maps &maps, int part,
+                                           const struct tile &t, T *a, T *b, int at,
+                                           uint64_t *full)
 {
+    const CUtensorMap *map_a = &maps.a[part], *map_b = &maps.b[part];
     int block = cluster_block();
 
     gate_expect(full, (TILE_ROWS + TILE_COLS) * TILE_K * (int)sizeof(T));
     if (t.beside)
-        bring_panel_to_both(a + block * 64 * TILE_K, &maps.a, at, 0, t.row + block * 64, full);
+        bring_panel_to_both(a + block * 64 * TILE_K, map_a, at, t.row + block * 64, 0, full);
     else
         for (int r = 0; r < TILE_ROWS; r += 64)
-            bring_panel(a + r * TILE_K, &maps.a, at, 0, t.row + r, full);
+            bring_panel(a + r * TILE_K, map_a, at, t.row + r, 0, full);
     for (int h = 0; h < 2; h++) {
         T *to = b + h * TILE_HALF * TILE_K;
         int col = t.col + h * t.second;
 
         if (BT && t.beside)
-            bring_panel(to, &maps.b, at, t.matrix, col, full);
+            bring_panel(to, map_b, at, col, t.matrix, full);
         else if (BT && h == block)
-            bring_panel_to_both(to, &maps.b, at, t.matrix, col, full);
+            bring_panel_to_both(to, map_b, at, col, t.matrix, full);
         for (int c = 0; !BT && c < TILE_HALF; c += 64)
             if (t.beside)
-                bring_panel(to + c * TILE_K, &maps.b, col + c, t.matrix, at, full);
+                bring_panel(to + c * TILE_K, map_b, col + c, at, t.matrix, full);
             else if (h == block)
-                bring_panel_to_both(to + c * TILE_K, &maps.b, col + c, t.matrix, at, full);
+                bring_panel_to_both(to + c * TILE_K, map_b, col + c, at, t.matrix, full);
     }
 }
 
 /* By a warp. */
 template <typename T, bool BT, typename Next>
 __device__ __forceinline__ void tiles_bring(const struct tile_maps &maps, struct tile_pool<T> *m,
-                                            int k, Next next)
+                                            Next next)
 {
     struct tile t;
     int it = 0;
 
     for (int at = (int)blockIdx.x / TILE_PAIR; next(&t, at); at += (int)gridDim.x / TILE_PAIR)
-        for (int i = 0; i < k; i += TILE_K, it++) {
-            int s = it % TILE_STAGES;
+        for (int p = 0; p < maps.parts; p++)
+            for (int i = 0; i < maps.k[p]; i += TILE_K, it++) {
+                int s = it % TILE_STAGES;
 
-            if (it >= TILE_STAGES)
-                gate_wait(&m->free[s], it / TILE_STAGES - 1);
-            if (threadIdx.x % 32 == 0)
-                tile_bring<T, BT>(maps, t, m->a[s], m->b[s], i, &m->full[s]);
-            __syncwarp();
-        }
+                if (it >= TILE_STAGES)
+                    gate_wait(&m->free[s], it / TILE_STAGES - 1);
+                if (threadIdx.x % 32 == 0)
+                    tile_bring<T, BT>(maps, p, t, m->a[s], m->b[s], i, &m->full[s]);
+                __syncwarp();
+            }
 }
 
 /* -- what is made ------------------------------------------------------------------------------ */
 
 template <typename T, bool BT, typename Next, typename Put>
-__device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int k, Next next, Put put)
+__device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int steps, Next next,
+                                               Put put)
 {
     const int A = TILE_ROWS * TILE_K * (int)sizeof(T), B = TILE_COLS * TILE_K * (int)sizeof(T);
     int lane = (int)threadIdx.x % 32, warp = alike((int)threadIdx.x / 32), it = 0;
@@ -136,7 +146,7 @@ __device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int k, Ne
     for (int at = (int)blockIdx.x / TILE_PAIR; next(&t, at); at += (int)gridDim.x / TILE_PAIR) {
         float sums[1][TILE_COLS / 8][4];
 
-        for (int i = 0; i < k; i += TILE_K, it++) {
+        for (int i = 0; i < steps; i++, it++) {
             int s = it % TILE_STAGES;
 
             gate_wait(&m->full[s], it / TILE_STAGES);
@@ -162,13 +172,13 @@ __device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int k, Ne
 }
 
 /*
- * All tiles, by all threads of all blocks; k is at least 1.
+ * All tiles, by all threads of all blocks.
  *   next(&t, at): the block's part of its cluster's tile `at`; false: there are no more.  Whole
  *                 warps call it, with `at` rising.
  *   put(t, out, row, sums): a warp has its 16 rows of the tile, from `row` on, as fragments.
  */
 template <typename T, bool BT, typename Next, typename Put>
-__device__ __forceinline__ void tiles_all(const struct tile_maps &maps, int k, Next next, Put put)
+__device__ __forceinline__ void tiles_all(const struct tile_maps &maps, Next next, Put put)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct tile_pool<T> *m = (struct tile_pool<T> *)(void *)shared;
@@ -183,11 +193,11 @@ __device__ __forceinline__ void tiles_all(const struct tile_maps &maps, int k, N
     cluster_meets();
     if (threadIdx.x < 32 * TILE_WARPS) {
         take_registers<TILE_MANY>();
-        tiles_multiply<T, BT>(m, k, next, put);
+        tiles_multiply<T, BT>(m, maps.steps, next, put);
     } else {
         leave_registers<TILE_FEW>();
         if (threadIdx.x < 32 * TILE_WARPS + 32)
-            tiles_bring<T, BT>(maps, m, k, next);
+            tiles_bring<T, BT>(maps, m, next);
     }
     cluster_meets();                    /* the other one's copies and gates end here too */
 }
@@ -199,18 +209,27 @@ static inline bool tiles_can(const struct cuda_device *d)
     return d->hopper && d->sms >= TILE_PAIR && d->shared_most >= sizeof(struct tile_pool<__half>);
 }
 
-/* Of a[rows, k], or b of so many matrices [n, k] (BT) or [k, n], `stride` elements apart.  False:
- * addresses or strides do not allow it. */
-static inline bool tiles_map_a(CUtensorMap *map, const void *a, int64_t rows, int64_t k, int64_t ld)
-{
-    return tensor_map(map, a, rows, ld, 1, 8, k, 64, TILE_K);
-}
+/* One more product, of a[rows, k] and b, so many matrices [n, k] (bt) or [k, n], `stride` elements
+ * apart.  False: addresses or strides do not allow it. */
+struct tile_part {
+    const void *a, *b;
+    int64_t     rows, n, k, lda, ldb, matrices, stride;
+};
 
-static inline bool tiles_map_b(CUtensorMap *map, const void *b, int64_t n, int64_t k, int64_t ld,
-                               int64_t matrices, int64_t stride, bool bt)
+static inline bool tiles_add(struct tile_maps *to, const struct tile_part *p, bool bt)
 {
-    return bt ? tensor_map(map, b, n, ld, matrices, stride, k, TILE_HALF, TILE_K)
-              : tensor_map(map, b, k, ld, matrices, stride, n, TILE_K, 64);
+    int64_t rows = bt ? p->n : p->k, stride = p->matrices > 1 ? p->stride : rows * p->ldb;
+    int i = to->parts;
+
+    if (i == TILE_PARTS ||
+        !tensor_map_rows(&to->a[i], p->a, p->rows, p->lda, 1, p->rows * p->lda, p->k, 64) ||
+        !tensor_map_rows(&to->b[i], p->b, rows, p->ldb, p->matrices, stride, bt ? p->k : p->n,
+                         bt ? TILE_HALF : TILE_K))
+        return false;
+    to->k[i] = (int)p->k;
+    to->steps += (int)cuda_blocks(p->k, TILE_K);
+    to->parts++;
+    return true;
 }
 
 /* On all multiprocessors, or as few as these tiles of clusters need. */
