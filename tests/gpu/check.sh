@@ -107,8 +107,8 @@ beside() { xargs -0 -r -n 2 -P "$1" bash -c 'one "$1" "$2"' one; }
         [ "$sanitize" = 1 ] || [ "${t##*/}" = test_failures ] || jobs_of plain "$t"
     done
     if [ "$sanitize" != 0 ]; then
-        for t in "${operations[@]}"; do     # test_choices has no kernel but cuBLAS's
-            [ "${t##*/}" = test_choices ] || jobs_of racecheck "$t"
+        for t in "${operations[@]}"; do     # these two time kernels of cuBLAS's; test_experts has tiles
+            case ${t##*/} in test_choices|test_tiles) ;; *) jobs_of racecheck "$t" ;; esac
         done
         jobs_of memcheck "${operations[@]}"
     fi

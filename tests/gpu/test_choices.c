@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/choices_file.h"
+#include "tests/gpu/linear_pair.h"
 
 enum { N = 256, IN = 2048, OUT = 192, MOST = 1 << 16 };
 
@@ -215,6 +216,51 @@ static void test_near(void **state)
     free(text);
 }
 
+/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was chosen for
+ * 1152 rows, in parts now, for some less of the same key. */
+static void test_parts(void **state)
+{
+    static const struct linear_case first = {.n = 1152, .in = 512, .out = 384},
+                                    later[] = {{.n = 1025, .in = 512, .out = 384},
+                                               {.n = 1030, .in = 512, .out = 384},
+                                               {.n = 1152, .in = 512, .out = 384}};
+    static const int parts[] = {2, 4, 8};
+
+    (void)state;
+    if (gpu_small())
+        skip();
+    for (int i = 0; i < 3; i++) {
+        char folder[] = "/tmp/choices-XXXXXX";
+
+        assert_non_null(mkdtemp(folder));
+        setenv("CKPT_CACHE", folder, 1);
+        linear_check_all(&first, 1, 1152);
+        assert_true(choices_put(folder, parts[i]) >= 3);
+        linear_check_all(later, 3, 1152);
+        folder_gone(folder);
+    }
+}
+
+/* The same where sums are timed afresh: whatever is the fastest this time, it is right. */
+static void test_short_sums(void **state)
+{
+    static const struct linear_case c[] = {
+        {.n = 1025, .in = 136, .out = 264},  {.n = 1030, .in = 136, .out = 136, .rank = 8},
+        {.n = 1024, .in = 512, .out = 512},  {.n = 1100, .in = 256, .out = 1024},
+        {.n = 1281, .in = 1024, .out = 128}, {.n = 1536, .in = 512, .out = 384, .fresh = true},
+        {.n = 2050, .in = 136, .out = 512},
+    };
+    char folder[] = "/tmp/choices-XXXXXX";
+
+    (void)state;
+    if (gpu_small())
+        skip();
+    assert_non_null(mkdtemp(folder));
+    setenv("CKPT_CACHE", folder, 1);
+    linear_check_all(c, sizeof c / sizeof c[0], 2050);
+    folder_gone(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +268,8 @@ int main(void)
         cmocka_unit_test(test_nowhere),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_near),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_short_sums),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,7 @@ int matmul_open(struct cuda_device *d)
         broken(&d->dev, &none, rc);
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->begin));
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->end));
+    cuda_ok(&d->dev, "opening", cudaMalloc((void **)&x->made, sizeof(struct made)));
     return d->dev.err.code;
 }
 
@@ -71,6 +72,7 @@ void matmul_close(struct cuda_device *d)
         cudaEventDestroy(x->begin);
     if (x->end)
         cudaEventDestroy(x->end);
+    cudaFree(x->made);
     matmul_choices_close(&x->choices);
     free(x);
     d->matmul = NULL;
@@ -174,20 +176,44 @@ void matmul_describe(struct device *dev, struct call *to, const struct matmul_ar
     to->tiles = matmul_tiles_can(dev, a);
 }
 
-cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
-                             const cublasLtMatmulAlgo_t *algo)
+/* As that algorithm is. */
+static cublasStatus_t multiply(struct device *dev, const struct call *x,
+                               const cublasLtMatmulAlgo_t *algo)
 {
-    if (!algo) {
-        if (!x->tiles)
-            return CUBLAS_STATUS_NOT_SUPPORTED;
-        matmul_tiles(dev, &x->args);
-        return CUBLAS_STATUS_SUCCESS;
-    }
     return cublasLtMatmul(cuda_of(dev)->matmul->handle, (cublasLtMatmulDesc_t)&x->desc, &x->alpha,
                           x->pa, (cublasLtMatrixLayout_t)&x->a, x->pb,
                           (cublasLtMatrixLayout_t)&x->b, &x->beta, x->pc,
                           (cublasLtMatrixLayout_t)&x->c, x->pd, (cublasLtMatrixLayout_t)&x->d,
                           algo, dev->work, x->work, cuda_of(dev)->stream);
+}
+
+/*
+ * Whether an algorithm's parts are all of k.  cuBLASLt 13.0 (its algorithm 66, on Hopper) makes
+ * each as long as k / parts, rounded down, and this up to whole steps of 64: where it is whole
+ * steps already what the division leaves is nobody's, 1 row of 1025 in two parts.  An algorithm
+ * that was timed at one k serves others near it, so that this is asked at each.  (Others have
+ * numbers of parts that may be more than k, and mean a most.)
+ */
+static bool sums_all(const cublasLtMatmulAlgo_t *algo, int64_t k)
+{
+    const int64_t step = 16;            /* others may have shorter ones */
+    int32_t parts = 1;
+    size_t written;
+
+    cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                         sizeof parts, &written);
+    return parts <= 1 || k < parts || k % parts == 0 || k / parts % step != 0;
+}
+
+cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
+                             const cublasLtMatmulAlgo_t *algo)
+{
+    if (algo)
+        return sums_all(algo, x->args.k) ? multiply(dev, x, algo) : CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!x->tiles)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    matmul_tiles(dev, &x->args);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 /* Up to three significant bits more than the first: 8 sizes from one power of two to the next. */
@@ -256,7 +282,7 @@ static cublasStatus_t launch_other(struct device *dev, const struct call *x)
 {
     cublasLtMatmulHeuristicResult_t first;
 
-    return matmul_ask(dev, x, &first, 1) ? matmul_launch(dev, x, &first.algo)
+    return matmul_ask(dev, x, &first, 1) ? multiply(dev, x, &first.algo)
                                          : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 

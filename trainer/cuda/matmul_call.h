@@ -12,6 +12,7 @@ struct matmul {
     cublasLtHandle_t      handle;
     struct matmul_choices choices;
     cudaEvent_t           begin, end;
+    double               *made;         /* on the device, for matmul_make */
 };
 
 /* One product. */
@@ -42,7 +43,7 @@ static inline uint32_t matmul_alignment(const void *p, int64_t ld, enum ckpt_dty
 
 /* matmul.cu */
 void matmul_describe(struct device *dev, struct call *to, const struct matmul_args *a);
-/* algo NULL: by matmul_tiles. */
+/* algo NULL: by matmul_tiles.  Not supported: also where an algorithm would leave some of k out. */
 cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
                              const cublasLtMatmulAlgo_t *algo);
 
@@ -53,6 +54,17 @@ int matmul_ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
 /* What computes it: the choice's state and algorithm.  False: nothing can. */
 bool matmul_search(struct device *dev, const struct matmul_args *a, const struct call *x,
                    struct matmul_choice *choice);
+
+/* matmul_made.cu: numbers of D that tell a right result from a wrong one. */
+enum { MADE_SIGNS = 8 };
+
+struct made { double sum[MADE_SIGNS + 1]; };
+
+/* That algorithm's, which finds garbage in the workspace.  False: it did not run. */
+bool matmul_make(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
+                 struct made *to);
+/* Whether y is x but for roundings; fast: sums of 14 bits. */
+bool made_alike(const struct made *x, const struct made *y, bool fast);
 
 /*
  * matmul_tiles.cu: products of 16 bits on Hopper by a kernel of our own (tiles.cuh), with all

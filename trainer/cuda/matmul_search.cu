@@ -3,7 +3,8 @@
  *
  * Of a shape seen first, the algorithms that the heuristic names are timed on the stream itself:
  * into D, which is written again afterwards, or, where D is also read, into what is free of the
- * workspace, for as many rows as fit there.
+ * workspace, for as many rows as fit there.  What does not make what the heuristic's first makes
+ * (matmul_made.cu) is no candidate, however fast.
  */
 #include "trainer/cuda/matmul_call.h"
 
@@ -140,10 +141,20 @@ struct field {
 
 static int entrants(const struct field *f) { return f->n + f->x->tiles; }
 
+static const cublasLtMatmulAlgo_t *algo_of(const struct field *f, int i)
+{
+    return i < f->n ? &f->all[i].algo : NULL;
+}
+
 /* Of candidate i. */
 static float time_at(struct device *dev, const struct field *f, int i, int before, int repeats)
 {
-    return time_of(dev, f->x, i < f->n ? &f->all[i].algo : NULL, before, repeats);
+    return time_of(dev, f->x, algo_of(f, i), before, repeats);
+}
+
+static bool make(struct device *dev, const struct field *f, int i, struct made *to)
+{
+    return matmul_make(dev, f->x, algo_of(f, i), to);
 }
 
 /* The numbers of those that are the fastest in two launches, the heuristic's first always among
@@ -179,6 +190,23 @@ static int finalists(struct device *dev, const struct field *f, int to[FINALISTS
     return most;
 }
 
+/* Of so many finalists those that make what candidate 0 makes, or, where that is none of them, the
+ * first of them; gives how many. */
+static int rightful(struct device *dev, const struct field *f, bool fast, int at[FINALISTS], int n)
+{
+    struct made right, made;
+    int first = at[0], left = 0;
+
+    for (int i = 1; i < n; i++)
+        first = at[i] == 0 ? 0 : first;
+    if (n < 2 || !make(dev, f, first, &right))
+        return n;
+    for (int i = 0; i < n; i++)
+        if (at[i] == first || (make(dev, f, at[i], &made) && made_alike(&right, &made, fast)))
+            at[left++] = at[i];
+    return left;
+}
+
 /* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
  * in 100. */
 static int fastest(struct device *dev, const struct field *f, const struct matmul_args *a,
@@ -186,7 +214,8 @@ static int fastest(struct device *dev, const struct field *f, const struct matmu
 {
     const struct reading &how = eight(a) ? brief : sustained;
     float ms[CANDIDATES + 1], sum[FINALISTS] = {};
-    int at[FINALISTS] = {}, most = finalists(dev, f, at, ms), won = 0;
+    int at[FINALISTS] = {}, won = 0;
+    int most = rightful(dev, f, a->fast, at, finalists(dev, f, at, ms));
     bool heavy = !a->quick && most > 0 && ms[at[0]] >= how.heavy;
 
     if (heavy && most > 1 && how.warm > 0)

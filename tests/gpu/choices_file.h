@@ -1,0 +1,103 @@
+/*
+ * choices_file - writes files of choices anew, so that products are computed by what is asked for:
+ * what is timed takes our own kernel, or a sum in parts, only where it is faster.
+ */
+#ifndef CKPT_TEST_CHOICES_FILE_H
+#define CKPT_TEST_CHOICES_FILE_H
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "tests/gpu/gpu.h"
+
+enum { KEY_NUMBERS = 11, ALGO_WORDS = 8, CHOICE_FOUND = 1, CHOICE_TILES = 2 };
+enum { KEY_K = 2, KEY_IN = 4, LONG = 1024 };
+enum { REDUCE_IN_F32 = 2 };             /* cuBLASLt's reduction scheme "compute type" */
+
+/* FNV-1a by words, as matmul_choice.cu has it. */
+static inline uint64_t mixed(uint64_t h, const uint64_t *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        h = (h ^ w[i]) * 1099511628211u;
+    return h ^ h >> 29;
+}
+
+/* A line of the file, which now says "by our own kernel", or, with parts, of an algorithm for long
+ * sums of 16 bits that they are split into so many (the high half of its second word, and the
+ * third). */
+static inline void put_choice(FILE *to, const char *line, int parts)
+{
+    uint64_t key[KEY_NUMBERS], algo[ALGO_WORDS], sum;
+    const char *at = line;
+    bool splits;
+    char *end;
+
+    for (int i = 0; i < KEY_NUMBERS; i++, at = end)
+        key[i] = (uint64_t)strtoll(at, &end, 10);
+    at += *at == ' ';
+    splits = *at++ == ':' && key[KEY_K] > LONG && key[KEY_IN] % 256 != CKPT_F32;
+    for (int i = 0; i < ALGO_WORDS; i++, at = end)
+        algo[i] = strtoull(at, &end, 16);
+    if (parts && !splits) {
+        fputs(line, to);
+        return;
+    }
+    if (parts) {
+        algo[1] = (algo[1] & 0xffffffff) | (uint64_t)parts << 32;
+        algo[2] = REDUCE_IN_F32;
+    }
+    for (int i = 0; i < KEY_NUMBERS; i++)
+        fprintf(to, "%lld ", (long long)key[i]);
+    fputc(parts ? ':' : '+', to);
+    for (int i = 0; i < ALGO_WORDS; i++)
+        fprintf(to, " %llx", (unsigned long long)algo[i]);
+    sum = mixed(mixed(1469598103934665603u, key, KEY_NUMBERS) +
+                    (parts ? CHOICE_FOUND : CHOICE_TILES), algo, ALGO_WORDS);
+    fprintf(to, " %llx\n", (unsigned long long)sum);
+}
+
+/* All lines of the folder's file, so; gives how many there are.  parts 0: by our own kernel. */
+static inline int choices_put(const char *folder, int parts)
+{
+    char path[512] = "", other[600], line[1024];
+    DIR *dir = opendir(folder);
+    FILE *from, *to;
+    struct dirent *e;
+    int n = 0;
+
+    assert_non_null(dir);
+    while ((e = readdir(dir)))
+        if (strncmp(e->d_name, "cublaslt-", 9) == 0 && !strstr(e->d_name, ".lock"))
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    closedir(dir);
+    snprintf(other, sizeof other, "%s.new", path);
+    from = fopen(path, "r");
+    to = fopen(other, "w");
+    assert_true(from && to);
+    assert_non_null(fgets(line, sizeof line, from));
+    fputs(line, to);
+    for (; fgets(line, sizeof line, from); n++)
+        put_choice(to, line, parts);
+    fclose(from);
+    assert_int_equal(fclose(to), 0);
+    assert_int_equal(rename(other, path), 0);
+    return n;
+}
+
+static inline void folder_gone(const char *folder)
+{
+    char path[600];
+    DIR *dir = opendir(folder);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)))
+        if (e->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+            unlink(path);
+        }
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
+}
+
+#endif
