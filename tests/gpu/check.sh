@@ -9,9 +9,10 @@
 #
 # Under the sanitizer a test tries its awkward shapes alone (SMALL, see gpu.h), and nothing is timed
 # to choose algorithms (a cache that cannot be written) but where choices are what is tested.  API
-# errors are not reported: tests provoke them, and what they were to give is checked.  Hazards inside cuBLAS's own kernels (nvjet_* reports
-# some that its barriers order) are not ours to mend: told by their number, and no failure.  To leave
-# those kernels out by --kernel-name-exclude ends in a hardware exception (13.0).
+# errors are not reported: tests provoke them, and what they were to give is checked.  Hazards inside
+# cuBLAS's own kernels (nvjet_* reports some that its barriers order) are not ours to mend: told by
+# their number, and no failure.  To leave those kernels out by --kernel-name-exclude ends in a hardware
+# exception (13.0).
 set -u
 cd "$(dirname "$0")/../.."
 build=$1 only=${2:-}
