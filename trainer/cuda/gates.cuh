@@ -35,7 +35,7 @@ __device__ __forceinline__ void gate_arrive_at(uint64_t *gate, int block)
 #endif
 }
 
-/* Which block of its cluster this is; all threads of all of them come here. */
+/* Which block of its cluster this is. */
 __device__ __forceinline__ int cluster_block()
 {
     int x = 0;
@@ -46,6 +46,7 @@ __device__ __forceinline__ int cluster_block()
     return x;
 }
 
+/* All threads of all blocks of a cluster come here; what they wrote before is seen behind it. */
 __device__ __forceinline__ void cluster_meets()
 {
 #if WGMMA_HERE

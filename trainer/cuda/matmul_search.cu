@@ -191,15 +191,17 @@ static int finalists(struct device *dev, const struct field *f, int to[FINALISTS
 }
 
 /* Of so many finalists those that make what candidate 0 makes, or, where that is none of them, the
- * first of them; gives how many. */
+ * first of them; gives how many.  Where D is added to (joined_wins, which wants a time alone) each
+ * makes more than the one before, and all are left. */
 static int rightful(struct device *dev, const struct field *f, bool fast, int at[FINALISTS], int n)
 {
+    bool grows = f->x->beta != 0 && f->x->pc == f->x->pd;
     struct made right, made;
     int first = at[0], left = 0;
 
     for (int i = 1; i < n; i++)
         first = at[i] == 0 ? 0 : first;
-    if (n < 2 || !make(dev, f, first, &right))
+    if (n < 2 || grows || !make(dev, f, first, &right))
         return n;
     for (int i = 0; i < n; i++)
         if (at[i] == first || (make(dev, f, at[i], &made) && made_alike(&right, &made, fast)))
@@ -346,18 +348,21 @@ bool matmul_search(struct device *dev, const struct matmul_args *a, const struct
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
     struct call probe;
-    struct field f = {&probe, all, splits(dev, x, a, all, matmul_ask(dev, x, all, NAMED))};
-    int n = f.n + x->tiles, best = 0;
+    struct field f = {&probe, all, 0};
+    int best = 0;
     float took;
 
     choice->state = CHOICE_NONE;
-    if (n == 0 || (a->parts && !(x->tiles && may_time(dev))))
-        return false;
     if (a->parts) {
+        if (!x->tiles || !may_time(dev))
+            return false;
         choice->state = joined_wins(dev, a) ? CHOICE_TILES : CHOICE_NONE;
         return true;
     }
-    if ((n > 1 || pass_bytes(a) > 0) && may_time(dev) && trial(dev, &probe, a)) {
+    f.n = splits(dev, x, a, all, matmul_ask(dev, x, all, NAMED));
+    if (f.n + x->tiles == 0)
+        return false;
+    if ((f.n + x->tiles > 1 || pass_bytes(a) > 0) && may_time(dev) && trial(dev, &probe, a)) {
         best = fastest(dev, &f, a, &took);
         if (pass_bytes(a) > 0 && better_apart(dev, a, took))
             return true;
