@@ -10,8 +10,10 @@
 
 #include "tests/gpu/gpu.h"
 
-enum { KEY_NUMBERS = 11, ALGO_WORDS = 8, CHOICE_FOUND = 1, CHOICE_TILES = 2 };
-enum { KEY_K = 2, KEY_IN = 4, LONG = 1024 };
+/* As matmul_choice.h has them. */
+enum { KEY_M = 0, KEY_K = 2, KEY_IN = 4, KEY_FLAGS = 7, KEY_NUMBERS = 11, ALGO_WORDS = 8 };
+enum { FLAG_QUICK = 32, CHOICE_FOUND = 1, CHOICE_TILES = 2 };
+enum { LONG = 1024 };
 enum { REDUCE_IN_F32 = 2 };             /* cuBLASLt's reduction scheme "compute type" */
 
 /* FNV-1a by words, as matmul_choice.cu has it. */
@@ -56,20 +58,28 @@ static inline void put_choice(FILE *to, const char *line, int parts)
     fprintf(to, " %llx\n", (unsigned long long)sum);
 }
 
+/* Where the folder's file is. */
+static inline void choices_path(const char *folder, char *path, size_t size)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *e;
+
+    assert_non_null(dir);
+    path[0] = '\0';
+    while ((e = readdir(dir)))
+        if (strncmp(e->d_name, "cublaslt-", 9) == 0 && !strstr(e->d_name, ".lock"))
+            snprintf(path, size, "%s/%s", folder, e->d_name);
+    closedir(dir);
+}
+
 /* All lines of the folder's file, so; gives how many there are.  parts 0: by our own kernel. */
 static inline int choices_put(const char *folder, int parts)
 {
-    char path[512] = "", other[600], line[1024];
-    DIR *dir = opendir(folder);
+    char path[512], other[600], line[1024];
     FILE *from, *to;
-    struct dirent *e;
     int n = 0;
 
-    assert_non_null(dir);
-    while ((e = readdir(dir)))
-        if (strncmp(e->d_name, "cublaslt-", 9) == 0 && !strstr(e->d_name, ".lock"))
-            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-    closedir(dir);
+    choices_path(folder, path, sizeof path);
     snprintf(other, sizeof other, "%s.new", path);
     from = fopen(path, "r");
     to = fopen(other, "w");

@@ -214,12 +214,18 @@ static inline void linear_check(struct gpu *g, const struct linear_case *c)
     gpu_release(g);
 }
 
+/* Of a device for such projections. */
+static inline struct op_limits linear_limits(int64_t n, int64_t n_rows, int64_t dim)
+{
+    return (struct op_limits){.n = n, .n_rows = n_rows, .dim = dim, .n_head = 8, .n_kv = 8,
+                              .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
+                              .lora_drop = true, .lora_magnitude = true, .drop = true,
+                              .train = true};
+}
+
 static inline void linear_check_all(const struct linear_case *c, size_t n, int64_t rows)
 {
-    struct op_limits l = {.n = rows, .n_rows = rows, .dim = 4104, .n_head = 8, .n_kv = 8,
-                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
-                          .lora_drop = true, .lora_magnitude = true, .drop = true,
-                          .train = true};
+    struct op_limits l = linear_limits(rows, rows, 4104);
 
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         struct gpu g;

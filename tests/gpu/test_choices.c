@@ -2,10 +2,6 @@
  * The file that keeps which algorithm computes which product: written once, read again, never
  * trusted.
  */
-#include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
@@ -35,17 +31,10 @@ static void *project(const char *folder)
 /* The folder's file: its path, and what is in it (the caller frees it). */
 static char *kept(const char *folder, char *path, size_t size)
 {
-    DIR *dir = opendir(folder);
     char *text = calloc(1, MOST);
-    struct dirent *e;
     FILE *f;
 
-    assert_non_null(dir);
-    path[0] = '\0';
-    while ((e = readdir(dir)))
-        if (strncmp(e->d_name, "cublaslt-", 9) == 0 && !strstr(e->d_name, ".lock"))
-            snprintf(path, size, "%s/%s", folder, e->d_name);
-    closedir(dir);
+    choices_path(folder, path, size);
     f = fopen(path, "r");
     assert_non_null(f);
     assert_true(fread(text, 1, MOST - 1, f) > 0);
@@ -182,9 +171,9 @@ static size_t words_of(const char *at)
  * what is kept of one holds for others near it. */
 static void test_near(void **state)
 {
-    enum { M = 0, FLAGS = 7, NUMBERS = 11, QUICK = 32, LINES = 64 };
+    enum { LINES = 64 };
     char folder[] = "/tmp/choices-XXXXXX", path[512], *text, *end, *algo[LINES];
-    long key[LINES][NUMBERS];
+    long key[LINES][KEY_NUMBERS];
     int n = 0, alike = 0;
 
     (void)state;
@@ -195,16 +184,16 @@ static void test_near(void **state)
     for (char *at = strchr(text, '\n'); at && at[1]; at = strchr(end, '\n')) {
         assert_true(n < LINES);
         end = at + 1;
-        for (int i = 0; i < NUMBERS; i++)
+        for (int i = 0; i < KEY_NUMBERS; i++)
             key[n][i] = strtol(end, &end, 10);
         algo[n] = end;
-        n += (key[n][FLAGS] & QUICK) != 0;
+        n += (key[n][KEY_FLAGS] & FLAG_QUICK) != 0;
     }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++) {
-            bool same = key[i][M] != key[j][M];
+            bool same = key[i][KEY_M] != key[j][KEY_M];
 
-            for (int k = M + 1; k < NUMBERS; k++)
+            for (int k = KEY_M + 1; k < KEY_NUMBERS; k++)
                 same &= key[i][k] == key[j][k];
             if (!same)
                 continue;
@@ -214,6 +203,7 @@ static void test_near(void **state)
         }
     assert_true(alike >= 2);
     free(text);
+    folder_gone(folder);
 }
 
 /* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was chosen for

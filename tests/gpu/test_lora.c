@@ -164,10 +164,7 @@ static void many_check(struct gpu *g, const struct many_case *m)
 
 static void many_check_all(const struct many_case *c, size_t n)
 {
-    struct op_limits l = {.n = 2048, .n_rows = 64, .dim = 1024, .n_head = 8, .n_kv = 8,
-                          .head_dim = 65, .ff = 520, .vocab = 100, .lora_rank = 24,
-                          .lora_drop = true, .lora_magnitude = true, .drop = true,
-                          .train = true};
+    struct op_limits l = linear_limits(2048, 64, 1024);
 
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         struct gpu g;
