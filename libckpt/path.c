@@ -1,11 +1,13 @@
 /* path - see path.h. */
 #include "libckpt/path.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/mem.h"
 #include "libckpt/remote/http.h"
 #include "libckpt/remote/remote.h"
 
@@ -63,4 +65,30 @@ int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struc
     const char *here = local(buf, path);
 
     return here ? ckpt_dir_open(out, here, flags, err) : remote_open_dir(out, path, flags, err);
+}
+
+int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
+{
+    char *part = ckpt_strdup(path);
+    struct stat st;
+    int rc = 0;
+
+    if (!part)
+        return ckpt_nomem(err, strlen(path));
+    for (char *p = part + (*part != 0); rc == 0; p++) {
+        char was = *p;
+
+        if (was != '/' && was)
+            continue;
+        *p = '\0';
+        if (mkdir(part, 0777) && errno != EEXIST)
+            rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
+        else if (stat(part, &st) || !S_ISDIR(st.st_mode))
+            rc = ckpt_fail(err, CKPT_ECREATE, "%s: exists, and is no directory", part);
+        *p = was;
+        if (!was)
+            break;
+    }
+    ckpt_free(part);
+    return rc;
 }

@@ -14,6 +14,10 @@ bool ckpt_path_is_remote(const char *path);
 bool ckpt_path_is_dir(const char *path);
 bool ckpt_path_is_file(const char *path);
 
+/* Make the directory at path on this host, and its parents, where they are missing.  CKPT_ECREATE
+ * names the part that cannot be made. */
+int ckpt_path_make_dirs(const char *path, struct ckpt_err *err);
+
 int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
                    struct ckpt_err *err);
 int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err);

@@ -1,11 +1,11 @@
 /* ckpt-merge - any checkpoint into any other: options -> items -> merge. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "libckpt/pack.h"
+#include "libckpt/path.h"
 #include "tools/merge/merge.h"
 
 #define ROWS 26
@@ -169,30 +169,12 @@ static bool is_file_name(const char *s)
 /* The directory that several outputs go below, made with its parents where it is missing. */
 static int make_below(const char *path, struct ckpt_err *err)
 {
-    char *part;
     struct stat st;
-    int rc = 0;
 
     if (is_file_name(path) && (stat(path, &st) || !S_ISDIR(st.st_mode)))
         return ckpt_fail(err, CKPT_EUSAGE, "-o %s: one file, several inputs want a directory",
                          path);
-    part = ckpt_strdup(path);
-    if (!part)
-        return ckpt_nomem(err, strlen(path));
-    for (char *p = part + (*part != 0); rc == 0; p++) {
-        char was = *p;
-
-        if (was != '/' && was)
-            continue;
-        *p = '\0';
-        if (mkdir(part, 0777) && errno != EEXIST)
-            rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
-        *p = was;
-        if (!was)
-            break;
-    }
-    ckpt_free(part);
-    return rc;
+    return ckpt_path_make_dirs(path, err);
 }
 
 static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
