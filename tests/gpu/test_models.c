@@ -3,6 +3,7 @@
  * in f32, and in bf16 and f16 as far as their rounding allows; two runs give the same bits.
  */
 #include "tests/unit/golden_model.h"
+#include "tests/unit/half_errors.h"
 
 #include <stdarg.h>
 
@@ -15,51 +16,7 @@ static const char *const models[] = {
     "t5-v10", "t5-v11", "mixtral-aux",
 };
 
-/*
- * What may be off, relative: logits to the largest of them, the loss, a tensor's gradient to its
- * norm with three thousandths of that of all (some gradients are sums that cancel, a key's bias to
- * nothing), all gradients together to theirs.
- */
-struct bounds {
-    double logits, loss, gradient, all;
-};
-
 static const struct bounds f32 = {1e-5, 1e-6, 3e-5, 3e-5};
-
-/*
- * In 16 bits transformers' own models are off from these goldens too, by what half_errors.json
- * says (tests/golden/make_half_errors.py): half as much again may ours be, which rounds at other
- * places, and three units of the type.  A routed model's row near the border between two experts
- * picks another one then, which of them is chance: they share the largest of their bounds.
- */
-static struct bounds bounds_of(const char *name, enum ckpt_dtype type)
-{
-    double unit = type == CKPT_BF16 ? 0x1p-8 : 0x1p-11;
-    struct bounds may = {0, type == CKPT_BF16 ? 1e-2 : 1e-3, 0, 0};
-    json_t *errors, *one;
-    const char *model;
-
-    if (type == CKPT_F32)
-        return f32;
-    errors = json_load_file("tests/golden/models/half_errors.json", 0, NULL);
-    assert_non_null(json_object_get(errors, name));
-    json_object_foreach (errors, model, one) {
-        bool routed = strstr(name, "mixtral") || strstr(name, "moe");
-        json_t *row = json_object_get(one, type == CKPT_BF16 ? "BF16" : "F16");
-
-        if (strcmp(model, name) != 0 &&
-            !(routed && (strstr(model, "mixtral") || strstr(model, "moe"))))
-            continue;
-        may.logits = fmax(may.logits, json_number_value(json_object_get(row, "logits")));
-        may.gradient = fmax(may.gradient, json_number_value(json_object_get(row, "gradient")));
-        may.all = fmax(may.all, json_number_value(json_object_get(row, "all")));
-    }
-    json_decref(errors);
-    may.logits = 1.5 * may.logits + 3 * unit;
-    may.gradient = 1.5 * may.gradient + 3 * unit;
-    may.all = 1.5 * may.all + 3 * unit;
-    return may;
-}
 
 static int n_wrong;
 
@@ -237,7 +194,7 @@ static void all(enum ckpt_dtype type, enum recompute recompute)
     n_wrong = 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct on_gpu o;
-        struct bounds bounds = bounds_of(models[i], type), *may = &bounds;
+        struct bounds bounds = type == CKPT_F32 ? f32 : half_bounds(models[i], type), *may = &bounds;
         int before = n_wrong;
         float *again;
 

@@ -1,10 +1,13 @@
 /*
  * Every family with weights of 16 bits: losses within what rounding them may cost, by the words
- * beside the goldens; logits, losses, every gradient and greedy tokens those of the same rounded
- * weights in f32.
+ * beside the goldens.  Where activations stay f32, logits, losses, every gradient and greedy tokens
+ * are those of the same rounded weights in f32.  Products of bf16 by the CPU's own instructions
+ * round activations too: these cost no more than transformers' models in bf16.
  */
 #include "tests/unit/golden_model.h"
+#include "tests/unit/half_errors.h"
 
+#include "trainer/cpu/cpu.h"
 #include "trainer/model/generate.h"
 
 static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
@@ -97,57 +100,124 @@ static void check_near(const char *model, const char *what, const float *x, cons
         fail_msg("%s: %s is off by %g of %g", model, what, (double)apart, (double)most);
 }
 
+/* A golden model twice: its weights rounded to a type and widened again, and as they are rounded. */
+struct twice {
+    struct golden   g;
+    struct batch    b;
+    struct device  *dev;
+    struct model   *m;
+    struct half     weights;
+    struct model_weights door;
+    struct found    whole, half;
+    double          wanted;             /* the loss of the weights that were not rounded */
+};
+
+static void twice_open(struct twice *t, const char *name, enum ckpt_dtype dtype,
+                       enum tiles_kernel kernel, int32_t all[128])
+{
+    struct ckpt_err err = {0};
+    const struct params *p;
+    uint16_t *rounded;
+    int32_t *place;
+
+    golden_open(&t->g, name, &train, 2);
+    p = model_params(t->g.model);
+    OK(device_open_cpu(&t->dev, 2, &err), err);
+    t->dev->grain = 0;
+    t->dev->weight = dtype;
+    ((struct cpu_device *)t->dev)->kernel = kernel;
+    OK(model_new(&t->m, t->g.arch, &train, t->dev, &err), err);
+    rounded = ckpt_arena_alloc(&t->g.arena, (size_t)p->numel, sizeof *rounded);
+    ckpt_convert(rounded, dtype, resident_weights(t->g.weights), CKPT_F32, (size_t)p->numel);
+    ckpt_convert(resident_weights(t->g.weights), CKPT_F32, rounded, dtype, (size_t)p->numel);
+    golden_batch(&t->g, "right", &t->b, &place);
+    assert_true(t->b.n_tokens <= 128);
+    for (int32_t i = 0; i < t->b.n_tokens; i++)
+        all[i] = i;
+    t->weights = (struct half){p, resident_door(t->g.weights), rounded};
+    t->door = (struct model_weights){.ctx = &t->weights, .acquire = acquire, .release = release,
+                                     .grad = grad, .grad_done = grad_done};
+    t->whole = run(&t->g, t->g.model, resident_door(t->g.weights), &t->b, all);
+    t->half = run(&t->g, t->m, &t->door, &t->b, all);
+    t->wanted = json_number_value(json_object_get(t->g.json, "right.loss"));
+}
+
+static void twice_close(struct twice *t)
+{
+    model_free(t->m);
+    device_close(t->dev);
+    golden_close(&t->g);
+}
+
 static void check(const char *name, enum ckpt_dtype dtype, double cost)
 {
-    struct golden g;
-    struct batch b;
-    struct ckpt_err err = {0};
-    struct device *dev;
-    struct model *m;
+    struct twice t;
+    int32_t some[8], same[8], all[128];
     const struct params *p;
-    struct found whole, half;
-    struct model_weights door;
-    int32_t *place, all[128];
-    int32_t some[8], same[8];
-    uint16_t *rounded;
-    double wanted;
 
-    golden_open(&g, name, &train, 2);
-    p = model_params(g.model);
-    OK(device_open_cpu(&dev, 2, &err), err);
-    dev->grain = 0;
-    dev->weight = dtype;
-    OK(model_new(&m, g.arch, &train, dev, &err), err);
-    rounded = ckpt_arena_alloc(&g.arena, (size_t)p->numel, sizeof *rounded);
-    ckpt_convert(rounded, dtype, resident_weights(g.weights), CKPT_F32, (size_t)p->numel);
-    ckpt_convert(resident_weights(g.weights), CKPT_F32, rounded, dtype, (size_t)p->numel);
-    golden_batch(&g, "right", &b, &place);
-    assert_true(b.n_tokens <= 128);
-    for (int32_t i = 0; i < b.n_tokens; i++)
-        all[i] = i;
-    whole = run(&g, g.model, resident_door(g.weights), &b, all);
-    door = (struct model_weights){.ctx = &(struct half){p, resident_door(g.weights), rounded},
-                                  .acquire = acquire, .release = release, .grad = grad,
-                                  .grad_done = grad_done};
-    half = run(&g, m, &door, &b, all);
-    wanted = json_number_value(json_object_get(g.json, "right.loss"));
-    if (!(fabs(half.loss - wanted) <= cost * wanted))
-        fail_msg("%s: loss %g, in f32 %g", name, half.loss, wanted);
-    if (!(fabs(half.loss - whole.loss) <= 2e-6 * wanted))
-        fail_msg("%s: loss %.9g, of the same weights in f32 %.9g", name, half.loss, whole.loss);
-    check_near(name, "a logit", half.logits, whole.logits, b.n_tokens * g.arch->vocab_size, 1e-5f);
+    twice_open(&t, name, dtype, TILES_NONE, all);
+    p = t.weights.p;
+    if (!(fabs(t.half.loss - t.wanted) <= cost * t.wanted))
+        fail_msg("%s: loss %g, in f32 %g", name, t.half.loss, t.wanted);
+    if (!(fabs(t.half.loss - t.whole.loss) <= 2e-6 * t.wanted))
+        fail_msg("%s: loss %.9g, of the same weights in f32 %.9g", name, t.half.loss,
+                 t.whole.loss);
+    check_near(name, "a logit", t.half.logits, t.whole.logits,
+               t.b.n_tokens * t.g.arch->vocab_size, 1e-5f);
     for (size_t i = 0; i < p->n; i++) {
-        int64_t at = resident_grad(g.weights, i) - resident_grads(g.weights);
+        int64_t at = resident_grad(t.g.weights, i) - resident_grads(t.g.weights);
 
-        check_near(name, p->item[i].name, half.grads + at, whole.grads + at, p->item[i].numel,
-                   5e-5f);
+        check_near(name, p->item[i].name, t.half.grads + at, t.whole.grads + at,
+                   p->item[i].numel, 5e-5f);
     }
-    continued(some, g.model, resident_door(g.weights), &b);
-    continued(same, m, &door, &b);
+    continued(some, t.g.model, resident_door(t.g.weights), &t.b);
+    continued(same, t.m, &t.door, &t.b);
     assert_memory_equal(some, same, sizeof some);
-    model_free(m);
-    device_close(dev);
-    golden_close(&g);
+    twice_close(&t);
+}
+
+/* The norm of x - y, or of y without x. */
+static double norm_of(const float *x, const float *y, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = x ? (double)x[i] - (double)y[i] : (double)y[i];
+
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+static void check_tiles(const char *name, enum tiles_kernel kernel, double cost)
+{
+    struct bounds may = half_bounds(name, CKPT_BF16);
+    struct twice t;
+    const struct params *p;
+    int32_t all[128];
+    double whole, off;
+
+    twice_open(&t, name, CKPT_BF16, kernel, all);
+    p = t.weights.p;
+    if (!(fabs(t.half.loss - t.wanted) <= cost * t.wanted))
+        fail_msg("%s: loss %g, in f32 %g", name, t.half.loss, t.wanted);
+    assert_true(t.half.loss != t.whole.loss);           /* the tiles were taken */
+    check_near(name, "a logit", t.half.logits, t.whole.logits,
+               t.b.n_tokens * t.g.arch->vocab_size, (float)may.logits);
+    whole = norm_of(NULL, t.whole.grads, p->grad_numel);
+    off = norm_of(t.half.grads, t.whole.grads, p->grad_numel);
+    if (!(off <= may.all * whole))
+        fail_msg("%s: all gradients are off by %g of %g", name, off, whole);
+    for (size_t i = 0; i < p->n; i++) {
+        int64_t at = resident_grad(t.g.weights, i) - resident_grads(t.g.weights);
+        double norm = norm_of(NULL, t.whole.grads + at, p->item[i].numel);
+
+        off = norm_of(t.half.grads + at, t.whole.grads + at, p->item[i].numel);
+        if (!(off <= may.gradient * (norm + 3e-3 * whole)))
+            fail_msg("%s: %s: gradient is off by %g of %g, %g of all", name, p->item[i].name, off,
+                     norm, whole);
+    }
+    twice_close(&t);
 }
 
 static const char *const models[] = {
@@ -177,11 +247,25 @@ static void test_f16_weights_cost_an_eighth(void **state)
         check(models[i], CKPT_F16, cost_of(models[i]) / 8);
 }
 
+static void test_bf16_products_cost_what_transformers_do(void **state)
+{
+    enum tiles_kernel kernel = *(enum tiles_kernel *)*state;
+
+    if (kernel > TILES_PLAIN && kernel > tiles_best())
+        skip();
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        check_tiles(models[i], kernel, cost_of(models[i]));
+}
+
 int main(void)
 {
+    static enum tiles_kernel plain = TILES_PLAIN, avx512 = TILES_AVX512, amx = TILES_AMX;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bf16_weights_cost_what_is_stated),
         cmocka_unit_test(test_f16_weights_cost_an_eighth),
+        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &plain),
+        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &avx512),
+        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &amx),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
