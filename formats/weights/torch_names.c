@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "formats/container/pickle_danger.h"
 #include "libckpt/dtype.h"
 
 static const struct torch_name rows[] = {
@@ -42,7 +43,12 @@ static const struct torch_name rows[] = {
     {"torch.nn.parameter", "Buffer", NAME_INERT},
     {"torch.serialization", "_get_layout", NAME_INERT},
     /* TorchScript's attributes, see also is_below */
-    {"torch.jit._pickle", NULL, NAME_INERT},
+    {"torch.jit._pickle", "build_intlist", NAME_INERT},
+    {"torch.jit._pickle", "build_tensorlist", NAME_INERT},
+    {"torch.jit._pickle", "build_doublelist", NAME_INERT},
+    {"torch.jit._pickle", "build_boollist", NAME_INERT},
+    {"torch.jit._pickle", "build_tensor_from_id", NAME_INERT},
+    {"torch.jit._pickle", "restore_type_tag", NAME_INERT},
     /* Python */
     {"collections", "OrderedDict", NAME_DICT},
     {"collections", "defaultdict", NAME_INERT},
@@ -202,35 +208,34 @@ static bool is_below(const char *module, const char *package)
     return strncmp(module, package, n) == 0 && (!module[n] || module[n] == '.');
 }
 
+/*
+ * A row for a whole module means the classes of it: CamelCase, and no dot, which protocol 4 would
+ * follow to any module that the module imports.
+ */
+static bool is_class(const char *name)
+{
+    name += *name == '_';
+    return *name >= 'A' && *name <= 'Z' && !strchr(name, '.');
+}
+
+/* A name of TorchScript or torchao that leads nowhere else. */
+static bool is_plain_below(const char *module, const char *name)
+{
+    return (is_below(module, "__torch__") || is_below(module, "torchao")) &&
+           !strchr(name, '.') && !pickle_danger(module, name);
+}
+
 const struct torch_name *torch_name_find(const char *module, const char *name)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if ((!rows[i].name || (rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0)) &&
+        if ((rows[i].name ? rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0
+                          : is_class(name)) &&
             strcmp(rows[i].module, module) == 0)
             return &rows[i];
-    return names_dtype(module, name) || is_below(module, "__torch__") ||
-                   is_below(module, "torchao") ? &inert_row : NULL;
+    return names_dtype(module, name) || is_plain_below(module, name) ? &inert_row : NULL;
 }
 
 bool torch_name_alarms(const char *module, const char *name)
 {
-    static const char *const modules[] = {
-        "os", "posix", "nt", "sys", "subprocess", "shutil", "socket", "pty", "runpy", "importlib",
-        "ctypes", "marshal", "pickle", "_pickle", "dill", "cloudpickle", "joblib", "types", "code",
-        "operator", "_operator", "functools", "webbrowser", "commands", "timeit", "pip",
-        "asyncio", "multiprocessing", "builtins", "__builtin__", "torch.hub", "numpy.testing",
-        "bdb", "pdb", "cProfile", "profile", "trace", "codeop", "http", "urllib", "ftplib",
-        "requests", "tempfile", "threading", "signal", "platform", "sqlite3", "imp", "zipimport",
-    };
-    size_t n = strcspn(module, ".");
-
-    if (strcmp(module, "torch") == 0 || strcmp(module, "torch.serialization") == 0)
-        return strcmp(name, "load") == 0;
-    if (strcmp(module, "numpy") == 0)
-        return strcmp(name, "load") == 0 || strcmp(name, "fromfile") == 0;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (strcmp(modules[i], module) == 0 ||
-            (strlen(modules[i]) == n && strncmp(modules[i], module, n) == 0))
-            return true;
-    return false;
+    return pickle_danger(module, name) != NULL;
 }

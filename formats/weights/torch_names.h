@@ -15,13 +15,13 @@ enum torch_name_what {
 };
 
 struct torch_name {
-    const char          *module, *name;     /* name NULL: every name of the module */
+    const char          *module, *name;     /* name NULL: every class of the module */
     enum torch_name_what what;
 };
 
 /* NULL when it is in no row. */
 const struct torch_name *torch_name_find(const char *module, const char *name);
-/* True for names that no checkpoint has a use for: calls that run, open or import things. */
+/* True for names that no checkpoint has a use for (pickle_danger.h), unless they are found. */
 bool torch_name_alarms(const char *module, const char *name);
 
 #endif
