@@ -49,7 +49,7 @@ static int use(const struct golden *g, struct device *dev, struct comm *comm,
         zero_begin(z);
         zero_reduce(z);
         zero_judge(z, 1, 1);
-        zero_step(z, &a, 0.1f);
+        zero_step(z, &a, 0.1);
         if (!zero_master(z, 1, err))
             rc = err->code;
     }

@@ -242,7 +242,7 @@ static void adamw(struct device *dev, const void *op)
     struct adamw a = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 1,
                       .step = 1};
     struct adamw_run run = {.param = f->p, .exp_avg = f->m, .exp_avg_sq = f->v, .grad = f->g,
-                            .n = f->n, .weight_decay = 0.01f};
+                            .n = f->n, .weight_decay = 0.01};
 
     dev->ops->adamw(dev, &run, 1, &a);
 }
@@ -363,7 +363,7 @@ static void steps(struct bench *b)
                 .param = p + at, .exp_avg = m + (size_t)at * width[kind],
                 .exp_avg_sq = v + (size_t)at * width[kind], .absmax = most + block,
                 .absmax_sq = most + n / 256 + RUNS + block, .grad = g + at, .rounded = w + 2 * at,
-                .n = size[i], .index = (uint64_t)at, .weight_decay = 0.01f,
+                .n = size[i], .index = (uint64_t)at, .weight_decay = 0.01,
                 .moments = (enum op_moments)kind};
         row(b, kinds[kind], "bloomz-1b1, 196 runs",
             (double)n * (14 + 4 * (double)width[kind]), step_runs, &s, sizeof s, 1);

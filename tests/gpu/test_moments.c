@@ -60,7 +60,7 @@ static void set_open(struct set *s, enum ckpt_dtype type, const int64_t *size, i
                     r->n = size[i];
                     r->moments = m;
                     r->index = (uint64_t)(i * 100000 + (skew == 4));
-                    r->weight_decay = i % 2 ? 0.1f : 0;
+                    r->weight_decay = i % 2 ? 0.1 : 0;
                     if (k == PARAM)
                         r->param = (float *)(void *)p;
                     else if (k == AVG)

@@ -39,7 +39,7 @@ static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
             for (int i = 0; i < 4; i++)
                 p[i] = (float *)(s ? a[i].gpu : a[i].cpu) + at[i];
             struct adamw_run run = {.param = p[0], .exp_avg = p[1], .exp_avg_sq = p[2],
-                                    .grad = p[3], .n = n, .weight_decay = 0.1f};
+                                    .grad = p[3], .n = n, .weight_decay = 0.1};
 
             if (s && to >= 0)
                 run.rounded = (char *)rounded.gpu + (size_t)to * size;

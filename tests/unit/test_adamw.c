@@ -40,7 +40,7 @@ static void state_free(struct state *s)
 static void step(struct device *dev, const struct state *s, double decay, const struct adamw *a)
 {
     struct adamw_run run = {.param = s->p, .exp_avg = s->m, .exp_avg_sq = s->v, .grad = s->g,
-                            .n = s->n, .weight_decay = (float)decay};
+                            .n = s->n, .weight_decay = decay};
 
     dev->ops->adamw(dev, &run, 1, a);
 }

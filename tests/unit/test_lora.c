@@ -211,7 +211,7 @@ static void check_five_steps(struct golden *g)
             struct adamw_run run = {.param = resident_weight(g->weights, i),
                                     .exp_avg = moments + at, .exp_avg_sq = moments + n + at,
                                     .grad = resident_grad(g->weights, i),
-                                    .n = p->item[i].numel, .weight_decay = 0.01f};
+                                    .n = p->item[i].numel, .weight_decay = 0.01};
 
             if (p->item[i].trainable)
                 g->dev->ops->adamw(g->dev, &run, 1, &o);

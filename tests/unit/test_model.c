@@ -245,7 +245,7 @@ static double train_step(struct golden *g, const struct batch *b, const struct a
         struct adamw_run one = {.param = resident_weight(g->weights, i),
                                 .exp_avg = moments + at, .exp_avg_sq = moments + p->numel + at,
                                 .grad = resident_grad(g->weights, i), .n = p->item[i].numel,
-                                .weight_decay = !run->groups || p->item[i].decay ? 0.1f : 0.0f};
+                                .weight_decay = !run->groups || p->item[i].decay ? 0.1 : 0.0};
 
         g->dev->ops->adamw(g->dev, &one, 1, &a);
     }

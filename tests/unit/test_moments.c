@@ -74,7 +74,7 @@ static void test_codes_step_as_bitsandbytes_does(void **state)
         uint8_t *w1 = golden(s, "after", step, ".state1"), *w2 = golden(s, "after", step, ".state2");
         float *x1 = golden(s, "after", step, ".absmax1"), *x2 = golden(s, "after", step, ".absmax2");
         struct adamw_run run = {.param = p, .exp_avg = c1, .exp_avg_sq = c2, .absmax = m1,
-                                .absmax_sq = m2, .grad = g, .n = N, .weight_decay = 0.1f,
+                                .absmax_sq = m2, .grad = g, .n = N, .weight_decay = 0.1,
                                 .moments = OP_MOMENTS_8BIT};
         void *all[] = {p, g, want, c1, c2, m1, m2, w1, w2, x1, x2};
 
@@ -118,7 +118,7 @@ static struct adamw_run run_of(struct arrays *x, enum op_moments m, int from, in
         .exp_avg_sq = (unsigned char *)x->moment[1] + wide * (size_t)from,
         .absmax = x->most[0] + from / 256, .absmax_sq = x->most[1] + from / 256, .grad = x->g + from,
         .rounded = x->rounded + from, .n = to - from, .index = (uint64_t)(1000 + from),
-        .weight_decay = 0.1f, .moments = m};
+        .weight_decay = 0.1, .moments = m};
 }
 
 static void test_cuts_and_threads_do_not_show(void **state)

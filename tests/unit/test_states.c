@@ -72,7 +72,7 @@ static void steps(struct side *s, int n)
 
         zero_begin(s->zero);
         OK(zero_fill(s->zero, ZERO_GRAD, fill, &seed, &err), err);
-        zero_step(s->zero, &a, 0.1f);
+        zero_step(s->zero, &a, 0.1);
     }
     assert_int_equal(s->dev->n_alloc, n_alloc);         /* all was planned */
 }
@@ -206,7 +206,7 @@ static void passes(struct side *s, struct golden *g, double loss[5])
         zero_reduce(s->zero);
         zero_judge(s->zero, 1.0, 1);
         assert_true(zero_verdict_host(s->zero).finite);
-        zero_step(s->zero, &a, 0.1f);
+        zero_step(s->zero, &a, 0.1);
     }
     OK(model_loss(s->model, zero_weights(s->zero), &b, &loss[4], NULL, &err), err);
     assert_int_equal(s->dev->n_alloc, n_alloc);
@@ -276,7 +276,7 @@ static void test_nothing_is_stepped_without_a_verdict(void **state)
                           .verdict = zero_verdict(s.zero)};
 
         s.dev->ops->to_device(s.dev, (void *)(uintptr_t)a.verdict, &bad, sizeof bad);
-        zero_step(s.zero, &a, 0.1f);
+        zero_step(s.zero, &a, 0.1);
     }
     after = save(&g, &s);
     assert_memory_equal(before.at, after.at, before.bytes);

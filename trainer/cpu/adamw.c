@@ -108,7 +108,7 @@ static void step_some(struct device *dev, const struct adamw_run *r, int64_t at,
                       const struct scalars *s, const struct adamw *a)
 {
     const struct cpu_device *cpu = (const struct cpu_device *)dev;
-    float keep = (float)(1.0 - a->lr * (double)r->weight_decay);
+    float keep = (float)(1.0 - a->lr * r->weight_decay);
     size_t wide = ckpt_dtype_size(dev->weight);
 
     if (r->moments == OP_MOMENTS_F32)

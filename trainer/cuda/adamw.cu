@@ -492,7 +492,7 @@ void step_kind(struct device *dev, enum op_moments moments, const struct adamw_r
         if (r->moments == moments && r->n > 0) {
             t.run[t.n] = {r->param, r->exp_avg, r->exp_avg_sq, r->rounded, r->absmax, r->absmax_sq,
                           r->grad, r->n, r->index,
-                          (float)(1.0 - a->lr * (double)r->weight_decay)};
+                          (float)(1.0 - a->lr * r->weight_decay)};
             t.first[t.n + 1] = t.first[t.n] + (uint32_t)cuda_blocks(r->n, tile);
             t.n++;
         }

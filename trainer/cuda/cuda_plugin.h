@@ -9,7 +9,7 @@
 
 #include "trainer/ops/ops.h"
 
-#define CUDA_PLUGIN_VERSION 4
+#define CUDA_PLUGIN_VERSION 5
 
 struct cuda_plugin {
     int version;

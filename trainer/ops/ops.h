@@ -63,7 +63,7 @@ struct adamw_run {
     int64_t      n;
     uint64_t     index;             /* BF16: of the first element among all that are trained: what
                                        its random bits are made of */
-    float        weight_decay;
+    double       weight_decay;
     enum op_moments moments;
 };
 

@@ -262,7 +262,7 @@ static struct adamw_run run_of(const struct states *s, const struct bases *b, st
     int64_t skip = grad_at(l, p) - grad_at(l, first);
     struct adamw_run run = {
         .grad = b->grad + skip, .n = end - at, .index = (uint64_t)grad_at(l, p),
-        .weight_decay = f->params->item[i].decay ? step->weight_decay : 0.0f,
+        .weight_decay = f->params->item[i].decay ? step->weight_decay : 0.0,
         .moments = type_of(l, i),
     };
 

@@ -41,7 +41,7 @@ struct states_size {
 /* What is stepped from and to: base pointers by flat's bases. */
 struct states_step {
     const struct adamw *adamw;
-    float        weight_decay;          /* of parameters that decay */
+    double       weight_decay;          /* of parameters that decay */
     float       *master;                /* [flat->numel] on the device, where states have none */
     const float *grad;                  /* [flat->grad_numel] on the device, or pinned */
     void        *rounded;               /* [flat->numel] likewise; NULL: none */

@@ -417,7 +417,7 @@ void zero_forget(struct zero *z)
     }
 }
 
-void zero_step(struct zero *z, const struct adamw *a, float weight_decay)
+void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
 {
     states_step(z->states, &(struct states_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,

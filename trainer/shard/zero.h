@@ -77,7 +77,7 @@ struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
 void zero_changed(struct zero *z);
 /* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
  * parameters that decay. */
-void zero_step(struct zero *z, const struct adamw *a, float weight_decay);
+void zero_step(struct zero *z, const struct adamw *a, double weight_decay);
 
 /* This rank's gradients on the device [grad_numel of flat], after a step's passes. */
 float *zero_grads(const struct zero *z);
