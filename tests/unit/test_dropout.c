@@ -201,6 +201,34 @@ static void test_noise_is_uniform_by_the_words(void **state)
     assert_true(low >= 0.75f && low < 0.76f && high < 1.25f && high > 1.24f);
 }
 
+/* What stays is multiplied by 1 / (1 - p), rounded once: 1 - p of a float near 1 has few digits. */
+static void test_what_stays_is_scaled_as_torch_does(void **state)
+{
+    enum { N = 64, W = 1024 };
+    const struct op_drop by = {.p = 0.999, .seed = 5, .stream = 9};
+    static float x[N * W];
+    struct device *dev;
+    struct ckpt_err err = {0};
+    int kept = 0;
+
+    (void)state;
+    OK(device_open_cpu(&dev, 1, &err), err);
+    for (int i = 0; i < N * W; i++)
+        x[i] = 1;
+    dev->ops->drop(dev, x, N, W, &by);
+    for (int i = 0; i < N * W; i++) {
+        uint32_t w[4];
+
+        rng_words(w, 5, 9, (uint64_t)(i / W * (W / 4) + i % W / 4));
+        assert_true((x[i] != 0) == (w[i % 4] >= (uint32_t)(0.999 * 0x1p32)));
+        if (x[i] != 0 && x[i] != (float)(1 / (1 - 0.999)))
+            fail_msg("scale %.9g, torch's %.9g", (double)x[i], 1 / (1 - 0.999));
+        kept += x[i] != 0;
+    }
+    assert_true(kept > 30 && kept < 110);
+    device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_masks_are_those_of_their_key),
         cmocka_unit_test(test_the_mean_over_masks_is_near_the_loss_without),
         cmocka_unit_test(test_noise_is_uniform_by_the_words),
+        cmocka_unit_test(test_what_stays_is_scaled_as_torch_does),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

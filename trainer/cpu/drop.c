@@ -25,10 +25,10 @@ CPU_HOT static void apply(float *out, const float *in, const uint32_t *restrict 
 /* Words below it mean: dropped out. */
 static uint32_t least_of(const struct op_drop *d)
 {
-    return d->p >= 1.0f ? UINT32_MAX : (uint32_t)((double)d->p * 0x1p32);
+    return d->p >= 1 ? UINT32_MAX : (uint32_t)(d->p * 0x1p32);
 }
 
-static float scale_of(const struct op_drop *d) { return d->p >= 1.0f ? 0 : 1.0f / (1.0f - d->p); }
+static float scale_of(const struct op_drop *d) { return d->p >= 1 ? 0 : (float)(1 / (1 - d->p)); }
 
 /* Columns [c0, c0 + n) of one row. */
 static void span(float *out, const float *in, const struct op_drop *d, int64_t row, int64_t width,
@@ -95,6 +95,6 @@ void cpu_jitter(struct device *dev, void *x, int64_t n, int64_t width, const str
             int64_t cols = width - 4 * b < 4 * some ? width - 4 * b : 4 * some;
 
             words(w, d->seed, d->stream, (uint64_t)(i * each + b), some);
-            shake((float *)x + i * width + 4 * b, w, d->p, cols);
+            shake((float *)x + i * width + 4 * b, w, (float)d->p, cols);
         }
 }

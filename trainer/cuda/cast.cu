@@ -154,6 +154,6 @@ void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const st
 {
     if (dev->err.code || n * width == 0 || !(d->p > 0))
         return;
-    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, jittered{d->p}));
+    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, jittered{(float)d->p}));
     cuda_launched(dev, "jitter");
 }

@@ -216,8 +216,8 @@ static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
     struct cuda_drop k = {d->seed, d->stream, 0, 1.0f, d->p > 0, d->p >= 1};
 
     if (k.on && !k.all) {
-        k.least = (uint32_t)((double)d->p * 4294967296.0);
-        k.scale = 1.0f / (1.0f - d->p);
+        k.least = (uint32_t)(d->p * 4294967296.0);
+        k.scale = (float)(1 / (1 - d->p));
     }
     return k;
 }

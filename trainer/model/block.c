@@ -52,7 +52,7 @@ struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
 {
     if (!p->drop || probability <= 0)
         return (struct op_drop){0};
-    return (struct op_drop){.p = (float)probability, .seed = p->m->drop_key,
+    return (struct op_drop){.p = probability, .seed = p->m->drop_key,
                             .stream = (uint64_t)u->index << 16 | (uint64_t)place};
 }
 

@@ -114,7 +114,7 @@ struct op_norm {
  * Source: Srivastava et al. 2014; torch.nn.functional.dropout for the scale.
  */
 struct op_drop {
-    float    p;                     /* in [0, 1] */
+    double   p;                     /* in [0, 1] */
     uint64_t seed, stream;
 };
 
