@@ -46,10 +46,29 @@ static size_t python_word(const char *s, size_t left)
     return 0;
 }
 
-/* Put quotes around Python's words outside of strings. */
-static void quote_python(struct ckpt_buf *out, const char *text, size_t len)
+/* Bytes at s that may be a number's; *big: it is an integer that needs more than 64 bits. */
+static size_t number(bool *big, const char *s, size_t left)
 {
-    bool in_string = false;
+    static const char most[] = "9223372036854775807", least[] = "9223372036854775808";
+    bool negative = s[0] == '-', digits = true;
+    const char *limit = negative ? least : most;
+    size_t from = negative, n = from, count;
+
+    while (n < left && s[n] && strchr("0123456789+-.eE", s[n]))
+        digits &= s[n] >= '0' && s[n] <= '9', n++;
+    count = n - from;
+    *big = digits && count > 0 && s[from] != '0' &&
+           (count >= sizeof most || (count == sizeof most - 1 && memcmp(s + from, limit, count) > 0));
+    return n;
+}
+
+/*
+ * What Python writes and JSON has not, as JSON: words in quotes; integers beyond 64 bits, such as
+ * the length limit 10^30 of a tokenizer without one, as reals.
+ */
+static void from_python(struct ckpt_buf *out, const char *text, size_t len)
+{
+    bool in_string = false, big;
     size_t from = 0;
 
     for (size_t i = 0; i < len; i++) {
@@ -69,6 +88,13 @@ static void quote_python(struct ckpt_buf *out, const char *text, size_t len)
             ckpt_buf_put_u8(out, '"');
             from = i + n;
             i = from - 1;
+        } else if (text[i] == '-' || (text[i] >= '0' && text[i] <= '9')) {
+            i += number(&big, text + i, len - i) - 1;
+            if (big) {
+                ckpt_buf_put(out, text + from, i + 1 - from);
+                ckpt_buf_put(out, ".0", 2);
+                from = i + 1;
+            }
         }
     }
     ckpt_buf_put(out, text + from, len - from);
@@ -77,7 +103,7 @@ static void quote_python(struct ckpt_buf *out, const char *text, size_t len)
 int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
                     struct ckpt_err *err)
 {
-    struct ckpt_buf quoted;
+    struct ckpt_buf json;
     size_t good = ckpt_utf8_prefix(text, len);
     json_error_t why;
 
@@ -89,18 +115,18 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
     if (depth_of(text, len, CKPT_JSON_MAX_DEPTH) > CKPT_JSON_MAX_DEPTH)
         return ckpt_fail(err, CKPT_ELIMIT, "json: nested deeper than %d levels",
                          CKPT_JSON_MAX_DEPTH);
-    ckpt_buf_init(&quoted, SIZE_MAX);
+    ckpt_buf_init(&json, SIZE_MAX);
     if (flags & CKPT_JSON_PYTHON) {
-        quote_python(&quoted, text, len);
-        if (!ckpt_buf_ok(&quoted)) {
-            ckpt_buf_release(&quoted);
+        from_python(&json, text, len);
+        if (!ckpt_buf_ok(&json)) {
+            ckpt_buf_release(&json);
             return ckpt_nomem(err, len);
         }
-        text = (const char *)quoted.data;
-        len = quoted.len;
+        text = (const char *)json.data;
+        len = json.len;
     }
     *out = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, &why);
-    ckpt_buf_release(&quoted);
+    ckpt_buf_release(&json);
     if (*out)
         return 0;
     if (json_error_code(&why) == json_error_out_of_memory)

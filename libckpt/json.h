@@ -19,7 +19,8 @@
 
 enum ckpt_json_flags {
     CKPT_JSON_STRICT = 0,
-    /* Python's writer emits NaN, Infinity and -Infinity: read them as strings of that name. */
+    /* Python's writer emits NaN, Infinity and -Infinity, which are read as strings of that name,
+     * and integers of any length: those beyond 64 bits are read as reals. */
     CKPT_JSON_PYTHON = 1 << 0
 };
 

@@ -45,6 +45,47 @@ static void test_python_words_become_text(void **state)
         assert_int_equal(parse(&v, keys[i], CKPT_JSON_PYTHON), CKPT_EFORMAT);
 }
 
+/* transformers' int(1e30) stands in every tokenizer_config.json without a limit of length. */
+static void test_integers_beyond_64_bits_are_reals_to_python(void **state)
+{
+    static const char *const bad[] = {
+        "[00000000000000000000001]", "[-]", "[1 000000000000000000000]", "[99999999999999999999x]",
+        "{99999999999999999999: 1}", "[99999999999999999999.]", "[--99999999999999999999]",
+    };
+    json_t *v, *list;
+    char *many = malloc(420);
+
+    (void)state;
+    assert_int_equal(parse(&v, "{\"model_max_length\": 1000000000000000019884624838656, \"list\": "
+                              "[9223372036854775807, -9223372036854775808,9223372036854775808,\n"
+                              "-9223372036854775809, 0.12345678901234567890123, "
+                              "1e00000000000000000000005, 18446744073709551615 ,NaN"
+                              "], \"s\": \"99999999999999999999 \\\" 99999999999999999999\"}",
+                           CKPT_JSON_PYTHON), 0);
+    assert_true(json_real_value(json_object_get(v, "model_max_length")) == 1e30);
+    list = json_object_get(v, "list");
+    assert_int_equal(json_integer_value(json_array_get(list, 0)), INT64_MAX);
+    assert_int_equal(json_integer_value(json_array_get(list, 1)), INT64_MIN);
+    assert_true(json_real_value(json_array_get(list, 2)) == 0x1p63);
+    assert_true(json_real_value(json_array_get(list, 3)) == -0x1p63);
+    assert_true(json_real_value(json_array_get(list, 4)) == 0.12345678901234567890123);
+    assert_true(json_real_value(json_array_get(list, 5)) == 1e5);
+    assert_true(json_real_value(json_array_get(list, 6)) == 0x1p64);
+    assert_string_equal(json_string_value(json_array_get(list, 7)), "NaN");
+    assert_string_equal(json_string_value(json_object_get(v, "s")),
+                        "99999999999999999999 \" 99999999999999999999");
+    json_decref(v);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(parse(&v, bad[i], CKPT_JSON_PYTHON), CKPT_EFORMAT);
+    assert_non_null(many);
+    memset(many, '9', 419);             /* no double holds it */
+    many[0] = '[';
+    many[418] = ']';
+    many[419] = '\0';
+    assert_int_equal(parse(&v, many, CKPT_JSON_PYTHON), CKPT_EFORMAT);
+    free(many);
+}
+
 static void assert_written(const char *in, unsigned indent, bool sort, const char *out)
 {
     struct ckpt_err err = {0};
@@ -102,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_python_words_become_text),
+        cmocka_unit_test(test_integers_beyond_64_bits_are_reals_to_python),
         cmocka_unit_test(test_writes_as_python),
         cmocka_unit_test(test_getters_name_key_and_type),
     };
