@@ -22,11 +22,12 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
         {0, "tag", "NAME", OPT_STR, &w->tag,
          "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
         {0, "dtype", "NAME", OPT_CHOICE, &w->dtype,
-         "type in which weights are held: half the memory, rounded",
+         "type in which weights are held; those of 16 bits take half the memory and are rounded "
+         "(default: float32)",
          "float32 bfloat16 float16", 0, 0, false},
         {0, "device", "NAME", OPT_STR, &w->device,
          "auto (a GPU where one can be used), cpu, cuda or cuda:N", NULL, 0, 0, false},
-        {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: by CPUs", NULL, 0, 4096, false},
+        {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: as many as CPUs", NULL, 0, 4096, false},
         {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
         {'t', "eval-file", "PATH", OPT_LIST, &w->data,
          "held-out data: a file, a pattern or a directory of them; may be repeated",
@@ -50,32 +51,32 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
          0, false},
         {'n', "generate", "N", OPT_INT, &w->generate, "continue the first N rows of the data",
          NULL, 0, 1 << 20, false},
-        {0, "max-new-tokens", "N", OPT_INT, &w->max_new_tokens, "tokens of a continuation", NULL,
-         1, 1 << 20, false},
+        {0, "max-new-tokens", "N", OPT_INT, &w->max_new_tokens, "tokens of a continuation (default: the model's own, else 64)",
+         NULL, 1, 1 << 20, false},
         {0, "min-new-tokens", "N", OPT_INT, &w->min_new_tokens,
-         "no end before so many tokens", NULL, 0, 1 << 20, false},
-        {0, "do-sample", NULL, OPT_SWITCH, &w->do_sample, "draw tokens instead of the likeliest",
-         NULL, 0, 0, false},
-        {0, "temperature", "X", OPT_REAL, &w->temperature, "divides logits before a draw", NULL,
-         1e-6, 1e6, false},
-        {0, "top-k", "N", OPT_INT, &w->top_k, "draw among the N likeliest; 0: all", NULL, 0,
-         1 << 30, false},
-        {0, "top-p", "X", OPT_REAL, &w->top_p, "draw among the likeliest of this mass", NULL, 1e-9,
-         1, false},
+         "no end before so many tokens (default: the model's own)", NULL, 0, 1 << 20, false},
+        {0, "do-sample", NULL, OPT_SWITCH, &w->do_sample,
+         "draw tokens instead of the likeliest (default: as the model says)", NULL, 0, 0, false},
+        {0, "temperature", "X", OPT_REAL, &w->temperature, "divides logits before a draw (default: the model's own)", NULL, 1e-6, 1e6, false},
+        {0, "top-k", "N", OPT_INT, &w->top_k, "draw among the N likeliest; 0: all (default: the model's own)", NULL, 0, 1 << 30, false},
+        {0, "top-p", "X", OPT_REAL, &w->top_p, "draw among the likeliest of this mass, 0 to 1 (default: the model's own)", NULL, 1e-9, 1, false},
         {0, "min-p", "X", OPT_REAL, &w->min_p,
-         "draw among those at least X times as likely as the likeliest; 0: all", NULL, 0, 1, false},
+         "draw among those at least X times as likely as the likeliest; 0: all (default: the "
+         "model's own)", NULL, 0, 1, false},
         {0, "repetition-penalty", "X", OPT_REAL, &w->repetition_penalty,
-         "makes tokens that were there less likely; 1: off", NULL, 1e-6, 1e6, false},
+         "makes tokens that were there less likely; 1: off (default: the model's own)", NULL, 1e-6, 1e6, false},
         {0, "no-repeat-ngram-size", "N", OPT_INT, &w->no_repeat_ngram_size,
-         "no N tokens in a row come twice; 0: off", NULL, 0, 1 << 20, false},
+         "no N tokens in a row come twice; 0: off (default: the model's own)", NULL, 0, 1 << 20, false},
         {0, "num-beams", "N", OPT_INT, &w->num_beams,
-         "search with N beams for the likeliest whole continuation; 1: no search", NULL, 1, 64,
+         "search with N beams for the likeliest whole continuation; 1: no search (default: the "
+         "model's own)", NULL, 1, 64,
          false},
         {0, "length-penalty", "X", OPT_REAL, &w->length_penalty,
-         "beams are ranked by their score over length to the power X", NULL, -100, 100, false},
+         "beams are ranked by their score over length to the power X (default: the model's own)",
+         NULL, -100, 100, false},
         {0, "early-stopping", "WHEN", OPT_CHOICE, &w->early_stopping,
-         "end of a search", "false true never", 0, 0, false},
-        {0, "seed", "N", OPT_INT, &w->seed, "of the draws", NULL, 0, 4294967295.0, false},
+         "end of a search (default: as the model says)", "false true never", 0, 0, false},
+        {0, "seed", "N", OPT_INT, &w->seed, "of the draws with --do-sample", NULL, 0, 4294967295.0, false},
     };
 
     size_t n = sizeof all / sizeof all[0];
@@ -85,6 +86,50 @@ static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
     memcpy(row + n, behind, sizeof behind);
     return n + sizeof behind / sizeof behind[0];
 }
+
+/* What counts beside what; what the model's own generation_config.json decides is asked where
+ * that is known. */
+static const struct opt_rule rules[] = {
+    {OPT_NEEDS, "eval-split", "eval-file"},
+    {OPT_NEEDS, "max-eval-samples", "eval-file"},
+    {OPT_NEEDS, "batch-size", "eval-file"},
+    {OPT_NEEDS, "generate", "eval-file"},
+    {OPT_NEEDS, "logits", "eval-file"},
+    {OPT_NEEDS, "hidden", "prompt"},
+    {OPT_NEEDS, "overwrite", "logits hidden"},
+    {OPT_NEEDS, "dataset-config", "eval-file"},
+    {OPT_NEEDS, "data-field", "eval-file"},
+    {OPT_NEEDS, "csv-delimiter", "eval-file"},
+    {OPT_NEEDS, "csv-columns", "eval-file"},
+    {OPT_NEEDS, "csv-literal", "eval-file"},
+    {OPT_NEEDS, "field-mapping", "eval-file"},
+    {OPT_NEEDS, "text-field", "eval-file"},
+    {OPT_NEEDS, "messages-field", "eval-file"},
+    {OPT_NEEDS, "chat-template", "eval-file"},
+    {OPT_NEEDS, "mask-history", "eval-file"},
+    {OPT_NEEDS, "prompt-template", "eval-file"},
+    {OPT_NEEDS, "completion-template", "eval-file"},
+    {OPT_NEEDS, "train-on-prompt", "eval-file"},
+    {OPT_NEEDS, "truncation-side", "eval-file"},
+    {OPT_NEEDS, "add-eos-token", "eval-file"},
+    {OPT_NEEDS, "skip-bad-rows", "eval-file"},
+    {OPT_BARS, "hidden",
+     "generate max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p "
+     "repetition-penalty no-repeat-ngram-size num-beams length-penalty early-stopping seed"},
+    {OPT_NEEDS, "max-new-tokens", "prompt generate"},
+    {OPT_NEEDS, "min-new-tokens", "prompt generate"},
+    {OPT_NEEDS, "do-sample", "prompt generate"},
+    {OPT_NEEDS, "temperature", "prompt generate"},
+    {OPT_NEEDS, "top-k", "prompt generate"},
+    {OPT_NEEDS, "top-p", "prompt generate"},
+    {OPT_NEEDS, "min-p", "prompt generate"},
+    {OPT_NEEDS, "repetition-penalty", "prompt generate"},
+    {OPT_NEEDS, "no-repeat-ngram-size", "prompt generate"},
+    {OPT_NEEDS, "num-beams", "prompt generate"},
+    {OPT_NEEDS, "length-penalty", "prompt generate"},
+    {OPT_NEEDS, "early-stopping", "prompt generate"},
+    {OPT_NEEDS, "seed", "prompt generate"},
+};
 
 static void table_of_losses(struct out *o, const struct eval_result *const *r, size_t n)
 {
@@ -190,7 +235,7 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on held-out data and let them continue prompts", .row = row,
-        .run_file = true,
+        .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;
@@ -204,10 +249,6 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0 && !w.data.n && !w.prompt.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
-    if (rc == 0 && w.hidden && !w.prompt.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "--hidden needs --prompt");
-    if (rc == 0 && w.generate > 0 && !w.data.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "--generate needs --eval-file");
     if (rc == 0)
         rc = data_rows_take(&data, &err);
     w.rows = data.s;

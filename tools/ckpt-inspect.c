@@ -67,6 +67,27 @@ static size_t rows(struct opt *row, struct inspect_want *w, struct encode_want *
     return sizeof all / sizeof all[0];
 }
 
+/*
+ * What counts beside what.  Every path gets one kind of answer; the options that a kind has no
+ * use for are refused.  With --tensor, --stats and --digest ask for what is told anyhow.
+ */
+static const struct opt_rule rules[] = {
+    {OPT_ONLY, "encode", "special-tokens"},
+    {OPT_ONLY, "decode", "special-tokens"},
+    {OPT_NEEDS, "special-tokens", "encode decode"},
+    {OPT_ONLY, "scan", "html overwrite"},
+    {OPT_ONLY, "diff", "glob optimizer tag html overwrite"},
+    {OPT_ONLY, "compare", "glob optimizer tag plot html overwrite"},
+    {OPT_ONLY, "rng", "args state verify html overwrite"},
+    {OPT_ONLY, "args", "rng state verify html overwrite"},
+    {OPT_ONLY, "state", "rng args verify html overwrite"},
+    {OPT_ONLY, "tensor", "stats digest optimizer tag together verify html overwrite"},
+    {OPT_ONLY, "tree", "glob optimizer tag together verify html overwrite"},
+    {OPT_ONLY, "plot", "glob compare together verify"},
+    {OPT_BARS, "html", "plot"},
+    {OPT_NEEDS, "overwrite", "html"},
+};
+
 /* --diff, --compare and --together: all paths in one answer. */
 static int together(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
                     struct ckpt_err *err)
@@ -148,7 +169,7 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "[option ...] [PATH ...]",
         .summary = "tell what a checkpoint, or a file of a run, holds, without executing it",
-        .row = row, .run_file = true,
+        .row = row, .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};

@@ -72,6 +72,13 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
     return sizeof all / sizeof all[0];
 }
 
+/* What counts beside what; what the output's format decides is asked in merge.c. */
+static const struct opt_rule rules[] = {
+    {OPT_NEEDS, "weights", "average"},
+    {OPT_BARS, "dry-run", "verify"},
+    {OPT_BARS, "output=-", "verify overwrite"},
+};
+
 /* Where one of several items goes: OUTPUT/<last part>, or beside it as <item>-merged. */
 static char *output_for(struct ckpt_arena *a, const char *output, const char *item, bool many)
 {
@@ -187,8 +194,6 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
 
     if (w->average && w->together)
         return ckpt_fail(err, CKPT_EUSAGE, "--average or --together, not both");
-    if (w->weights && !w->average)
-        return ckpt_fail(err, CKPT_EUSAGE, "--weights without --average");
     rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, err);
@@ -215,7 +220,7 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "[-o OUT] [option ...] [INPUT ...]",
         .summary = "turn checkpoints of any kind into a model directory or one file", .row = row,
-        .run_file = true,
+        .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;

@@ -233,6 +233,16 @@ static size_t rows(struct opt *row, struct want *w)
     return n + sizeof behind / sizeof behind[0];
 }
 
+/* What counts beside what; settings_check asks what it can know better. */
+static const struct opt_rule rules[] = {
+    {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
+    {OPT_NEEDS, "val-test-split-ratio", "train-split-ratio"},
+    {OPT_NEEDS, "data-dir", "train-split-ratio"},
+    {OPT_NEEDS, "dataset-name", "train-split-ratio"},
+    {OPT_NEEDS, "max-eval-samples", "eval-file eval-split train-split-ratio"},
+    {OPT_BARS, "dry-run", "profile dump-grads"},
+};
+
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 {
     return cli_artifact(ctx, path, NULL, err);
@@ -304,7 +314,7 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
         .summary = "fine-tune a model, or train a fresh one, over one or several ranks",
-        .row = row, .run_file = true,
+        .row = row, .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct run_io io = {.ctx = &cli, .artifact = artifact, .stop = &cli_stop};
     struct ckpt_err err = {0};

@@ -1,4 +1,5 @@
-/* opt - see opt.h.  Values, help and run files are in opt_value.c, opt_help.c, opt_file.c. */
+/* opt - see opt.h.  Values, help and run files are in opt_value.c, opt_help.c, opt_file.c,
+ * what options have to do with each other in opt_rules.c, other spellings in opt_known.c. */
 #include "tools/opt.h"
 
 #include <stdio.h>
@@ -7,14 +8,13 @@
 #include "libckpt/ckpt.h"
 #include "tools/opt_rows.h"
 
-#define MAX_ROWS 256
-
 struct parse {
     const struct opt_spec *spec;
     struct cli            *cli;
     struct opt_table       t;
     struct opt             common[OPT_COMMON];
-    bool                   given[MAX_ROWS];     /* set by a flag: the run file leaves it alone */
+    union opt_value        was[OPT_MAX_ROWS];
+    bool                   given[OPT_MAX_ROWS]; /* set by a flag: the run file leaves it alone */
     const char            *config, *completion;
     bool                   help, version;
     char                 **argv;
@@ -24,11 +24,9 @@ struct parse {
 
 static int unknown(struct parse *p, const char *name, size_t n)
 {
-    const char *near = opt_nearest(&p->t, name, n, false);
-
     ckpt_fail(p->err, CKPT_EUSAGE, "unknown option --%.*s", (int)n, name);
-    if (near)
-        return ckpt_err_hint(p->err, "did you mean --%s?", near);
+    if (opt_hint_unknown(&p->t, name, n, false, p->err) && p->err->hint[0])
+        return p->err->code;
     return ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
 }
 
@@ -162,14 +160,19 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
     p.t.common = p.common;
     p.t.arena = &cli->options;
     p.t.n_common = opt_common(p.common, cli, spec->run_file);
-    if (opt_count(&p.t) > MAX_ROWS)
-        return ckpt_fail(err, CKPT_ESTATE, "more than %d options", MAX_ROWS);
+    if (opt_count(&p.t) > OPT_MAX_ROWS)
+        return ckpt_fail(err, CKPT_ESTATE, "more than %d options", OPT_MAX_ROWS);
     for (size_t i = 0; i < p.t.n_common; i++)
         if (strcmp(p.common[i].name, "jobs") == 0)
             p.common[i].dest = &jobs;
+    for (size_t i = 0; i < opt_count(&p.t); i++)
+        p.was[i] = opt_value_of(opt_at(&p.t, i));
+    p.t.was = p.was;
     rc = arguments(&p, rest, n_rest);
     if (rc == 0 && p.config && !p.help && !p.version && !p.completion)
         rc = opt_run_file(&p.t, p.config, p.given, err);
+    if (rc == 0 && !p.help && !p.version && !p.completion)
+        rc = opt_check_rules(&p.t, spec, err);
     cli->jobs = (int)jobs;
     if (rc)
         return rc;

@@ -103,16 +103,15 @@ static int set_node(struct reader *r, size_t i, const yaml_node_t *v)
 /* The row a key names, once. */
 static int row_of(struct reader *r, const yaml_node_t *k, size_t *i)
 {
-    const char *name = (const char *)k->data.scalar.value, *near;
+    const char *name = (const char *)k->data.scalar.value;
 
     if (k->type != YAML_SCALAR_NODE)
         return bad(r, k, "an option's name is wanted here");
     *i = opt_find(r->t, name, k->data.scalar.length);
     if (*i == SIZE_MAX || opt_at(r->t, *i)->no_config) {
-        near = opt_nearest(r->t, name, strlen(name), true);
         ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: unknown option %s", r->path,
                   k->start_mark.line + 1, name);
-        return near ? ckpt_err_hint(r->err, "did you mean %s?", near) : r->err->code;
+        return opt_hint_unknown(r->t, name, strlen(name), true, r->err);
     }
     if (r->seen[*i])
         return ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: %s appears twice", r->path,

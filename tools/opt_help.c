@@ -1,41 +1,96 @@
 /* opt_help - --help and shell completion from the rows; see opt_rows.h. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/opt_rows.h"
+#include "tools/term.h"
 
 #define COLUMN 34
-#define WIDTH  96
+#define NARROW 64               /* below it, help stands under its option */
+#define INDENT 10
+#define USUAL  80
+#define WIDEST 100              /* longer lines are hard to read */
 
-/* Words of text from COLUMN on, broken before WIDTH. */
-static void wrapped(const char *text, size_t at)
+/* Where help goes on this terminal. */
+struct page {
+    size_t column, width;
+    bool   bold;
+};
+
+static struct page page_of(void)
 {
-    size_t col = at;
+    int n = term_columns(STDOUT_FILENO);
+    size_t width = n == 0 ? USUAL : n < WIDEST ? (size_t)n : WIDEST;
+
+    return (struct page){width < NARROW ? INDENT : COLUMN, width, term_bold(STDOUT_FILENO)};
+}
+
+/* Words of text, the first at column at, broken before the page ends; later lines begin at left.
+ * Gives the column behind the last. */
+static size_t wrapped(const struct page *p, size_t left, const char *text, size_t at)
+{
+    bool first = true;
 
     while (*text) {
         size_t n = strcspn(text, " ");
 
-        if (col > COLUMN && col + 1 + n > WIDTH) {
-            printf("\n%*s", COLUMN, "");
-            col = COLUMN;
-        } else if (col > COLUMN) {
+        if (!first && at + 1 + n > p->width) {
+            printf("\n%*s", (int)left, "");
+            at = left;
+        } else if (!first) {
             putchar(' ');
-            col++;
+            at++;
         }
         printf("%.*s", (int)n, text);
-        col += n;
+        at += n;
         text += n + (text[n] == ' ');
+        first = false;
     }
+    return at;
 }
 
-/* The default, as it stands before parsing changed it, cannot be told here: rows hold values. */
-static void print_row(const struct opt *o)
+/* The default in words; "" where there is none, or help tells it itself. */
+static const char *default_text(char dst[64], const struct opt *o, const union opt_value *was)
 {
-    char left[128];
+    *dst = '\0';
+    if (strstr(o->help, "default") || !o->dest)
+        return dst;
+    switch (o->kind) {
+    case OPT_FLAG:
+        if (was->flag)
+            snprintf(dst, 64, "yes");
+        break;
+    case OPT_INT:
+        snprintf(dst, 64, "%lld", (long long)was->i);
+        break;
+    case OPT_REAL:
+        if (was->real == was->real)
+            snprintf(dst, 64, "%.10g", was->real);
+        break;
+    case OPT_SIZE:
+        snprintf(dst, 64, "%llu", (unsigned long long)was->size);
+        break;
+    case OPT_STR:
+    case OPT_PATH:
+    case OPT_CHOICE:
+        if (was->text && *was->text)
+            snprintf(dst, 64, "%s", was->text);
+        break;
+    default:
+        break;
+    }
+    return dst;
+}
+
+static void print_row(const struct page *p, const struct opt *o, const union opt_value *was)
+{
+    char left[128], word[64], note[96] = "";
+    size_t at = p->column;
     int n;
 
     if (o->kind == OPT_GROUP) {
-        printf("\n%s:\n", o->help);
+        printf(p->bold ? "\n\033[1m%s:\033[0m\n" : "\n%s:\n", o->help);
         return;
     }
     n = o->short_name ? snprintf(left, sizeof left, "  -%c, --%s", o->short_name, o->name)
@@ -43,28 +98,44 @@ static void print_row(const struct opt *o)
     if (o->arg)
         n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->arg);
     printf("%s", left);
-    if (n >= COLUMN - 1)
-        printf("\n%*s", COLUMN, "");
+    if ((size_t)n + 1 >= p->column)
+        printf("\n%*s", (int)p->column, "");
     else
-        printf("%*s", COLUMN - n, "");
-    wrapped(o->help, COLUMN);
+        printf("%*s", (int)p->column - n, "");
+    at = wrapped(p, p->column, o->help, at);
+    if (*default_text(word, o, was)) {
+        snprintf(note, sizeof note, " (default: %s)", word);
+        if (at + strlen(note) > p->width)
+            printf("\n%*s%s", (int)p->column, "", note + 1);
+        else
+            printf("%s", note);
+    }
     if (o->kind == OPT_CHOICE && o->choices) {
-        printf("\n%*s", COLUMN, "");
-        wrapped("one of:", COLUMN);
-        wrapped(o->choices, COLUMN + 7);
+        printf("\n%*sone of: ", (int)p->column, "");
+        wrapped(p, p->column, o->choices, p->column + 8);
     }
     putchar('\n');
 }
 
 void opt_help(const struct opt_table *t, const struct opt_spec *spec, const struct cli *cli)
 {
-    printf("usage: %s %s\n\n%s\n", cli->tool, spec->synopsis, spec->summary);
+    struct page p = page_of();
+    char line[300];
+
+    snprintf(line, sizeof line, "usage: %s %s", cli->tool, spec->synopsis);
+    wrapped(&p, strlen(cli->tool) + 8, line, 0);
+    printf("\n\n");
+    wrapped(&p, 0, spec->summary, 0);
+    putchar('\n');
     if (t->n_tool && t->tool[0].kind != OPT_GROUP)
         printf("\nOptions:\n");
     for (size_t i = 0; i < opt_count(t); i++)
-        print_row(opt_at(t, i));
-    printf("\nFlags are undone by --no-NAME; \"_\" and \"-\" are the same in a name.  See %s(1).\n",
-           cli->tool);
+        print_row(&p, opt_at(t, i), &t->was[i]);
+    putchar('\n');
+    snprintf(line, sizeof line, "Flags are undone by --no-NAME; \"_\" and \"-\" are the same in a "
+             "name.  See %s(1).", cli->tool);
+    wrapped(&p, 0, line, 0);
+    putchar('\n');
 }
 
 /* Text inside single quotes of a shell. */

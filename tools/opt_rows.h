@@ -17,7 +17,33 @@ struct opt_table {
     const struct opt *tool, *common;
     size_t            n_tool, n_common;
     struct ckpt_arena *arena;           /* of lists, and of a run file's texts */
+    const union opt_value *was;         /* of every row, before parsing */
 };
+
+#define OPT_MAX_ROWS 256
+
+/* What a row's dest holds. */
+union opt_value {
+    bool        flag;
+    int         count;
+    int64_t     i;
+    uint64_t    size;
+    double      real;
+    const char *text;
+    size_t      n;                      /* of a list */
+};
+
+union opt_value opt_value_of(const struct opt *o);
+/* Whether row i's value is not the default any more. */
+bool opt_given(const struct opt_table *t, size_t i);
+/* Refuse an option that has no effect beside those given: CKPT_EUSAGE names both. */
+int opt_check_rules(const struct opt_table *t, const struct opt_spec *spec, struct ckpt_err *err);
+/*
+ * A hint to err, which tells of an unknown option: what other programs' users mean by its name,
+ * the nearest name, or nothing.  Returns err's code.
+ */
+int opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
+                     struct ckpt_err *err);
 
 size_t opt_count(const struct opt_table *t);
 const struct opt *opt_at(const struct opt_table *t, size_t i);

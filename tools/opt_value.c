@@ -85,6 +85,28 @@ static size_t distance(const char *a, size_t n, const char *b)
     return row[m];
 }
 
+/* The shortest name that has this one in it as whole words: "epochs" of num-train-epochs. */
+static const char *holding(const struct opt_table *t, const char *name, size_t n, bool in_file)
+{
+    const char *best = NULL;
+
+    for (size_t i = 0; n >= 3 && i < opt_count(t); i++) {
+        const struct opt *o = opt_at(t, i);
+
+        if (o->kind == OPT_GROUP || (in_file && o->no_config))
+            continue;
+        for (const char *p = o->name; p; p = strchr(p, '-'), p = p ? p + 1 : NULL) {
+            size_t k = 0;
+
+            while (k < n && p[k] && dashed(name[k]) == p[k])
+                k++;
+            if (k == n && (!p[k] || p[k] == '-') && (!best || strlen(o->name) < strlen(best)))
+                best = o->name;
+        }
+    }
+    return best;
+}
+
 const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, bool in_file)
 {
     const char *best = NULL;
@@ -100,7 +122,7 @@ const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, b
             best = o->name;
         }
     }
-    return best;
+    return best ? best : holding(t, name, n, in_file);
 }
 
 bool opt_takes_value(const struct opt *o)

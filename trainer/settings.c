@@ -177,6 +177,9 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (s->zero_stage == 3 && settings_moments(s) != OP_MOMENTS_F32)
         return ckpt_fail(err, CKPT_ECONFIG, "--optim %s needs --zero-stage 0: DeepSpeed's shards "
                          "hold moments in float32", s->optim);
+    if (s->device_memory_limit > 0 && strcmp(s->device, "cpu") == 0 && !s->dry_run)
+        return clash(err, "--device-memory-limit is of a GPU: with --device cpu only "
+                     "--dry-run plans with it");
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
         return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");
     return 0;

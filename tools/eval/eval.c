@@ -187,6 +187,26 @@ static void override_real(double *to, double said)
         *to = said;
 }
 
+/* An option that this way of continuing has no use for. */
+static int check_use(const struct generate_opts *o, const struct eval_want *w,
+                     struct ckpt_err *err)
+{
+    const struct { const char *name; bool given, used; const char *by; } of[] = {
+        {"temperature", !isnan(w->temperature), o->do_sample, "--do-sample"},
+        {"top-k", w->top_k != EVAL_UNSAID, o->do_sample, "--do-sample"},
+        {"top-p", !isnan(w->top_p), o->do_sample, "--do-sample"},
+        {"min-p", !isnan(w->min_p), o->do_sample, "--do-sample"},
+        {"length-penalty", !isnan(w->length_penalty), o->num_beams > 1, "--num-beams"},
+        {"early-stopping", w->early_stopping != NULL, o->num_beams > 1, "--num-beams"},
+    };
+
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (of[i].given && !of[i].used)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without %s", of[i].name,
+                             of[i].by);
+    return 0;
+}
+
 /* The model's own choices, but where an option says otherwise. */
 static int choices(struct generate_opts *o, const struct generate_config *c,
                    const struct eval_want *w, const int32_t *eos, struct ckpt_err *err)
@@ -219,7 +239,7 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
         o->min_length = 0;
     if (o->max_new_tokens == 0)
         o->max_new_tokens = o->max_length > 0 ? o->max_length : EVAL_MAX_NEW_TOKENS;
-    return generate_config_built(c, o, err);
+    return check_use(o, w, err) ? err->code : generate_config_built(c, o, err);
 }
 
 /* Every prompt as its tokens. */

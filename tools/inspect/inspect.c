@@ -60,7 +60,10 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
 
     if (rc || !dir)
         return rc;
-    if (ckpt_dir_has(dir, "trainer_state.json")) {
+    if (w->plot && w->glob.n) {
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --glob has no effect with --plot of a "
+                       "trainer_state.json, which has two curves", path);
+    } else if (ckpt_dir_has(dir, "trainer_state.json")) {
         rc = ckpt_file_open_at(&f, dir, "trainer_state.json", err);
         if (rc == 0)
             rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
@@ -153,9 +156,9 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (w->plot && !json)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
-    if (inspect_tensors_asked(w))
+    if (inspect_tensors_asked(w) || w->glob.n)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
-                         path, inspect_tensors_asked(w));
+                         path, w->glob.n ? "--glob" : inspect_tensors_asked(w));
     if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
         return err->code;
     if (!json)
@@ -202,8 +205,7 @@ static int refused(struct out *o, const struct inspect_want *w, const struct cli
     return 0;
 }
 
-/* What was told goes to stdout, or into a page. */
-static int finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err)
+int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err)
 {
     struct ckpt_buf text;
     int rc;
@@ -227,13 +229,13 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     out_str(o, "path", "path", path);
     if (w->scan) {                      /* told whole, whatever the verdict */
         rc = inspect_scan(o, cli, path, err);
-        return finish(o, w, &print) ? (*err = print).code : rc;
+        return inspect_finish(o, w, &print) ? (*err = print).code : rc;
     }
     if (w->verify && !w->n_part && ckpt_path_is_dir(path)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* what is missing is told */
             inspect_name_older(w, cli, path, err);
-            return finish(o, w, &print) ? (*err = print).code : rc;
+            return inspect_finish(o, w, &print) ? (*err = print).code : rc;
         }
     }
     rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
@@ -253,7 +255,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0)
-        return finish(o, w, err);
+        return inspect_finish(o, w, err);
     if (w->verify && !err->hint[0])
         inspect_name_older(w, cli, path, err);
     out_abort(o);
@@ -267,6 +269,9 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     struct out *o;
     int rc;
 
+    if (json && w->plot)
+        return ckpt_fail(err, CKPT_EUSAGE, "--plot has no effect with --json, which has every "
+                         "number of the curves");
     if (out_new(&o, json || w->html, err))
         return err->code;
     cli->json = json || w->html;        /* a page holds what programs get */

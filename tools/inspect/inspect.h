@@ -33,15 +33,18 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
 int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
                      struct ckpt_err *err);
 
+/* What was told goes to stdout, or into the page of w->html; takes o. */
+int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err);
 /* The page of w->html around a JSON document.  CKPT_ECREATE when it exists and w->overwrite is
  * not told. */
 int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, struct ckpt_err *err);
 
 /* The rooms below print into o. */
 
-/* The curves of runs in one plot each: losses by step, memory.csv by time.  CKPT_ENOTFOUND when
- * no run has any. */
-int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, struct ckpt_err *err);
+/* The curves of runs in one plot each, or with json as rows: losses by step, memory.csv by time.
+ * *any says whether a run has one. */
+int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, bool json, bool *any,
+                    struct ckpt_err *err);
 
 /* Facts, totals and the table of tensors. */
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,

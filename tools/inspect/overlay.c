@@ -44,8 +44,16 @@ static bool point(const void *ctx, size_t i, double *x, double *y)
     return isfinite(*x) && isfinite(*y);
 }
 
-/* Losses of metrics.jsonl. */
-static int losses(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
+/* A run that goes on, or begins again, in the same file writes steps once more: what was there of
+ * them is no part of its curve. */
+static void forget(struct curve *c, double step, bool too)
+{
+    while (c->n && (c->x[c->n - 1] > step || (too && c->x[c->n - 1] >= step)))
+        c->n--;
+}
+
+/* Values of metrics.jsonl by step. */
+static int values(struct curve *c, struct ckpt_dir *dir, const char *key, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct ckpt_file *f;
@@ -64,7 +72,9 @@ static int losses(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
         end = line + strcspn(line, "\n");
         row = json_loadb(line, (size_t)(end - line), 0, NULL);
         step = json_object_get(row, "step");
-        loss = json_object_get(row, "loss");
+        loss = json_object_get(row, key);
+        if (json_is_number(step))
+            forget(c, json_number_value(step), json_is_number(loss));
         if (json_is_number(step) && json_is_number(loss))
             rc = add(c, json_number_value(step), json_number_value(loss), err);
         json_decref(row);
@@ -73,6 +83,16 @@ static int losses(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
     ckpt_file_close(f);
     ckpt_arena_release(&a);
     return rc;
+}
+
+static int losses(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    return values(c, dir, "loss", err);
+}
+
+static int eval_losses(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    return values(c, dir, "eval_loss", err);
 }
 
 /* Memory of memory.csv's first device, by seconds from its first line. */
@@ -100,28 +120,64 @@ static int memory(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
     return rc ? ckpt_err_in(err, "memory.csv") : 0;
 }
 
-/* One plot over all runs of what `read` finds in each. */
-static int draw(struct out *o, const char *what, char *const *path, size_t n, bool follow,
-                int (*read)(struct curve *, struct ckpt_dir *, struct ckpt_err *), bool *any,
-                struct ckpt_err *err)
+/* What there is to draw. */
+static const struct what {
+    const char *key, *title;
+    int (*read)(struct curve *, struct ckpt_dir *, struct ckpt_err *);
+} whats[] = {
+    {"loss", "loss by step", losses},
+    {"eval_loss", "eval loss by step", eval_losses},
+    {"memory", "memory.used [MiB] by seconds", memory},
+};
+#define N_WHAT (sizeof whats / sizeof whats[0])
+
+static int read_all(struct curve *curve, const struct what *what, char *const *path, size_t n,
+                    bool follow, struct ckpt_err *err)
 {
-    struct curve *curve = ckpt_alloc(n, sizeof *curve);
-    struct plot_curve *all = ckpt_alloc(n, sizeof *all);
-    int rc = curve && all ? 0 : ckpt_nomem(err, n * sizeof *curve);
+    int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_dir *dir;
 
         rc = ckpt_path_dir(&dir, path[i], follow ? CKPT_FOLLOW : 0, err);
         if (rc == 0)
-            rc = read(&curve[i], dir, err);
+            rc = what->read(&curve[i], dir, err);
         ckpt_dir_close(dir);
         if (rc)
             ckpt_err_in(err, "%s", path[i]);
-        all[i] = (struct plot_curve){path[i], curve[i].n, point, &curve[i]};
     }
-    if (rc == 0)
-        *any |= plot_draw_together(o, what, all, n);
+    return rc;
+}
+
+static void put_rows(struct out *o, const struct what *what, const struct curve *curve,
+                     char *const *path, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < curve[i].n; k++) {
+            out_cell_str(o, path[i]);
+            out_cell_str(o, what->key);
+            out_cell_real(o, curve[i].x[k]);
+            out_cell_real(o, curve[i].y[k]);
+        }
+}
+
+/* One plot over all runs. */
+static int draw(struct out *o, const struct what *what, char *const *path, size_t n, bool follow,
+                bool json, bool *any, struct ckpt_err *err)
+{
+    struct curve *curve = ckpt_alloc(n, sizeof *curve);
+    struct plot_curve *all = ckpt_alloc(n, sizeof *all);
+    int rc = curve && all ? read_all(curve, what, path, n, follow, err)
+                          : ckpt_nomem(err, n * sizeof *curve);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        all[i] = (struct plot_curve){path[i], curve[i].n, point, &curve[i]};
+        *any |= json && curve[i].n > 0;
+    }
+    if (rc == 0 && json)
+        put_rows(o, what, curve, path, n);
+    else if (rc == 0)
+        *any |= plot_draw_together(o, what->title, all, n);
     for (size_t i = 0; curve && i < n; i++) {
         ckpt_free(curve[i].x);
         ckpt_free(curve[i].y);
@@ -131,13 +187,21 @@ static int draw(struct out *o, const char *what, char *const *path, size_t n, bo
     return rc;
 }
 
-int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, struct ckpt_err *err)
+int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, bool json, bool *any,
+                    struct ckpt_err *err)
 {
-    bool any = false;
+    static const struct out_column columns[] = {
+        {"run", NULL, OUT_LEFT}, {"curve", NULL, OUT_LEFT}, {"x", NULL, OUT_RIGHT},
+        {"y", NULL, OUT_RIGHT},
+    };
+    int rc = 0;
 
-    if (draw(o, "loss by step", path, n, follow, losses, &any, err) ||
-        draw(o, "memory.used [MiB] by seconds", path, n, follow, memory, &any, err))
-        return err->code;
-    return any ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no run has a curve: neither losses "
-                               "of two steps in metrics.jsonl nor a memory.csv");
+    *any = false;
+    if (json)
+        out_table(o, "curves", columns, 4);
+    for (size_t k = 0; rc == 0 && k < N_WHAT; k++)
+        rc = draw(o, &whats[k], path, n, follow, json, any, err);
+    if (rc == 0 && json)
+        out_table_end(o);
+    return rc;
 }

@@ -150,7 +150,7 @@ static int take_run(double *value, const char *path, bool follow, struct ckpt_er
     return rc ? ckpt_err_in(err, "%s", path) : 0;
 }
 
-static int compare_runs(struct out *o, const struct cli *cli, char *const *path, size_t n,
+static int compare_runs(struct out *o, bool json, bool follow, char *const *path, size_t n,
                         struct ckpt_err *err)
 {
     struct out_column column[1 + N_FACTS] = {{"path", "run", OUT_LEFT}};
@@ -159,9 +159,9 @@ static int compare_runs(struct out *o, const struct cli *cli, char *const *path,
     int rc = value ? 0 : ckpt_nomem(err, n * N_FACTS * sizeof *value);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = take_run(value + i * N_FACTS, path[i], cli->follow, err);
+        rc = take_run(value + i * N_FACTS, path[i], follow, err);
     for (size_t k = 0; rc == 0 && k < N_FACTS; k++) {
-        bool any = cli->json;           /* people are spared columns that no run fills */
+        bool any = json;                /* people are spared columns that no run fills */
 
         for (size_t i = 0; i < n; i++)
             any |= !isnan(value[i * N_FACTS + k]);
@@ -209,6 +209,37 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
     return rc;
 }
 
+/* What counts depends on what the paths are: runs are drawn, tensors are chosen. */
+static int check_options(const struct inspect_want *w, bool diff, struct ckpt_err *err)
+{
+    const char *chosen = w->glob.n ? "glob" : w->tag ? "tag" : w->optimizer ? "optimizer" : NULL;
+
+    if (!diff && chosen)
+        return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect with --compare of runs", chosen);
+    if (diff && w->plot)
+        return ckpt_fail(err, CKPT_EUSAGE, "--plot has no effect with --compare of two "
+                         "checkpoints that are no runs");
+    return 0;
+}
+
+static int put_together(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                        char *const *path, size_t n, bool diff, bool *differ,
+                        struct ckpt_err *err)
+{
+    bool json = cli->json || w->html, any = false;
+    int rc;
+
+    if (diff)
+        return diff_two(o, w, cli, path, differ, err);
+    rc = compare_runs(o, json, cli->follow, path, n, err);
+    if (rc == 0 && (w->plot || w->html))
+        rc = inspect_overlay(o, path, n, cli->follow, json, &any, err);
+    if (rc == 0 && w->plot && !any)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no run has a curve: neither losses of two "
+                       "steps in metrics.jsonl nor a memory.csv");
+    return rc;
+}
+
 int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
                      struct ckpt_err *err)
 {
@@ -219,22 +250,22 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, char *const 
     int rc;
 
     if (w->diff && n != 2)
-        return ckpt_fail(err, CKPT_EUSAGE, "--diff: %zu paths, two are wanted", n);
+        return ckpt_fail(err, CKPT_EUSAGE, "--diff: %zu path%s; two are wanted, a checkpoint and "
+                         "the one to hold against it", n, n == 1 ? "" : "s");
     if (n == 0)
-        return ckpt_fail(err, CKPT_EUSAGE, "--compare: no run to show");
+        return ckpt_fail(err, CKPT_EUSAGE, "--compare: no path; the folders of runs are wanted");
     /* Two checkpoints that are no runs: what sets them apart is what is in them. */
     if (!diff && n == 2)
         diff = take_run(value, path[0], cli->follow, &not_run) &&
                take_run(value, path[1], cli->follow, &not_run);
-    if (out_new(&o, cli->json, err))
+    if (check_options(w, diff, err) || out_new(&o, cli->json || w->html, err))
         return err->code;
-    rc = diff ? diff_two(o, w, cli, path, &differ, err) : compare_runs(o, cli, path, n, err);
-    if (rc == 0 && !diff && w->plot && !cli->json)
-        rc = inspect_overlay(o, path, n, cli->follow, err);
+    rc = put_together(o, w, cli, path, n, diff, &differ, err);
     if (rc) {
         out_abort(o);
         return rc;
     }
-    return out_end(o, err) ? err->code
-           : differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path[0], path[1]) : 0;
+    if (inspect_finish(o, w, err) || (w->html && cli_artifact(cli, w->html, NULL, err)))
+        return err->code;
+    return differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path[0], path[1]) : 0;
 }

@@ -1,0 +1,84 @@
+# What a person sees first: options that count or are refused, hints, help, widths, colours, demo.
+. "$(dirname "$0")/lib.sh"
+HF=$G/hf-trainer/plain_w1/run
+DSC=$G/hf-trainer/ds3_w2_bf16/run/checkpoint-4
+BASE=$G/lora/bloom-qkv/base
+
+# No option is ignored: of every two options of ckpt-inspect, either both change what is told, or
+# the pair is refused and both are named.
+names=(glob tensor stats digest optimizer state args rng scan diff compare together verify tree plot html overwrite tag encode decode special-tokens)
+declare -A given=([glob]='--glob *norm*' [tensor]='--tensor model.norm.weight' [tag]='--tag global_step9'
+    [encode]="--encode $T/texts" [decode]="--decode $T/ids" [html]="--html $T/page" [special-tokens]=--no-special-tokens)
+echo one > "$T/texts"; echo '[0]' > "$T/ids"
+# What the other shows anyhow; a page that is not there need not be replaced; tensors that both
+# tags have alike.
+same_anyhow=' tensor+stats tensor+digest stats+html html+overwrite tensor+optimizer tensor+tag tree+tag '
+# A checkpoint with a second tag, and one that two nodes kept.
+cp -r "$DSC" "$T/p"; cp -r "$T/p/global_step4" "$T/p/global_step9"
+cp -r "$DSC" "$T/n0"; mkdir -p "$T/n1/global_step4"
+mv "$T/n0"/global_step4/*_rank_1_* "$T/n1/global_step4"; mv "$T/n0/rng_state_1.pth" "$T/n1"
+# told NAME TOGETHER OPTION... - status, output and page of them, in $T/NAME.
+told() {
+    local to=$1 path=("$T/p"); [ "$2" ] && path=("$T/n0"); shift 2
+    case " $* " in
+    *' --diff '*) path=("$T/p" "$DSC") ;; *' --compare '*) path=("$HF" "$HF") ;;
+    *' --together '*) path=("$T/n0" "$T/n1") ;; *code\ *) path=("$G/tokenizers/roberta") ;;
+    esac
+    rm -f "$T/page"
+    ckpt-inspect "$@" "${path[@]}" > "$T/$to" 2>"$T/$to.err" < /dev/null; echo $? >> "$T/$to"
+    cat "$T/$to.err" "$T/page" >> "$T/$to" 2>/dev/null
+}
+all_pairs() {
+    local i k a b x two; set -f
+    for ((i = 0; i < ${#names[@]}; i++)); do for ((k = i + 1; k < ${#names[@]}; k++)); do
+        a=${names[i]} b=${names[k]} two=; case $a$b in *together*) two=1 ;; esac
+        told pair "$two" ${given[$a]:---$a} ${given[$b]:---$b}
+        if grep -qx 64 "$T/pair"; then
+            grep -qE -- "--$a\b.*--$b\b|--$b\b.*--$a\b|--(special-tokens|overwrite) .*without" "$T/pair.err" ||
+                echo "--$a --$b: $(cat "$T/pair.err")"
+            continue
+        fi
+        case $same_anyhow in *" $a+$b "*) continue ;; esac
+        for x in "$a" "$b"; do
+            told alone "$two" ${given[$x]:---$x}
+            cmp -s "$T/pair" "$T/alone" && echo "--$a --$b: tells what --$x tells alone"
+        done
+    done; done | tee "$T/bad"
+    [ ! -s "$T/bad" ]
+}
+t "no two options of ckpt-inspect where one is ignored" all_pairs
+expect 66 "a tensor of a tag that is not there" ckpt-inspect --tensor model.norm.weight --tag none "$T/p"
+expect 66 "modules of one" ckpt-inspect --tree --tag none "$T/p"
+expect 66 "a moment, of tensors without the optimizer's" ckpt-inspect --tensor 'model.norm.weight|exp_avg' "$T/p"
+expect 0 "with them" ckpt-inspect --optimizer --tensor 'model.norm.weight|exp_avg' "$T/p"
+expect 64 "a curve for programs" bash -c "ckpt-inspect --plot --json $HF/checkpoint-4 2>$T/e; s=\$?; echo ckpt-inspect: \$(cat $T/e) >&2; exit \$s"
+t "which have its numbers" says "--plot has no effect with --json"
+expect 64 "a choice of tensors of runs" ckpt-inspect --compare --glob x "$HF" "$HF"
+expect 64 "a curve of what is no run" ckpt-inspect --compare --plot "$BASE" "$BASE"
+expect 0 "a page of a difference" ckpt-inspect --diff --html "$T/diff.html" "$BASE" "$BASE"
+t "is one" grep -q '"compared_with"' "$T/diff.html"
+expect 1 "of one that is there" ckpt-inspect --diff --html "$T/differ.html" "$HF/checkpoint-2" "$HF/checkpoint-4"
+t "is written all the same" grep -q '"differences": \[' "$T/differ.html"
+mkdir "$T/run"; printf '{"step": %s, "loss": %s}\n' 1 3 2 2 3 1 > "$T/run/metrics.jsonl"
+printf '{"step": %s, "loss": %s}\n' 2 2.5 3 2.25 >> "$T/run/metrics.jsonl"
+expect 0 "a page of runs" ckpt-inspect --compare --html "$T/runs.html" "$T/run" "$HF"
+t "with their curves, each step once" bash -c "[ \$(grep -c '\"curve\": \"loss\"' $T/runs.html) = 3 ] && grep -q '\"x\": 3.0, \"y\": 2.25' $T/runs.html"
+# The same of the other tools.
+alone() { expect 64 "$2 alone" "$@" && { says "$2 has no effect with" || { echo "not ok says so: $2"; cat "$T/.err"; }; }; }
+alone ckpt-merge --weights 1,2 "$BASE" "$BASE"
+alone ckpt-eval --max-eval-samples 3 --prompt x "$BASE"
+alone ckpt-eval --batch-size 3 --prompt x "$BASE"
+alone ckpt-eval --text-field x --prompt x "$BASE"
+alone ckpt-eval --max-new-tokens 3 --eval-file "$T/texts" "$BASE"
+alone ckpt-eval --logits x --prompt x "$BASE"
+alone ckpt-eval --overwrite --prompt x "$BASE"
+alone ckpt-eval --temperature 2 --prompt x --tokenizer "$G/tokenizers/bloom" "$BASE"
+alone ckpt-eval --length-penalty 2 --prompt x --tokenizer "$G/tokenizers/bloom" "$BASE"
+alone ckpt-train --data-dir x --model "$BASE" --train-file x
+alone ckpt-train --learning-rate 1 --init x --init-only --tokenizer x
+expect 64 "ZeRO's stage of what has none" ckpt-merge --stage 2 --to hf "$BASE"
+expect 64 "shards of one file" ckpt-merge --max-shard-size 1GB -o "$T/x.pt" "$BASE"
+t "names the format" says "--max-shard-size has no effect with --to torch"
+echo 'top_k: 3' > "$T/eval.yaml"
+expect 64 "in a run file too" ckpt-eval --config "$T/eval.yaml" --eval-file "$T/texts" "$BASE"
+t "says which" says "--top-k has no effect without --prompt or --generate"
