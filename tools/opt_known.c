@@ -41,8 +41,8 @@ static const struct known {
     {"alpha", "lora-alpha", NULL},
     {"lora-target-modules", "target-modules", NULL},
     {"lora adapter-path peft adapter-name-or-path lora-path peft-model", "adapter", NULL},
-    {"block-size max-length seq-length max-seq-len seq-len context-length model-max-length cutoff-len "
-     "max-source-length", "max-seq-length max-new-tokens", NULL},
+    {"block-size max-length seq-length max-seq-len seq-len context-length model-max-length "
+     "cutoff-len max-source-length", "max-seq-length max-new-tokens", NULL},
     {"grad-checkpointing activation-checkpointing checkpoint-activations",
      "gradient-checkpointing", NULL},
     {"resume resume-from continue", "resume-from-checkpoint", NULL},

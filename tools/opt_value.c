@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "tools/near.h"
 #include "tools/opt_rows.h"
 
 size_t opt_common(struct opt row[OPT_COMMON], struct cli *cli, bool run_file)
@@ -60,31 +61,6 @@ size_t opt_find(const struct opt_table *t, const char *name, size_t n)
     return SIZE_MAX;
 }
 
-/* Edits between two names: Levenshtein, one row at a time. */
-static size_t distance(const char *a, size_t n, const char *b)
-{
-    size_t m = strlen(b), row[65];
-
-    if (n > 64 || m > 64)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = diagonal + (dashed(a[i - 1]) != b[j - 1]);
-
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
 /* The shortest name that has this one in it as whole words: "epochs" of num-train-epochs. */
 static const char *holding(const struct opt_table *t, const char *name, size_t n, bool in_file)
 {
@@ -115,7 +91,7 @@ const char *opt_nearest(const struct opt_table *t, const char *name, size_t n, b
     for (size_t i = 0; i < opt_count(t); i++) {
         const struct opt *o = opt_at(t, i);
         bool none = o->kind == OPT_GROUP || (in_file && o->no_config);
-        size_t d = none ? SIZE_MAX : distance(name, n, o->name);
+        size_t d = none ? SIZE_MAX : near_edits(name, n, o->name);
 
         if (d < least) {
             least = d;

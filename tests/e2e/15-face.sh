@@ -82,3 +82,34 @@ t "names the format" says "--max-shard-size has no effect with --to torch"
 echo 'top_k: 3' > "$T/eval.yaml"
 expect 64 "in a run file too" ckpt-eval --config "$T/eval.yaml" --eval-file "$T/texts" "$BASE"
 t "says which" says "--top-k has no effect without --prompt or --generate"
+# Options as other programs spell them: the one that is meant, or what to do instead.
+hinted() { # STATUS HINT COMMAND...
+    local want=$1 hint=$2; shift 2
+    expect "$want" "${*: -1}" "$@"; t "is hinted at" says "hint: $hint"
+}
+hinted 64 'did you mean --model?' ckpt-train --model_name_or_path
+hinted 64 'did you mean --learning-rate?' ckpt-train --lr
+hinted 64 'did you mean --num-train-epochs?' ckpt-train --epochs
+hinted 64 'did you mean --per-device-train-batch-size?' ckpt-train --batch-size
+hinted 64 'did you mean --train-file?' ckpt-train --dataset
+hinted 64 'did you mean --eval-file?' ckpt-eval --dataset
+hinted 64 'losses go to metrics.jsonl' ckpt-train --report_to=wandb
+hinted 64 'ckpt-push publishes' ckpt-train --push_to_hub
+hinted 64 'the best checkpoint' ckpt-train --load_best_model_at_end
+hinted 64 'ZeRO is built in' ckpt-train --deepspeed
+hinted 64 'ckpt-train always trains' ckpt-train --do_train
+hinted 64 'weights are sharded by' ckpt-train --fsdp
+hinted 64 'did you mean --overwrite?' ckpt-merge --force
+hinted 64 'ckpt-push --help lists them' ckpt-push --zzzzzzzzzzzz
+printf 'model_name_or_path: a\n' > "$T/hf.yaml"
+expect 78 "a key of HF's in a run file" ckpt-train --config "$T/hf.yaml"
+t "is hinted at" says "hint: did you mean model?"
+printf 'output_dir: a\nreport_to: none\n' > "$T/hf.yaml"
+expect 78 "one that nothing stands for" ckpt-train --config "$T/hf.yaml"
+t "says what to do" says "leave it out"
+expect 64 "one checkpoint to compare" ckpt-inspect --diff "$BASE"
+t "says what is wanted" says "--diff: 1 path; two are wanted, a checkpoint and the one to hold against it"
+expect 66 "a tensor by half its name" ckpt-inspect --tensor ln_f.weight "$BASE"
+t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"
+expect 66 "a tensor with a slip" ckpt-inspect --tensor transformer.lnf.weight "$BASE"
+t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"

@@ -6,6 +6,7 @@
 
 #include "formats/weights/bnb.h"
 #include "tools/inspect/inspect.h"
+#include "tools/near.h"
 
 #define HEAD 16                 /* values of a tensor that are shown */
 
@@ -264,6 +265,32 @@ static int put_head(struct out *o, struct ckpt_source *src, size_t i, struct ckp
     return 0;
 }
 
+#define LOOKED_AT 50000         /* tensors whose names are compared letter by letter */
+
+/* A hint to err: the name that ends so, "transformer.ln_f.weight" of "ln_f.weight", or the one that
+ * differs least. */
+static int hint_nearest(const struct ckpt_source *src, const char *name, struct ckpt_err *err)
+{
+    size_t n = strlen(name), least = n / 4 + 2;
+    const char *near = NULL, *end = NULL;
+
+    for (size_t i = 0; i < ckpt_source_count(src); i++) {
+        const char *other = ckpt_source_tensor(src, i)->name;
+        size_t k = strlen(other), d = i < LOOKED_AT ? near_edits(name, n, other) : SIZE_MAX;
+
+        if (k > n && other[k - n - 1] == '.' && strcmp(other + k - n, name) == 0 &&
+            (!end || k < strlen(end)))
+            end = other;
+        if (d < least) {
+            least = d;
+            near = other;
+        }
+    }
+    if (end || near)
+        return ckpt_err_hint(err, "did you mean %.200s?", end ? end : near);
+    return err->code;
+}
+
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
                    struct ckpt_err *err)
 {
@@ -272,8 +299,10 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
     struct tensor_measure m;
     char shape[256], spark[MEASURE_BINS * 3 + 1];
 
-    if (!t)
-        return ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
+    if (!t) {
+        ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
+        return hint_nearest(src, name, err);
+    }
     if (tensors_measure(&m, src, &i, 1, MEASURE_STATS | MEASURE_DIGEST, 0, err))
         return err->code;
     out_str(o, "name", "tensor", t->name);
