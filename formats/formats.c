@@ -293,7 +293,7 @@ int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
                 const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                 struct ckpt_err *err)
 {
-    static const struct ckpt_create_opts none = {.stream_fd = -1};
+    static const struct ckpt_create_opts none = {0};
     const struct ckpt_format *row = ckpt_format_named(format);
 
     *out = NULL;

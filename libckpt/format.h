@@ -27,6 +27,7 @@ struct ckpt_place {
     bool                     took;      /* an opener sets it when it took dir or file over */
 };
 
+/* Zeroed it asks for the weights of what lies at path, no symbolic link followed. */
 struct ckpt_open_opts {
     const char *tag;            /* DeepSpeed: which folder; NULL: what `latest` says */
     const char *base;           /* PEFT and partial checkpoints: the base model's path */
@@ -38,6 +39,7 @@ struct ckpt_open_opts {
     size_t      n_part;
 };
 
+/* Zeroed it asks for a plain output at path, complete and new. */
 struct ckpt_create_opts {
     uint64_t               max_shard_bytes;  /* 0: the format's default */
     const json_t          *metadata;         /* string -> string, or NULL */
@@ -48,7 +50,7 @@ struct ckpt_create_opts {
                                                 its length is final, its bytes may change until
                                                 the sink ends */
     unsigned               flags;            /* enum ckpt_commit_flags */
-    int                    stream_fd;        /* >= 0: write there instead of path */
+    int                    stream_fd;        /* > 0: write there instead of path; 0: no stream */
     const struct ckpt_source *origin;        /* what the tensors come from, below all views: for
                                                 a format that keeps more of it; or NULL */
     int                    zero_stage, world_size;   /* DeepSpeed: 0: as the origin has it */

@@ -166,7 +166,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
 static int save_model(struct session *s, const char *staging, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
-    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_create_opts opts = {0};
     struct ckpt_sink *sink = NULL;
     char path[4200];
     int rc = 0;

@@ -17,7 +17,7 @@ static int broken(struct device *dev, struct comm *comm, struct ckpt_err *err)
 static int dump(const char *path, struct zero *zero, struct comm *comm, double scale,
                 struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_create_opts opts = {0};
     struct ckpt_tensors list = {0};
     struct ckpt_sink *sink = NULL;
 

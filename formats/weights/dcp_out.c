@@ -248,7 +248,7 @@ int dcp_create(struct ckpt_sink **out, const char *path, const struct ckpt_tenso
     struct sink *s;
 
     *out = NULL;
-    if (opts->stream_fd >= 0)
+    if (opts->stream_fd > 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a distributed checkpoint is not written to a "
                          "stream");
     s = ckpt_alloc(1, sizeof *s);

@@ -215,7 +215,7 @@ int ds_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensor
     *out = NULL;
     if (rc)
         return rc;
-    if (opts->stream_fd >= 0)
+    if (opts->stream_fd > 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "a DeepSpeed directory is not written to a stream");
     if (rc == 0)
         rc = ds_cut_plan(&s->cut, tensors, opts->origin, opts->zero_stage, opts->world_size, err);

@@ -385,7 +385,7 @@ int gguf_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
     s->record = opts->record;
     s->place = ckpt_alloc(tensors->n, sizeof *s->place);
     rc = s->place ? 0 : ckpt_nomem(err, tensors->n * sizeof *s->place);
-    if (rc == 0 && opts->stream_fd >= 0)
+    if (rc == 0 && opts->stream_fd > 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "GGUF is not written to a stream");
     if (rc == 0)
         rc = put_header(&head, s, opts->info, &total, err);

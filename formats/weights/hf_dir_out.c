@@ -209,7 +209,7 @@ int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_te
     *out = NULL;
     if (!s)
         return ckpt_nomem(err, sizeof *s);
-    if (opts->stream_fd >= 0) {
+    if (opts->stream_fd > 0) {
         ckpt_free(s);
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a model directory is not written to a stream");
     }

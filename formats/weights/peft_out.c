@@ -129,7 +129,7 @@ int peft_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
     int rc = s ? 0 : ckpt_nomem(err, sizeof *s);
 
     *out = NULL;
-    if (rc == 0 && opts->stream_fd >= 0)
+    if (rc == 0 && opts->stream_fd > 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "an adapter directory is not written to a stream");
     if (rc == 0)
         rc = check_list(tensors, config, err);

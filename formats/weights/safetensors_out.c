@@ -314,7 +314,7 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
                        const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                        struct ckpt_err *err)
 {
-    bool stream = opts->stream_fd >= 0;
+    bool stream = opts->stream_fd > 0;
     struct sink *s = ckpt_alloc(1, sizeof *s);
     size_t *pick = ckpt_alloc(tensors->n, sizeof *pick);
     int rc = s && pick ? 0 : ckpt_nomem(err, tensors->n * sizeof *pick);

@@ -9,7 +9,7 @@
 
 #include "libckpt/format.h"
 
-/* The row's create: a file at path, or a stream (opts->stream_fd >= 0). */
+/* The row's create: a file at path, or a stream (opts->stream_fd > 0). */
 int safetensors_create(struct ckpt_sink **out, const char *path,
                        const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                        struct ckpt_err *err);

@@ -146,7 +146,7 @@ int torch_create(struct ckpt_sink **out, const char *path, const struct ckpt_ten
     }
     if (!s || !s->storage)
         rc = ckpt_nomem(err, tensors->n * sizeof *s->storage);
-    if (rc == 0 && opts->stream_fd >= 0)
+    if (rc == 0 && opts->stream_fd > 0)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "a torch archive cannot be streamed: its directory "
                        "needs every checksum");
     if (rc == 0)

@@ -367,7 +367,7 @@ int universal_create(struct ckpt_sink **out, const char *path,
     pthread_mutex_init(&s->lock, NULL);
     s->record = opts->record;
     s->whole.list = tensors;
-    rc = opts->stream_fd < 0 ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "a universal checkpoint is "
+    rc = opts->stream_fd <= 0 ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "a universal checkpoint is "
                                              "not written to a stream");
     if (rc == 0)
         rc = plan(s, tensors, opts, err);

@@ -180,7 +180,7 @@ static void pack_it(char *path, size_t size, const char *tail)
 static struct ckpt_source *through(struct ckpt_source *src, const struct holds *h, const char *dir,
                                    uint64_t shard, const char *pack)
 {
-    const struct ckpt_create_opts create = {.stream_fd = -1, .max_shard_bytes = shard};
+    const struct ckpt_create_opts create = {.max_shard_bytes = shard};
     const struct ckpt_copy_opts copy = {.workers = 3, .chunk_bytes = 4096};
     struct ckpt_err err = {0};
     struct ckpt_source *back;

@@ -34,7 +34,7 @@ static const struct input {
 static int write_file(const struct input *in, struct ckpt_err *err)
 {
     struct ckpt_copy_opts copy = {.workers = 1, .chunk_bytes = 5000};
-    struct ckpt_create_opts create = {.stream_fd = -1, .record = "{}"};
+    struct ckpt_create_opts create = {.record = "{}"};
     struct ckpt_source *src, *made;
     struct ckpt_sink *sink;
     int rc = ckpt_open(&src, in->model, NULL, err);

@@ -50,7 +50,7 @@ static int open_input(struct ckpt_source **out, const struct input *in, struct c
 
 static int run(const struct input *in, struct ckpt_err *err)
 {
-    struct ckpt_create_opts create = {.stream_fd = -1, .max_shard_bytes = 8000};
+    struct ckpt_create_opts create = {.max_shard_bytes = 8000};
     struct ckpt_copy_opts copy = {.workers = 1, .chunk_bytes = 4096};
     struct ckpt_source *src;
     struct ckpt_sink *sink;

@@ -56,7 +56,7 @@ static void fill(unsigned char *p, size_t n, enum ckpt_dtype t, uint64_t *state)
 static void write_all(const char *path, struct ckpt_tensors *l)
 {
     static unsigned char block[1 << 22];
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = CKPT_REPLACE};
+    struct ckpt_create_opts opts = {.flags = CKPT_REPLACE};
     struct ckpt_sink *sink;
     struct ckpt_err err = {0};
     uint64_t state = 1;

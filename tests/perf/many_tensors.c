@@ -8,7 +8,7 @@
 int main(int argc, char **argv)
 {
     long n = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = CKPT_REPLACE};
+    struct ckpt_create_opts opts = {.flags = CKPT_REPLACE};
     struct ckpt_shape shape = ckpt_shape_2d(2, 2);
     struct ckpt_tensors list = {0};
     struct ckpt_sink *sink = NULL;

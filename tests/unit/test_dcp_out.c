@@ -15,7 +15,7 @@
 static int write_dcp(const char *to, struct ckpt_source *src, uint64_t shard, size_t chunk,
                      struct ckpt_err *err)
 {
-    struct ckpt_create_opts create = {.stream_fd = -1, .max_shard_bytes = shard,
+    struct ckpt_create_opts create = {.max_shard_bytes = shard,
                                       .info = ckpt_source_info(src)};
     struct ckpt_copy_opts copy = {.workers = 3, .chunk_bytes = chunk};
     struct ckpt_sink *sink;

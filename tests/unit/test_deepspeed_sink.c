@@ -20,7 +20,7 @@ static struct ckpt_source *open_all(const char *path)
 static int cut(const char *path, struct ckpt_source *src, const struct ckpt_source *origin,
                int stage, int world, struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1, .origin = origin, .zero_stage = stage,
+    struct ckpt_create_opts opts = {.origin = origin, .zero_stage = stage,
                                     .world_size = world};
     struct ckpt_sink *sink = NULL;
 

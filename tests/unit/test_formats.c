@@ -209,6 +209,61 @@ static void test_what_is_not_written_is_refused(void **state)
                      CKPT_ECREATE);
 }
 
+/* What a caller that fills nothing in gets: every format's plain output where it was asked for. */
+static void test_zeroed_options_are_plain_ones(void **state)
+{
+    static const struct { const char *format, *from, *to; } row[] = {
+        {"safetensors", "tests/golden/hf/sharded", TMP "/x.safetensors"},
+        {"hf", "tests/golden/hf/sharded", TMP "/hf"},
+        {"torch", "tests/golden/hf/sharded", TMP "/x.pt"},
+        {"dcp", "tests/golden/hf/sharded", TMP "/dcp"},
+    };
+    const struct ckpt_open_opts in = {0};
+    const struct ckpt_create_opts out = {0};
+    const struct ckpt_copy_opts how = {0};
+
+    (void)state;
+    fresh();
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct ckpt_source *a = NULL, *b = NULL;
+        struct ckpt_sink *sink = NULL;
+        struct ckpt_err err = {0};
+
+        if (ckpt_open(&a, row[i].from, &in, &err) ||
+            ckpt_create(&sink, row[i].format, row[i].to, ckpt_source_tensors(a), &out, &err) ||
+            ckpt_copy(sink, a, &how, &err) || ckpt_sink_commit(sink, &err) ||
+            ckpt_open(&b, row[i].to, &in, &err))
+            fail_msg("%s: %s", row[i].format, err.text);
+        assert_int_equal(ckpt_source_count(a), ckpt_source_count(b));
+        for (size_t k = 0; k < ckpt_source_count(a); k++)
+            assert_same_tensor(b, ckpt_source_tensor(a, k)->name, a, k, row[i].format);
+        ckpt_source_close(a);
+        ckpt_source_close(b);
+    }
+}
+
+/* Formats that need to be told more say so. */
+static void test_zeroed_options_are_too_little_for_some(void **state)
+{
+    static const char *const name[] = {"deepspeed", "universal", "gguf", "peft"};
+    const struct ckpt_create_opts out = {0};
+    struct ckpt_source *s = must_open("tests/golden/hf/sharded", NULL);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+        struct ckpt_err err = {0};
+        struct ckpt_sink *sink = NULL;
+        int rc = ckpt_create(&sink, name[i], TMP "/none", ckpt_source_tensors(s), &out, &err);
+
+        if (rc == 0)
+            ckpt_sink_abort(sink);
+        else if (!err.text[0] || strstr(err.text, "stream"))
+            fail_msg("%s: %s", name[i], err.text);
+        assert_true(access(TMP "/none", F_OK));
+    }
+    ckpt_source_close(s);
+}
+
 static int clean_up(void **state)
 {
     (void)state;
@@ -227,6 +282,8 @@ int main(void)
         cmocka_unit_test(test_a_run_in_a_run_has_an_end),
         cmocka_unit_test(test_a_named_format_is_not_guessed),
         cmocka_unit_test(test_what_is_not_written_is_refused),
+        cmocka_unit_test(test_zeroed_options_are_plain_ones),
+        cmocka_unit_test(test_zeroed_options_are_too_little_for_some),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean_up);

@@ -41,7 +41,7 @@ static struct ckpt_source *must_make(struct ckpt_source *src, const struct ckpt_
 static void must_write(const char *path, const struct ckpt_cast_rule *rule, bool packs)
 {
     struct ckpt_source *src = must_make(must_open(path, NULL), rule, packs);
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = CKPT_REPLACE,
+    struct ckpt_create_opts opts = {.flags = CKPT_REPLACE,
                                     .info = ckpt_source_info(src)};
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;

@@ -13,7 +13,7 @@ static int create(struct ckpt_sink **sink, const struct ckpt_tensors *list, json
                   const char *record, struct ckpt_err *err)
 {
     json_t *info = json_pack("{s:o}", "gguf", keys ? keys : json_array());
-    struct ckpt_create_opts opts = {.stream_fd = -1, .info = info, .flags = CKPT_REPLACE,
+    struct ckpt_create_opts opts = {.info = info, .flags = CKPT_REPLACE,
                                     .record = record};
     int rc;
 

@@ -115,7 +115,7 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
 {
     const char *d = scratch("vocab");
     char command[1600], model[300], path[300];
-    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_create_opts opts = {0};
     struct ckpt_source *src, *as_gguf;
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;

@@ -224,7 +224,7 @@ static void test_side_files_are_the_models_own(void **state)
 
 static int write_dir(struct ckpt_source *src, uint64_t max_shard, struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1, .max_shard_bytes = max_shard};
+    struct ckpt_create_opts opts = {.max_shard_bytes = max_shard};
     struct ckpt_sink *sink;
 
     memset(err, 0, sizeof *err);
@@ -343,7 +343,7 @@ static void test_a_cast_is_told_in_config_json(void **state)
 static void test_what_stops_half_way_leaves_nothing(void **state)
 {
     struct ckpt_source *s = must_open(HF "sharded", NULL);
-    struct ckpt_create_opts opts = {.stream_fd = -1};
+    struct ckpt_create_opts opts = {0};
     struct ckpt_sink *sink;
     struct ckpt_err err = {0};
     struct stat st;

@@ -198,7 +198,7 @@ static float element(const struct made *m, int64_t i)
 static void write_safetensors(const char *path, const struct made *made, size_t n,
                               enum ckpt_dtype dtype)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = CKPT_REPLACE};
+    struct ckpt_create_opts opts = {.flags = CKPT_REPLACE};
     struct ckpt_tensors list = {0};
     struct ckpt_sink *sink;
     struct ckpt_err err = {0};

@@ -198,7 +198,7 @@ static void assert_same_file(const char *a, const char *b)
 
 static int write_to(const char *path, struct ckpt_source *s, struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1, .info = ckpt_source_info(s)};
+    struct ckpt_create_opts opts = {.info = ckpt_source_info(s)};
     struct ckpt_sink *sink = NULL;
     int rc = ckpt_create(&sink, "peft", path, ckpt_source_tensors(s), &opts, err);
 

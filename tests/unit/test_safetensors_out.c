@@ -59,7 +59,7 @@ static void test_bytes_are_those_of_the_reference(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct ckpt_source *s = must_open(files[i], NULL);
 
-        if (write_out(s, TMP, (struct ckpt_create_opts){.stream_fd = -1, .flags = CKPT_REPLACE},
+        if (write_out(s, TMP, (struct ckpt_create_opts){.flags = CKPT_REPLACE},
                       &err))
             fail_msg("%s: %s", files[i], err.text);
         ckpt_source_close(s);
@@ -94,7 +94,7 @@ static void test_metadata_is_sorted_and_always_has_a_format(void **state)
 
     (void)state;
     assert_int_equal(write_out(s, TMP, (struct ckpt_create_opts){
-        .stream_fd = -1, .flags = CKPT_REPLACE, .metadata = m}, &err), 0);
+        .flags = CKPT_REPLACE, .metadata = m}, &err), 0);
     p = slurp(TMP, &n);
     assert_memory_equal(p + 8, "{\"__metadata__\":{\"alpha\":\"\\u0001 \\\"\",\"format\":\"pt\","
                                "\"zeta\":\"1\"},", 56);
@@ -125,7 +125,7 @@ static int create(struct ckpt_sink **sink, const struct ckpt_tensors *list, stru
 {
     memset(err, 0, sizeof *err);
     return ckpt_create(sink, "safetensors", TMP, list,
-                       &(struct ckpt_create_opts){.stream_fd = -1}, err);
+                       &(struct ckpt_create_opts){0}, err);
 }
 
 static void test_what_the_format_lacks_is_refused(void **state)

@@ -73,7 +73,7 @@ static int write_text(struct writer *w, const struct encoding *enc, struct ckpt_
 static int write_all(struct writer *w, const char *path, bool overwrite, int64_t max_length,
                      struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = overwrite ? CKPT_REPLACE : 0};
+    struct ckpt_create_opts opts = {.flags = overwrite ? CKPT_REPLACE : 0};
     struct ckpt_tensors list = {0};
     int rc = list_all(&list, w, err);
 

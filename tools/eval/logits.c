@@ -100,7 +100,7 @@ int logits_write(const char *path, bool overwrite, struct session *s,
                  const struct data_source *data, struct ckpt_err *err)
 {
     struct writer w = {.s = s, .data = data};
-    struct ckpt_create_opts opts = {.stream_fd = -1, .flags = overwrite ? CKPT_REPLACE : 0};
+    struct ckpt_create_opts opts = {.flags = overwrite ? CKPT_REPLACE : 0};
     struct ckpt_tensors list = {0};
     struct ckpt_shape shape;
     int rc;

@@ -106,7 +106,7 @@ static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
     struct ckpt_create_opts create = {
         .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src), .origin = origin,
         .zero_stage = (int)w->stage, .world_size = (int)w->world,
-        .flags = packed ? 0 : flags, .stream_fd = stream ? STDOUT_FILENO : -1,
+        .flags = packed ? 0 : flags, .stream_fd = stream ? STDOUT_FILENO : 0,
     };
     struct progress *p = progress_new(cli, output, true);
     struct ckpt_copy_opts copy = {.workers = (size_t)cli->jobs, .progress = progress_tick,
