@@ -58,7 +58,8 @@ static size_t number(bool *big, const char *s, size_t left)
         digits &= s[n] >= '0' && s[n] <= '9', n++;
     count = n - from;
     *big = digits && count > 0 && s[from] != '0' &&
-           (count >= sizeof most || (count == sizeof most - 1 && memcmp(s + from, limit, count) > 0));
+           (count >= sizeof most ||
+            (count == sizeof most - 1 && memcmp(s + from, limit, count) > 0));
     return n;
 }
 

@@ -7,7 +7,7 @@
  *
  * Both are flock(2) locks: the kernel drops them when the holder dies, however it dies.  Children
  * that inherit the descriptor would keep them; it is closed on exec.  Where a file system has no
- * locks (ENOLCK, ENOSYS, EOPNOTSUPP, EBADF on NFS) a lock is taken to be held by us: no false refusals.
+ * locks (ENOLCK, ENOSYS, EOPNOTSUPP, EBADF on NFS) a lock is taken to be ours: nobody is refused.
  */
 #ifndef CKPT_LIBCKPT_LOCK_H
 #define CKPT_LIBCKPT_LOCK_H
