@@ -54,8 +54,9 @@ static size_t wrapped(const struct page *p, size_t left, const char *text, size_
 static const char *default_text(char dst[64], const struct opt *o, const union opt_value *was)
 {
     *dst = '\0';
-    if (strstr(o->help, "default") || !o->dest)
-        return dst;
+    if (strstr(o->help, "default") || !o->dest ||
+        (o->kind == OPT_INT && o->min != o->max && (double)was->i < o->min))
+        return dst;                     /* what cannot be said is no default, but its absence */
     switch (o->kind) {
     case OPT_FLAG:
         if (was->flag)
