@@ -23,16 +23,17 @@
                "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"   \
                "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Whose file it is, by the number of ranks. */
-static const struct { int64_t n; const char *pattern; } known[] = {
-    {50256, scan_gpt2_pattern},     /* gpt2, r50k_base */
-    {50257, scan_gpt2_pattern},     /* Whisper's multilingual.tiktoken */
-    {50280, scan_gpt2_pattern},     /* p50k_base */
-    {100256, CL100K},               /* cl100k_base */
-    {128000, CL100K},               /* Llama 3 */
-    {151643, QWEN},                 /* Qwen */
-    {199998, O200K},                /* o200k_base */
-    {200000, O200K},                /* Llama 4 */
+/* Whose file it is, by the number of ranks; whether its tokenizer normalizes texts first, which
+ * tiktoken itself does not (Qwen-7B, tokenization_qwen.py, tokenize). */
+static const struct known { int64_t n; const char *pattern; bool nfc; } known[] = {
+    {50256, scan_gpt2_pattern, false},      /* gpt2, r50k_base */
+    {50257, scan_gpt2_pattern, false},      /* Whisper's multilingual.tiktoken */
+    {50280, scan_gpt2_pattern, false},      /* p50k_base */
+    {100256, CL100K, false},                /* cl100k_base */
+    {128000, CL100K, false},                /* Llama 3 */
+    {151643, QWEN, true},                   /* Qwen */
+    {199998, O200K, false},                 /* o200k_base */
+    {200000, O200K, false},                 /* Llama 4 */
 };
 
 /* One line: base64, a space, digits. */
@@ -110,8 +111,8 @@ static int read_ranks(json_t *vocab, const char *bytes, size_t n, int64_t *n_ran
 
 int tiktoken_read(json_t **out, const char *bytes, size_t n, struct ckpt_err *err)
 {
-    const char *pattern = NULL;
-    json_t *vocab = json_object();
+    const struct known *of = NULL;
+    json_t *vocab = json_object(), *norm = NULL;
     int64_t n_rank = 0;
 
     *out = NULL;
@@ -123,16 +124,18 @@ int tiktoken_read(json_t **out, const char *bytes, size_t n, struct ckpt_err *er
     }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].n == n_rank)
-            pattern = known[i].pattern;
-    if (!pattern) {
+            of = &known[i];
+    if (!of) {
         json_decref(vocab);
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%lld ranks: how texts are split for them is "
                          "not known", (long long)n_rank);
     }
-    *out = json_pack("{s:s,s:{s:s,s:[{s:s,s:{s:s},s:s,s:b},{s:s,s:b,s:b}]},s:{s:s},"
+    if (of->nfc)
+        norm = json_pack("{s:s}", "type", "NFC");
+    *out = json_pack("{s:s,s:o*,s:{s:s,s:[{s:s,s:{s:s},s:s,s:b},{s:s,s:b,s:b}]},s:{s:s},"
                      "s:{s:s,s:b,s:b,s:o}}",
-                     "version", "1.0", "pre_tokenizer", "type", "Sequence", "pretokenizers",
-                     "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated",
+                     "version", "1.0", "normalizer", norm, "pre_tokenizer", "type", "Sequence",
+                     "pretokenizers", "type", "Split", "pattern", "Regex", of->pattern, "behavior", "Isolated",
                      "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0,
                      "decoder", "type", "ByteLevel", "model", "type", "BPE", "ranks", 1,
                      "ignore_merges", 1, "vocab", vocab);

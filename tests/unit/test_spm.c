@@ -216,6 +216,57 @@ static void test_merges_by_rank(void **state)
     free(bytes);
 }
 
+/* n ranks: every byte, then e with an acute as one character, then what is in no text. */
+static char *ranks_with_e_acute(size_t n, size_t *len)
+{
+    char *out = malloc(n * 24), *at = out;
+
+    assert_non_null(out);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b[3] = {(unsigned char)i};
+        char *b64;
+
+        if (i == 256)
+            memcpy(b, "\xc3\xa9", 2);
+        else if (i > 256)
+            memcpy(b, (unsigned char[]){(unsigned char)(0xf8 + (i >> 16)), (unsigned char)(i >> 8),
+                                        (unsigned char)i}, 3);
+        b64 = base64_encode(b, i < 256 ? 1 : i == 256 ? 2 : 3);
+        at += sprintf(at, "%s %zu\n", b64, i);
+        ckpt_free(b64);
+    }
+    *len = (size_t)(at - out);
+    return out;
+}
+
+/* Qwen's own tokenizer normalizes before it looks for ranks; others' do not. */
+static void test_qwens_texts_are_normalized(void **state)
+{
+    static const struct { size_t n; int32_t id[4]; size_t n_id; } set[] = {
+        {151643, {256, 'a'}, 2}, {100256, {'e', 0xcc, 0x81, 'a'}, 4},
+        {128000, {'e', 0xcc, 0x81, 'a'}, 4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        struct ckpt_err err = {0};
+        struct encoding e = {0};
+        size_t len;
+        char *bytes = ranks_with_e_acute(set[i].n, &len);
+        struct tokenizer *t = open_bytes(bytes, len, &err);
+
+        if (!t)
+            fail_msg("%s", err.text);
+        assert_int_equal(tokenizer_encode(t, &e, "e\xcc\x81" "a", 4, true, &err), 0);
+        assert_int_equal(e.n, set[i].n_id);
+        for (size_t k = 0; k < e.n; k++)
+            assert_int_equal(e.id[k], set[i].id[k]);
+        encoding_release(&e);
+        tokenizer_close(t);
+        free(bytes);
+    }
+}
+
 static void test_damaged_files(void **state)
 {
     static const char *const seeds[] = {"unigram26.model", "bpe40.model", "bpe330.model",
@@ -265,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_the_ids_of_sentencepiece),
         cmocka_unit_test(test_models_of_merges),
         cmocka_unit_test(test_merges_by_rank),
+        cmocka_unit_test(test_qwens_texts_are_normalized),
         cmocka_unit_test(test_damaged_files),
     };
 
