@@ -50,21 +50,27 @@ static int copy_extras(struct ckpt_extra **out, size_t *n, const struct extra_vi
         memcpy(e, old, n_old * sizeof *e);
     while (k < n_old && strcmp(e[k].name, name) != 0)
         k++;
-    e[k] = (struct ckpt_extra){copy, v->file};
     *out = e;
     *n = k < n_old ? n_old : n_old + 1;
+    if (v->file)
+        e[k] = (struct ckpt_extra){copy, v->file};
+    else
+        for (--*n; k < *n; k++)
+            e[k] = e[k + 1];
     return 0;
 }
 
 static int fill(struct extra_view *v, struct ckpt_tensors *list, const char *name,
                 const void *bytes, size_t n, struct ckpt_err *err)
 {
-    v->bytes = ckpt_alloc(n, 1);
-    if (!v->bytes)
-        return ckpt_nomem(err, n);
-    memcpy(v->bytes, bytes, n);
-    if (ckpt_file_memory(&v->file, v->bytes, n, name, err))
-        return err->code;
+    if (bytes) {
+        v->bytes = ckpt_alloc(n, 1);
+        if (!v->bytes)
+            return ckpt_nomem(err, n);
+        memcpy(v->bytes, bytes, n);
+        if (ckpt_file_memory(&v->file, v->bytes, n, name, err))
+            return err->code;
+    }
     for (size_t i = 0; i < ckpt_source_count(v->below); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(v->below, i);
         struct ckpt_tensor *added;
@@ -74,6 +80,9 @@ static int fill(struct extra_view *v, struct ckpt_tensors *list, const char *nam
             return err->code;
         added->kind = t->kind;
         added->alias_of = t->alias_of;
+        added->unread = t->unread;
+        added->stored = t->stored;
+        added->stored_bytes = t->stored_bytes;
     }
     return 0;
 }

@@ -7,7 +7,8 @@
 #include "libckpt/source.h"
 
 /*
- * Side file `name` has these bytes (copied); it is added when src has none of that name.
+ * Side file `name` has these bytes (copied); it is added when src has none of that name, and is
+ * gone with bytes NULL.
  * info: the facts from now on, or NULL for those of src.  Takes src and info, on failure too.
  */
 int ckpt_view_extra(struct ckpt_source **out, struct ckpt_source *src, const char *name,

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/weights/bnb_config.h"
 #include "formats/weights/bnb_parts.h"
 #include "libckpt/convert.h"
 
@@ -228,6 +227,5 @@ int bnb_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err 
         ckpt_free(b);
         return rc;
     }
-    rc = ckpt_source_new(out, &ops, b, &list, extra, n_extra, info, err);
-    return rc ? rc : bnb_config(out, err);
+    return ckpt_source_new(out, &ops, b, &list, extra, n_extra, info, err);
 }

@@ -32,9 +32,9 @@
  * that is found; NULL when there is none).  By names alone. */
 size_t bnb_count(const struct ckpt_source *src, const char **what);
 /*
- * Takes src, on failure too; *out is src itself when nothing is packed.  config.json loses its
- * quantization_config, when that is bitsandbytes'.  CKPT_EFORMAT when parts are missing or do
- * not fit.
+ * Takes src, on failure too; *out is src itself when nothing is packed.  CKPT_EFORMAT when parts
+ * are missing or do not fit.  config.json stays as it is: quant_view calls this and drops the
+ * description.
  */
 int bnb_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
-#include "formats/weights/bnb.h"
+#include "formats/quant/quant.h"
 #include "formats/weights/gguf_again.h"
 #include "formats/weights/gguf_as_model.h"
 #include "formats/weights/gguf_of_model.h"
@@ -71,22 +71,22 @@ static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
-/* What bitsandbytes has packed, as values where values are worked with, else as it is. */
+/* Quantised weights as values where values are worked with, else as they are. */
 static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
 {
     struct ckpt_source *below = *src;
-    const char *what;
-    size_t n = bnb_count(below, &what);
+    struct quant_told told;
 
-    if (n == 0)
-        return 0;
-    if (!values) {
-        ckpt_log(CKPT_LOG_NOTE, "%zu tensors are packed by bitsandbytes (%s) and stay so; --dtype "
-                 "makes values of them", n, what);
-        return 0;
+    if (values) {
+        *src = NULL;
+        return quant_view(src, below, err);
     }
-    *src = NULL;
-    return bnb_view(src, below, err);
+    if (quant_tell(&told, below, err))
+        return err->code;
+    if (told.n)
+        ckpt_log(CKPT_LOG_NOTE, "%zu tensors are quantised (%s) and stay so%s", told.n, told.what,
+                 told.is_read ? "; --dtype writes their values" : "");
+    return 0;
 }
 
 static bool is_gguf(const struct ckpt_source *src)

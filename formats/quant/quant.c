@@ -1,0 +1,213 @@
+/* quant - see quant.h. */
+#include "formats/quant/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/quant/quant_kinds.h"
+#include "formats/quant/quant_read.h"
+#include "formats/weights/bnb.h"
+
+/* -- what it is ------------------------------------------------------------------------------ */
+
+/* A matrix of what no model computes with as it is. */
+static bool has_codes(const struct ckpt_tensor *t)
+{
+    static const enum ckpt_dtype codes[] = {
+        CKPT_U8, CKPT_I8, CKPT_U16, CKPT_I16, CKPT_U32, CKPT_I32, CKPT_F8_E4M3, CKPT_F8_E5M2,
+        CKPT_F8_E4M3FNUZ, CKPT_F8_E5M2FNUZ, CKPT_F4, CKPT_F6_E2M3, CKPT_F6_E3M2,
+    };
+
+    for (size_t k = 0; t->shape.rank >= 2 && k < sizeof codes / sizeof codes[0]; k++)
+        if (t->dtype == codes[k])
+            return true;
+    return false;
+}
+
+/* The row of the table, and how many tensors are packed. */
+static int find(const struct quant_kind **kind, size_t *n, struct quant_config *config,
+                const struct ckpt_source *src, struct ckpt_err *err)
+{
+    static const struct quant_config bnb = {.method = "bitsandbytes"};
+    const struct quant_kind *seen = NULL;
+    size_t n_shown = 0, n_codes = 0;
+    const char *what;
+
+    *kind = NULL;
+    *n = 0;
+    if (quant_config_read(config, src, err))
+        return err->code;
+    for (size_t i = 0; i < ckpt_source_count(src); i++) {
+        const struct quant_kind *k = quant_kind_shown(src, i);
+
+        n_shown += k != NULL;
+        n_codes += has_codes(ckpt_source_tensor(src, i));
+        if (k && (!seen || seen->is_read))
+            seen = k;                   /* one that is not read decides */
+    }
+    *n = bnb_count(src, &what);
+    if (*n) {
+        *kind = quant_kind_of(&bnb);
+        return 0;
+    }
+    *n = n_shown ? n_shown : n_codes;
+    if (config->method[0] && *n)
+        *kind = seen && !seen->is_read ? seen : quant_kind_of(config);
+    else
+        *kind = seen;
+    *n = *kind ? *n : 0;
+    return 0;
+}
+
+int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckpt_err *err)
+{
+    struct quant_config config;
+    const struct quant_kind *kind;
+    const char *what;
+
+    memset(out, 0, sizeof *out);
+    if (find(&kind, &out->n, &config, src, err))
+        return err->code;
+    if (!kind)
+        return 0;
+    bnb_count(src, &what);
+    snprintf(out->what, sizeof out->what, "%s%s%s%s", kind->name, what ? " (" : "",
+             what ? what : "", what ? ")" : "");
+    if (!kind->name[0] || strcmp(kind->method, "") == 0)
+        snprintf(out->what, sizeof out->what, "%s (%s)", kind->name, config.method);
+    out->is_read = kind->is_read;
+    out->hint = kind->hint;
+    return 0;
+}
+
+/* -- the view -------------------------------------------------------------------------------- */
+
+struct quant {
+    struct ckpt_source *below;
+    struct quant_part  *part;   /* [n], in the list's arena */
+};
+
+static int view_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                     struct ckpt_err *err)
+{
+    const struct quant *q = self;
+    const struct quant_part *p = &q->part[i];
+
+    return p->how == QUANT_PLAIN ? ckpt_source_read(q->below, p->codes, start, count, dst, err)
+                                 : quant_read(q->below, p, start, count, dst, err);
+}
+
+static bool view_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_extent *out)
+{
+    const struct quant *q = self;
+
+    return q->part[i].how == QUANT_PLAIN &&
+           ckpt_source_locate(q->below, q->part[i].codes, start, count, out);
+}
+
+static void view_close(void *self)
+{
+    struct quant *q = self;
+
+    ckpt_source_close(q->below);
+    ckpt_free(q);
+}
+
+static const struct ckpt_source_ops ops = {
+    .format = "view", .read = view_read, .locate = view_locate, .close = view_close,
+};
+
+/* Ties between tensors that are seen as they are. */
+static int tie(const struct quant *q, struct ckpt_tensors *list, struct ckpt_err *err)
+{
+    size_t all = ckpt_source_count(q->below), *seen = ckpt_alloc(all + 1, sizeof *seen);
+
+    if (!seen)
+        return ckpt_nomem(err, (all + 1) * sizeof *seen);
+    for (size_t i = 0; i < list->n; i++)
+        seen[q->part[i].codes] = i + 1;
+    for (size_t i = 0; i < list->n; i++) {
+        size_t to = seen[ckpt_source_tensor(q->below, q->part[i].codes)->alias_of];
+
+        if (q->part[i].how == QUANT_PLAIN && to)
+            list->item[i].alias_of = to - 1;
+    }
+    ckpt_free(seen);
+    return 0;
+}
+
+static int add_parts(struct quant *q, struct ckpt_tensors *list,
+                     const struct quant_config *config, struct ckpt_err *err)
+{
+    size_t n = 0;
+
+    if (quant_parts(&q->part, &n, q->below, config, &list->arena, err))
+        return err->code;
+    for (size_t i = 0; i < n; i++) {
+        const struct quant_part *p = &q->part[i];
+        const struct ckpt_tensor *below = ckpt_source_tensor(q->below, p->codes);
+        struct ckpt_tensor *t;
+
+        if (ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape, NULL, 0,
+                             p->how == QUANT_PLAIN && below->flat, err))
+            return err->code;
+        t->kind = below->kind;
+        t->unread = below->unread;
+    }
+    return tie(q, list, err);
+}
+
+static int values(struct ckpt_source **out, struct ckpt_source *src,
+                  const struct quant_config *config, struct ckpt_err *err)
+{
+    struct ckpt_tensors list = {0};
+    const struct ckpt_extra *extra;
+    size_t n_extra = ckpt_source_extras(src, &extra);
+    json_t *info = json_incref((json_t *)ckpt_source_info(src));
+    struct quant *q = ckpt_alloc(1, sizeof *q);
+    int rc;
+
+    if (q)
+        q->below = src;
+    rc = q ? add_parts(q, &list, config, err) : ckpt_nomem(err, sizeof *q);
+    if (rc) {
+        json_decref(info);
+        ckpt_tensors_release(&list);
+        ckpt_source_close(src);
+        ckpt_free(q);
+        return rc;
+    }
+    return ckpt_source_new(out, &ops, q, &list, extra, n_extra, info, err);
+}
+
+/* Named and refused. */
+static int refuse(const struct quant_kind *kind, const struct quant_config *config, size_t n,
+                  struct ckpt_err *err)
+{
+    ckpt_fail_as(err, CKPT_EUNSUPPORTED, "quantised", "%zu tensors are quantised by %s%s%s%s; "
+                 "their values are not read", n, kind->name, kind->method[0] ? "" : " (",
+                 kind->method[0] ? "" : config->method, kind->method[0] ? "" : ")");
+    return kind->hint ? ckpt_err_hint(err, "%s", kind->hint) : err->code;
+}
+
+int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err)
+{
+    const struct quant_kind *kind;
+    struct quant_config config;
+    const char *what;
+    size_t n;
+    int rc = find(&kind, &n, &config, src, err);
+
+    *out = rc || kind ? NULL : src;
+    if (rc == 0 && !kind)
+        return 0;
+    if (rc == 0 && !kind->is_read)
+        rc = refuse(kind, &config, n, err);
+    if (rc) {
+        ckpt_source_close(src);
+        return rc;
+    }
+    rc = bnb_count(src, &what) ? bnb_view(out, src, err) : values(out, src, &config, err);
+    return rc ? rc : quant_config_drop(out, err);
+}

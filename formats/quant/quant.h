@@ -1,0 +1,38 @@
+/*
+ * quant - quantised weights of any library, seen as the values that library computes with.
+ *
+ * One rule for every quantization_config: wherever values are used (a cast, an adapter, an
+ * average, GGUF, evaluation, training, a comparison), packed weights are dequantised, or the
+ * quantisation is named and refused.  A copy that uses no value may keep codes, scales and
+ * config.json as they are.
+ *
+ * What is known of a checkpoint: config.json's quantization_config (or MLX's "quantization",
+ * or the side files of AutoGPTQ, AutoAWQ and ModelOpt), and the names of its tensors.  Layouts
+ * are told by names and dtypes, so a lone file without a config is read as well.  quant_kinds.c has
+ * the table of libraries, quant_parts.h the layouts.
+ */
+#ifndef CKPT_FORMATS_QUANT_QUANT_H
+#define CKPT_FORMATS_QUANT_QUANT_H
+
+#include "libckpt/source.h"
+
+/* How a checkpoint is quantised. */
+struct quant_told {
+    size_t      n;              /* packed tensors; 0: it is not quantised */
+    char        what[128];      /* "FP8 with block scales", "GPTQ" ..., for a sentence */
+    bool        is_read;        /* quant_view gives its values */
+    const char *hint;           /* what converts it, where it is not read; or NULL */
+};
+
+/* CKPT_EFORMAT when the description of the quantisation cannot be read. */
+int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckpt_err *err);
+/*
+ * The values of src: packed tensors under the names and shapes of the model's own parameters, in
+ * the dtype of their scales (F16, BF16), else in the one config.json names, else BF16.  Tensors
+ * that only describe another, scales of activations, and quantization_config are gone.  Takes
+ * src, on failure too; *out is src itself when nothing is packed.  CKPT_EUNSUPPORTED for a
+ * quantisation that is not read, CKPT_EFORMAT when parts are missing or do not fit.
+ */
+int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err);
+
+#endif
