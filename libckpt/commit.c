@@ -6,6 +6,7 @@
  */
 #include "libckpt/commit.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -46,11 +47,27 @@ void commit_nonce(char out[COMMIT_NONCE + 1])
     out[COMMIT_NONCE] = '\0';
 }
 
+int ckpt_out_check(const char *path, struct ckpt_err *err)
+{
+    size_t scheme = 0, user = strcspn(path, "@:/"), host = user + strcspn(path + user, ":/");
+
+    while (isalnum((unsigned char)path[scheme]) || (path[scheme] && strchr("+.-", path[scheme])))
+        scheme++;
+    if ((!scheme || strncmp(path + scheme, "://", 3) != 0) &&
+        (path[user] != '@' || path[host] != ':'))
+        return 0;
+    ckpt_fail(err, CKPT_EUSAGE, "%.300s: is an address, and nothing is written to such", path);
+    return ckpt_err_hint(err, "a path on this host is wanted; ckpt-push publishes it; a file of "
+                         "that name begins with ./");
+}
+
 int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
                  struct ckpt_err *err)
 {
     size_t n = strlen(path), from;
 
+    if (ckpt_out_check(path, err))
+        return err->code;
     while (n > 1 && path[n - 1] == '/')
         n--;
     for (from = n; from > 0 && path[from - 1] != '/'; from--)

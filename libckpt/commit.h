@@ -35,6 +35,11 @@ struct ckpt_out;                /* a file being written */
 struct ckpt_outdir;             /* a directory being built */
 
 /*
+ * CKPT_EUSAGE when a path is none on this host, but what people write for a place elsewhere
+ * (hf://owner/name, user@host:path): no folder of such a name is made by mistake.
+ */
+int ckpt_out_check(const char *path, struct ckpt_err *err);
+/*
  * Create path's successor aside.  CKPT_ECREATE when the directory is absent or refuses, or when
  * path exists and CKPT_REPLACE is not given (looked at now and again at commit).
  */

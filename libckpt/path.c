@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/commit.h"
 #include "libckpt/mem.h"
 #include "libckpt/remote/http.h"
 #include "libckpt/remote/remote.h"
@@ -71,10 +72,11 @@ int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
 {
     char *part = ckpt_strdup(path);
     struct stat st;
-    int rc = 0;
+    int rc;
 
     if (!part)
         return ckpt_nomem(err, strlen(path));
+    rc = ckpt_out_check(path, err);
     for (char *p = part + (*part != 0); rc == 0; p++) {
         char was = *p;
 

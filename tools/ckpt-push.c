@@ -12,7 +12,6 @@
 struct want {
     struct send_want   send;
     struct push_filter filter;
-    bool               dry_run;
 };
 
 static size_t rows(struct opt *row, struct want *w)
@@ -35,7 +34,7 @@ static size_t rows(struct opt *row, struct want *w)
         {0, "delete", "GLOB", OPT_LIST, &w->send.remove,
          "in the same commit remove published files that match and are not sent", NULL, 0, 0,
          false},
-        {0, "dry-run", NULL, OPT_FLAG, &w->dry_run, "print what would be sent", NULL, 0, 0,
+        {0, "dry-run", NULL, OPT_FLAG, &w->send.dry_run, "print what would be sent", NULL, 0, 0,
          false},
     };
 
@@ -78,13 +77,13 @@ static int push_one(const struct want *w, struct cli *cli, const char *dest, con
     if (rc)
         return rc;
     rc = push_plan_make(&p, item, &w->filter, err);
-    if (rc == 0 && w->dry_run)
-        rc = print_plan(&p, cli, dest, err);
-    else if (rc == 0 && strcmp(kind, "git") == 0)
+    if (rc == 0 && strcmp(kind, "git") == 0)
         rc = send_git(url, sizeof url, &p, dest, path, &w->send, cli, err);
     else if (rc == 0)
         rc = send_folder(url, sizeof url, &p, path, &w->send, cli, err);
-    if (rc == 0 && !w->dry_run)
+    if (rc == 0 && w->send.dry_run)
+        rc = print_plan(&p, cli, dest, err);
+    else if (rc == 0)
         rc = cli_artifact(cli, url, NULL, err);
     push_plan_release(&p);
     return rc;
@@ -93,7 +92,7 @@ static int push_one(const struct want *w, struct cli *cli, const char *dest, con
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct want w = {.send = {.author = "ckpt-push <ckpt-push@localhost>"}};
+    struct want w = {0};
     struct opt row[ROWS];
     struct opt_spec spec = {
         .synopsis = "[option ...] DESTINATION [PATH ...]",

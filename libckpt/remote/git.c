@@ -7,16 +7,21 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "libckpt/file.h"
+#include "libckpt/commit.h"
 #include "libckpt/mem.h"
+#include "libckpt/remote/git_aside.h"
+
+#define PIECE ((size_t)1 << 20)
 
 struct ckpt_git {
-    git_repository *repo;
-    git_index      *index;          /* the tree in work; in memory only */
-    git_oid         parent;
-    bool            has_parent;
-    char            ref[512];       /* refs/heads/... */
-    char            dir[4096];
+    git_repository   *repo;
+    struct git_aside *aside;        /* new objects, once there are some */
+    git_index        *index;        /* the tree in work; in memory only */
+    git_oid           parent;
+    bool              has_parent;
+    bool              created;      /* by us */
+    char              ref[512];     /* refs/heads/... */
+    char              dir[4096];
 };
 
 /* libgit2's own words, with what we were doing in front. */
@@ -35,6 +40,53 @@ bool ckpt_git_is_repository(const char *path)
     yes = git_repository_open_ext(NULL, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0;
     git_libgit2_shutdown();
     return yes;
+}
+
+/* "Name <mail>" in its parts; git leaves spaces and some signs at their ends out. */
+static int read_author(git_signature **who, const char *author, struct ckpt_err *err)
+{
+    const char *open = strchr(author, '<'), *close = open ? strchr(open, '>') : NULL;
+    char name[256], mail[256];
+
+    *who = NULL;
+    if (!open || !close || close[1 + strspn(close + 1, " ")] || strchr(open + 1, '<') ||
+        strpbrk(author, "\r\n") || !ckpt_utf8_valid(author, strlen(author)) ||
+        (size_t)(open - author) >= sizeof name || (size_t)(close - open) > sizeof mail)
+        return ckpt_fail(err, CKPT_EUSAGE, "%.300s: no author: \"Name <mail>\" wanted", author);
+    snprintf(name, sizeof name, "%.*s", (int)(open - author), author);
+    snprintf(mail, sizeof mail, "%.*s", (int)(close - open - 1), open + 1);
+    if (git_signature_now(who, name, mail))
+        return ckpt_fail(err, CKPT_EUSAGE, "%.300s: no author: a name and a mail address wanted",
+                         author);
+    return 0;
+}
+
+static bool is_branch(const char *branch)
+{
+    int valid = 0;
+
+    return strlen(branch) < 400 && git_branch_name_is_valid(&valid, branch) == 0 && valid &&
+           strcmp(branch, "HEAD") != 0 && ckpt_utf8_valid(branch, strlen(branch));
+}
+
+int ckpt_git_check(const char *branch, const char *message, const char *author,
+                   struct ckpt_err *err)
+{
+    git_signature *who = NULL;
+    int rc;
+
+    git_libgit2_init();
+    if (branch && !is_branch(branch))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "%.300s: no name for a branch", branch);
+    else if (message && !message[strspn(message, " \t\r\n")])
+        rc = ckpt_fail(err, CKPT_EUSAGE, "the message of the commit is empty");
+    else if (message && !ckpt_utf8_valid(message, strlen(message)))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "the message of the commit is no UTF-8");
+    else
+        rc = read_author(&who, author, err);
+    git_signature_free(who);
+    git_libgit2_shutdown();
+    return rc;
 }
 
 int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct ckpt_err *err)
@@ -58,12 +110,13 @@ int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct c
             fail(err, CKPT_ECREATE, path);
             goto fail;
         }
+        g->created = true;
     } else if (git_repository_open_ext(&g->repo, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL)) {
         fail(err, stat(path, &st) ? CKPT_ENOTFOUND : CKPT_EFORMAT, path);
         ckpt_err_hint(err, "--create makes a bare repository there");
         goto fail;
     }
-    snprintf(g->dir, sizeof g->dir, "%s", git_repository_path(g->repo));
+    snprintf(g->dir, sizeof g->dir, "%s", git_repository_commondir(g->repo));
     n = strlen(g->dir);
     if (n > 1 && g->dir[n - 1] == '/')
         g->dir[n - 1] = '\0';
@@ -79,12 +132,51 @@ void ckpt_git_close(struct ckpt_git *g)
     if (!g)
         return;
     git_index_free(g->index);
+    git_aside_close(g->aside);
     git_repository_free(g->repo);
     git_libgit2_shutdown();
     ckpt_free(g);
 }
 
+void ckpt_git_discard(struct ckpt_git *g)
+{
+    struct ckpt_err ignored = {0};
+    git_strarray refs = {0};
+    char dir[sizeof g->dir];
+    bool empty;
+
+    if (!g)
+        return;
+    empty = g->created && git_reference_list(&refs, g->repo) == 0 && refs.count == 0;
+    git_strarray_dispose(&refs);
+    memcpy(dir, g->dir, sizeof dir);
+    ckpt_git_close(g);
+    if (empty)
+        ckpt_remove_tree(dir, &ignored);
+}
+
 const char *ckpt_git_dir(const struct ckpt_git *g) { return g->dir; }
+
+/* A branch "a" and one "a/b" cannot both be: found now, not when all is sent. */
+static int check_neighbours(struct ckpt_git *g, struct ckpt_err *err)
+{
+    git_reference_iterator *it = NULL;
+    const char *other;
+    size_t n = strlen(g->ref);
+    int rc = 0;
+
+    if (git_reference_iterator_new(&it, g->repo))
+        return fail(err, CKPT_EFORMAT, g->ref);
+    while (rc == 0 && git_reference_next_name(&other, it) == 0) {
+        size_t k = strlen(other), most = k < n ? k : n;
+
+        if (k != n && strncmp(other, g->ref, most) == 0 && (k < n ? g->ref[k] : other[n]) == '/')
+            rc = ckpt_fail(err, CKPT_EUSAGE, "%s: there is %.300s, and one cannot lie in the other",
+                           g->ref, other);
+    }
+    git_reference_iterator_free(it);
+    return rc;
+}
 
 /* The reference the commit goes to. */
 static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
@@ -93,7 +185,7 @@ static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err
     int valid = 0, rc = 0;
 
     if (branch) {
-        if (git_branch_name_is_valid(&valid, branch) || !valid ||
+        if (!is_branch(branch) ||
             (size_t)snprintf(g->ref, sizeof g->ref, "refs/heads/%s", branch) >= sizeof g->ref)
             return ckpt_fail(err, CKPT_EUSAGE, "%s: no name for a branch", branch);
     } else if (git_reference_lookup(&head, g->repo, "HEAD")) {
@@ -109,7 +201,7 @@ static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err
     git_reference_free(head);
     if (rc == 0 && (git_reference_name_is_valid(&valid, g->ref) || !valid))
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: no name for a branch", g->ref);
-    return rc;
+    return rc ? rc : check_neighbours(g, err);
 }
 
 int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
@@ -153,19 +245,108 @@ static bool leads_astray(const char *path)
     return false;
 }
 
+int ckpt_git_check_path(const char *path, struct ckpt_err *err)
+{
+    for (const char *p = path; *p; p++)
+        if ((unsigned char)*p < 32 || *p == 127) {
+            ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: a control character in the name "
+                         "of a file", path);
+            return ckpt_err_hint(err, "rename it, or leave it out with --exclude");
+        }
+    return leads_astray(path) || strlen(path) >= 4096
+               ? ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: no path for a repository",
+                              path) : 0;
+}
+
+/* Before the first object of ours. */
+static int begin_objects(struct ckpt_git *g, const char *path, struct ckpt_err *err)
+{
+    if (ckpt_git_check_path(path, err))         /* an index without a repository takes it */
+        return err->code;
+    return g->aside ? 0 : git_aside_open(&g->aside, g->repo, err);
+}
+
+static int add(struct ckpt_git *g, const git_oid *id, const char *path, struct ckpt_err *err)
+{
+    git_index_entry entry = {.mode = GIT_FILEMODE_BLOB, .path = path, .id = *id};
+
+    return git_index_add(g->index, &entry) ? fail(err, CKPT_EREFUSED, path) : 0;
+}
+
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
                  struct ckpt_err *err)
 {
-    git_index_entry entry = {.mode = GIT_FILEMODE_BLOB, .path = path};
+    git_oid id;
 
-    if (leads_astray(path))             /* an index without a repository takes it */
-        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: no path for a repository",
-                            path);
-    if (git_blob_create_from_buffer(&entry.id, g->repo, bytes, n))
+    if (begin_objects(g, path, err))
+        return err->code;
+    if (git_blob_create_from_buffer(&id, g->repo, bytes, n))
         return fail(err, CKPT_EIO, path);
-    if (git_index_add(g->index, &entry))
-        return fail(err, CKPT_EREFUSED, path);
-    return 0;
+    return add(g, &id, path, err);
+}
+
+/* file into the stream of a blob. */
+static int write_blob(git_odb_stream *to, const struct ckpt_file *file, ckpt_git_progress *progress,
+                      void *ctx, struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(file);
+    char *buf = ckpt_alloc_buffer(PIECE);
+    int rc = buf ? 0 : ckpt_nomem(err, PIECE);
+
+    for (uint64_t at = 0, n; rc == 0 && at < size; at += n) {
+        n = size - at < PIECE ? size - at : PIECE;
+        rc = ckpt_file_read_at(file, buf, (size_t)n, at, err);
+        if (rc == 0 && git_odb_stream_write(to, buf, (size_t)n))
+            rc = fail(err, CKPT_EIO, ckpt_file_name(file));
+        if (progress)
+            progress(ctx, n);
+    }
+    ckpt_free(buf);
+    return rc;
+}
+
+int ckpt_git_put_file(struct ckpt_git *g, const char *path, const struct ckpt_file *file,
+                      ckpt_git_progress *progress, void *ctx, struct ckpt_err *err)
+{
+    git_odb_stream *to = NULL;
+    git_odb *odb = NULL;
+    git_oid id;
+    int rc = begin_objects(g, path, err);
+
+    if (rc == 0 && (git_repository_odb(&odb, g->repo) ||
+                    git_odb_open_wstream(&to, odb, (git_object_size_t)ckpt_file_size(file),
+                                         GIT_OBJECT_BLOB)))
+        rc = fail(err, CKPT_EIO, path);
+    if (rc == 0)
+        rc = write_blob(to, file, progress, ctx, err);
+    if (rc == 0 && git_odb_stream_finalize_write(&id, to))
+        rc = fail(err, CKPT_EIO, path);
+    git_odb_stream_free(to);
+    git_odb_free(odb);
+    return rc ? rc : add(g, &id, path, err);
+}
+
+int ckpt_git_read(struct ckpt_buf *out, const struct ckpt_git *g, const char *path,
+                  struct ckpt_err *err)
+{
+    const git_index_entry *e = git_index_get_bypath(g->index, path, 0);
+    git_blob *blob = NULL;
+    int rc = 0;
+
+    if (!e)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: not in the tree", path);
+    if (e->mode != GIT_FILEMODE_BLOB && e->mode != GIT_FILEMODE_BLOB_EXECUTABLE)
+        return ckpt_fail_as(err, CKPT_EREFUSED, "not-regular", "%s: is no file in the repository",
+                            path);
+    if (git_blob_lookup(&blob, g->repo, &e->id))
+        return fail(err, CKPT_EFORMAT, path);
+    if ((uint64_t)git_blob_rawsize(blob) > out->limit)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %llu bytes, %zu at most", path,
+                       (unsigned long long)git_blob_rawsize(blob), out->limit);
+    else
+        ckpt_buf_put(out, git_blob_rawcontent(blob), (size_t)git_blob_rawsize(blob));
+    git_blob_free(blob);
+    return rc ? rc : ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
 bool ckpt_git_has(const struct ckpt_git *g, const char *path)
@@ -205,23 +386,21 @@ static int move_branch(struct ckpt_git *g, const git_oid *id, const char *messag
 int ckpt_git_commit(struct ckpt_git *g, const char *message, const char *author,
                     char id[CKPT_GIT_ID], bool *changed, struct ckpt_err *err)
 {
-    const char *open = strchr(author, '<'), *close = open ? strchr(open, '>') : NULL;
     git_commit *parent = NULL;
     git_signature *who = NULL;
     git_tree *tree = NULL;
-    char name[256], mail[256];
     git_oid tree_id, commit_id;
-    int rc = 0;
+    int rc;
 
     *changed = false;
-    if (!open || !close || open == author)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: \"Name <mail>\" wanted", author);
-    snprintf(name, sizeof name, "%.*s", (int)(open - author), author);
-    snprintf(mail, sizeof mail, "%.*s", (int)(close - open - 1), open + 1);
+    rc = read_author(&who, author, err);
+    if (rc == 0 && !g->aside)
+        rc = git_aside_open(&g->aside, g->repo, err);
+    if (rc)
+        goto out;
     if (git_index_write_tree_to(&tree_id, g->index, g->repo) ||
         git_tree_lookup(&tree, g->repo, &tree_id) ||
-        (g->has_parent && git_commit_lookup(&parent, g->repo, &g->parent)) ||
-        git_signature_now(&who, name, mail)) {
+        (g->has_parent && git_commit_lookup(&parent, g->repo, &g->parent))) {
         rc = fail(err, CKPT_EIO, "commit");
         goto out;
     }
@@ -234,7 +413,9 @@ int ckpt_git_commit(struct ckpt_git *g, const char *message, const char *author,
         rc = fail(err, CKPT_EIO, "commit");
         goto out;
     }
-    rc = move_branch(g, &commit_id, message, err);
+    rc = git_aside_move(g->aside, err);
+    if (rc == 0)
+        rc = move_branch(g, &commit_id, message, err);
     git_oid_tostr(id, CKPT_GIT_ID, &commit_id);
     *changed = rc == 0;
 out:

@@ -2,14 +2,15 @@
 #include "libckpt/remote/lfs.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "libckpt/remote/wildmatch.h"
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -63,7 +64,7 @@ bool ckpt_lfs_by_name(const char *path)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
-        if (fnmatch(patterns[i], name, 0) == 0)
+        if (wildmatch(patterns[i], name, false) == 1)
             return true;
     return false;
 }
@@ -133,20 +134,46 @@ static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const cha
     return rc;
 }
 
+/* Whether the object at path is there, and has the bytes that its name says. */
+static bool is_whole(const char *path, const char *oid, uint64_t size)
+{
+    struct ckpt_err ignored = {0};
+    char hex[CKPT_SHA256_HEX];
+    struct ckpt_file *file;
+    bool whole;
+
+    if (ckpt_file_open(&file, path, 0, &ignored))
+        return false;
+    whole = ckpt_file_size(file) == size && ckpt_sha256_file(hex, file, &ignored) == 0 &&
+            strcmp(hex, oid) == 0;
+    ckpt_file_close(file);
+    if (!whole)
+        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged in the store, and written anew", path);
+    return whole;
+}
+
+bool ckpt_lfs_listed(const char *git_dir, const char *oid, uint64_t size)
+{
+    char path[4096];
+    struct stat st;
+
+    return (size_t)snprintf(path, sizeof path, "%s/lfs/objects/%.2s/%.2s/%s", git_dir, oid, oid + 2,
+                            oid) < sizeof path && stat(path, &st) == 0 &&
+           S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+}
+
 int ckpt_lfs_put(bool *had, const char *git_dir, const char *oid, struct ckpt_file *file,
                  ckpt_lfs_progress *progress, void *ctx, struct ckpt_err *err)
 {
     char path[4096];
     struct ckpt_out *out;
-    struct stat st;
     int rc = make_folders(path, sizeof path, git_dir, oid, err);
 
     *had = false;
     if (rc)
         return rc;
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_size == ckpt_file_size(file)) {
-        *had = true;                    /* named by its content: it is the same */
+    if (is_whole(path, oid, ckpt_file_size(file))) {
+        *had = true;
         if (progress)
             progress(ctx, ckpt_file_size(file));
         return 0;

@@ -34,9 +34,12 @@ typedef void ckpt_lfs_progress(void *ctx, uint64_t bytes);
 /*
  * Put file into the store below git_dir.  oid is its SHA-256, made by the caller; the bytes are
  * digested again as they go, and CKPT_EFORMAT "changed" tells a file that changed meanwhile.
- * *had is true when the store had the object already: nothing is written then.
+ * *had is true when the store had the object already, and it was proved: nothing is written then.
  */
 int ckpt_lfs_put(bool *had, const char *git_dir, const char *oid, struct ckpt_file *file,
                  ckpt_lfs_progress *progress, void *ctx, struct ckpt_err *err);
+
+/* Whether the store has an object of that name and size, unproved: for what a plan will cost. */
+bool ckpt_lfs_listed(const char *git_dir, const char *oid, uint64_t size);
 
 #endif

@@ -64,7 +64,7 @@ static int add_file(struct push_plan *p, const struct push_filter *f, const char
                    ? ckpt_arena_printf(&p->arena, "%s/%s", f->path_in_repo, rel)
                    : file->from;
     file->size = size;
-    file->lfs = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
+    file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
     p->bytes += size;
     return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
 }
@@ -106,6 +106,32 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
         }
     }
     ckpt_dir_close(sub);
+    return rc;
+}
+
+/* A clone without git-lfs has texts that stand for files: they are nobody's weights. */
+static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        char text[CKPT_LFS_POINTER_MAX], oid[CKPT_SHA256_HEX];
+        struct ckpt_file *file = NULL;
+        uint64_t size;
+
+        if (p->file[i].size < 100 || p->file[i].size >= sizeof text)
+            continue;
+        rc = push_plan_open(&file, p, i, follow, err);
+        if (rc == 0 && ckpt_file_size(file) < sizeof text)
+            rc = ckpt_file_read_at(file, text, (size_t)ckpt_file_size(file), 0, err);
+        if (rc == 0 && ckpt_lfs_parse(text, (size_t)ckpt_file_size(file), oid, &size)) {
+            rc = ckpt_fail_as(err, CKPT_EFORMAT, "pointer", "%s: is a pointer of Git LFS, not the "
+                              "file of %llu bytes that it stands for", ckpt_file_name(file),
+                              (unsigned long long)size);
+            ckpt_err_hint(err, "git lfs pull fetches the file");
+        }
+        ckpt_file_close(file);
+    }
     return rc;
 }
 
@@ -155,7 +181,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
         const char *slash = strrchr(source, '/');
 
-        return add_file(p, f, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+        rc = add_file(p, f, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+        return rc ? rc : refuse_pointers(p, f->follow, err);
     }
     stack = ckpt_alloc(4096, sizeof *stack);
     depths = ckpt_alloc(4096, sizeof *depths);
@@ -175,6 +202,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
     if (rc == 0)
         qsort(p->file, p->n, sizeof *p->file, by_path);
+    if (rc == 0)
+        rc = refuse_pointers(p, f->follow, err);
     ckpt_free(stack);
     ckpt_free(depths);
     return rc;

@@ -16,7 +16,8 @@ struct push_file {
     const char *from;                   /* path below the source */
     const char *to;                     /* path in the destination */
     uint64_t    size;
-    bool        lfs;                    /* goes by pointer */
+    bool        large;                  /* by name or size one for LFS */
+    bool        lfs;                    /* goes by pointer, as the destination has it */
     char        oid[CKPT_SHA256_HEX];   /* filled while sending */
 };
 

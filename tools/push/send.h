@@ -10,10 +10,11 @@
 struct send_want {
     const char     *branch;             /* NULL: the repository's own */
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
-    const char     *author;             /* "Name <mail>" */
+    const char     *author;             /* "Name <mail>"; NULL: ckpt-push itself */
     struct opt_list remove;             /* --delete globs: published files not in the plan */
     bool            create;
     bool            follow;
+    bool            dry_run;            /* everything is looked at, how files go is filled in */
 };
 
 /* What kind of place dest is: "git", "folder"; CKPT_EUSAGE names the schemes known. */

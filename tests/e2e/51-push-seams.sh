@@ -1,0 +1,143 @@
+# ckpt-push and the cache where they meet what they did not make: rules of others, names, killed runs.
+. "$(dirname "$0")/lib.sh"
+M=$G/lora/bloom-qkv/base
+export HOME=$T GIT_CONFIG_NOSYSTEM=1
+git config --global init.defaultBranch main; git config --global user.email a@b.c; git config --global user.name n; git config --global safe.directory '*'
+git lfs install --skip-repo >/dev/null 2>&1 || git lfs install >/dev/null 2>&1
+big() { head -c 11000000 /dev/zero | tr '\0' "${2:-a}" >"$1"; }
+# same_clone REPO DIR [SUB] - a clone by git and git-lfs has every byte of DIR, and is clean.
+same_clone() {
+    rm -rf "$T/clone"
+    git clone -q "$1" "$T/clone" 2>"$T/clone.err" || { cat "$T/clone.err"; return 1; }
+    [ -z "$(git -C "$T/clone" status --porcelain)" ] || { git -C "$T/clone" status; return 1; }
+    (cd "$2" && find . -type f ! -path '*/.git*' -print0 | xargs -0 sha256sum -z) >"$T/clone.sums"
+    (cd "$T/clone${3:+/$3}" && tr '\0' '\n' <"$T/clone.sums" | sha256sum -c --quiet)
+}
+how() { git --git-dir "$1" cat-file -p "main:$2" | head -c 100 | grep -q '^oid sha256:' && echo pointer || echo whole; }
+is_how() { [ "$(how "$1" "$2")" = "$3" ]; }
+# seeded REPO - a bare repository with one commit of what stands in $T/seed.
+seeded() {
+    rm -rf "$T/w"; git init -q "$T/w"; cp -r "$T/seed/." "$T/w"
+    git -C "$T/w" add -A && git -C "$T/w" commit -qm seed && git clone -q --bare "$T/w" "$1"
+    cp -r "$T/w/.git/lfs" "$1/" 2>/dev/null; rm -rf "$T/w"
+}
+
+# -- what goes by pointer has a rule in the same commit ---------------------------------------
+mkdir "$T/seed" "$T/m"; cp -r "$M/." "$T/m"; big "$T/m/tokenizer.json"
+printf '*.md text\n' >"$T/seed/.gitattributes"; seeded "$T/a.git"
+expect 0 "a repository without a rule for it" ckpt-push -q "$T/a.git" "$T/m"
+t "gets one, a clone is the same" same_clone "$T/a.git" "$T/m"
+t "and the rules that were there" bash -c "git --git-dir $T/a.git show main:.gitattributes | head -n 1 | grep -qx '\\*.md text'"
+expect 0 "a second push" ckpt-push -q "$T/a.git" "$T/m"
+t "changes nothing" bash -c "[ \$(git --git-dir $T/a.git rev-list --count main) = 2 ]"
+expect 0 "a new repository" ckpt-push -q --create "$T/b.git" "$M"
+big "$T/m/new.json" b; mkdir "$T/m/sub"; big "$T/m/sub/a b.txt" c
+expect 0 "a second push with new names" ckpt-push -q "$T/b.git" "$T/m"
+t "is the same in a clone" same_clone "$T/b.git" "$T/m"
+rm "$T/m"/*.json; rm -r "$T/m/sub"
+H=$T/m; mkdir "$H/sub dir"
+for n in 'a b.bin' 'a*b.bin' 'a?.bin' '[a].bin' 'a\b.bin' '#a.bin' '!a.bin' '"a".bin' '"b.bin' "'c'.bin" '$(id).bin' \
+    'ä.bin' '-a.bin' ' a .bin' 'a=b.bin' '[attr]x.bin' 'sub dir/[[:space:]].bin' '~.bin' 'a{1,2}.bin' '**.bin'; do
+    printf '%s and more\n' "$n" >"$H/$n"
+done
+printf 'x\xff.bin' >"$H/$(printf 'x\xff.bin')"
+expect 0 "names that patterns are made of" ckpt-push -q "$T/a.git" "$H"
+t "are the same in a clone" same_clone "$T/a.git" "$H"
+t "by pointer" is_how "$T/a.git" "a*b.bin" pointer
+expect 0 "into a folder of such a name" ckpt-push -q --path-in-repo 'x y/[z]' "$T/a.git" "$H"
+t "are the same there" same_clone "$T/a.git" "$H" 'x y/[z]'
+expect 0 "into a new repository" ckpt-push -q --create "$T/c.git" "$H"
+t "are the same there too" same_clone "$T/c.git" "$H"
+for c in '\n' '\t' '\r' '\033' '\177'; do
+    n=$T/evil; rm -rf "$n"; mkdir "$n"; printf '{}' >"$n/config.json"
+    printf x >"$n/$(printf "a${c}*.json filter=evil")"
+    before=$(git --git-dir "$T/a.git" rev-parse main)
+    expect 77 "a name with $c" ckpt-push -q "$T/a.git" "$n"
+    t "is refused before anything moves" [ "$(git --git-dir "$T/a.git" rev-parse main)" = "$before" ]
+done
+
+# -- the rules of others are theirs -----------------------------------------------------------
+rm -rf "$T/seed" "$T/w"; git init -q "$T/w"; cd "$T/w"
+git lfs track '*.bin' 'old data/*.json' >/dev/null
+mkdir -p sub 'old data' macro; printf '[attr]big filter=lfs diff=lfs merge=lfs -text\n*.mac big\n*.json -filter\nkeep.bin !filter\n' >>.gitattributes
+printf '*.txt filter=lfs diff=lfs merge=lfs -text\nwhole.txt -filter\n*.bin -filter\n' >sub/.gitattributes
+printf 1 >x.bin; printf 2 >'old data/x.json'; git add -A; git commit -qm by-lfs; cd - >/dev/null
+git clone -q --bare "$T/w" "$T/d.git"; cp -r "$T/w/.git/lfs" "$T/d.git/"
+mkdir -p "$T/r/sub" "$T/r/old data"; cd "$T/r"
+for n in y.bin keep.bin z.mac a.json a.safetensors sub/a.txt sub/whole.txt sub/w.bin sub/m.safetensors 'old data/n.json'; do echo "$n" >"$n"; done
+cd - >/dev/null; big "$T/r/big.json" d
+expect 0 "into a repository made by git-lfs" ckpt-push -q "$T/d.git" "$T/r"
+t "a clone is the same, and clean" same_clone "$T/d.git" "$T/r"
+for n in y.bin z.mac a.safetensors sub/a.txt sub/m.safetensors; do t "$n goes by pointer" is_how "$T/d.git" "$n" pointer; done
+for n in keep.bin a.json big.json sub/whole.txt sub/w.bin 'old data/n.json'; do t "$n goes whole" is_how "$T/d.git" "$n" whole; done
+t "git-lfs agrees" bash -c "cd $T/clone && git lfs ls-files -n | sort | tr '\n' ' ' | grep -qx 'a.safetensors sub/a.txt sub/m.safetensors x.bin y.bin z.mac '"
+t "a large file that a rule keeps whole is told" bash -c "echo >>'$T/r/big.json'; ckpt-push $T/d.git $T/r 2>&1 >/dev/null | grep -q 'big.json: 11.0 MB go into git itself'"
+mkdir "$T/seed"; printf 'no pointer\n' >"$T/seed/model.bin"; seeded "$T/e.git"
+expect 0 "beside files that are whole" ckpt-push -q "$T/e.git" "$M"
+t "they stay what they are" same_clone "$T/e.git" "$M"
+t "untouched" is_how "$T/e.git" model.bin whole
+rm -rf "$T/seed"; mkdir "$T/seed"; printf '*.json filter=crypt\n' >"$T/seed/.gitattributes"; seeded "$T/f.git"
+expect 77 "a filter of somebody else" ckpt-push -q "$T/f.git" "$M"
+rm -rf "$T/seed"; mkdir "$T/seed"; ln -s /etc/gitattributes "$T/seed/.gitattributes"; seeded "$T/g.git"
+expect 77 "rules behind a link" ckpt-push -q "$T/g.git" "$M"
+rm -rf "$T/seed"; mkdir -p "$T/seed/sub"; printf '*.json eol=crlf\n' >"$T/seed/.gitattributes"
+printf '*.x filter=lfs diff=lfs merge=lfs -text\n' >"$T/seed/sub/.gitattributes"; seeded "$T/h.git"
+expect 0 "rules that change bytes" ckpt-push "$T/h.git" "$M"
+t "are told" says "config.json: .gitattributes says eol: a clone may have other bytes"
+expect 0 "--delete of everything" ckpt-push -q --delete '*' "$T/h.git" "$M"
+t "leaves rules" bash -c "git --git-dir $T/h.git ls-tree -r --name-only main | grep -qx sub/.gitattributes"
+t "dry run tells how each goes" bash -c "ckpt-push --dry-run --json $T/d.git $T/r | grep -q lfs && ckpt-push --dry-run $T/d.git $T/r | grep -E '^keep.bin +whole'"
+
+# -- pointers are no files --------------------------------------------------------------------
+GIT_LFS_SKIP_SMUDGE=1 git clone -q "$T/c.git" "$T/texts"
+expect 65 "a clone without its files" ckpt-push -q --create "$T/i.git" "$T/texts"
+t "is told" says "is a pointer of Git LFS, not the file"
+t "makes nothing" [ ! -e "$T/i.git" ]
+expect 65 "nor is a folder made of it" ckpt-push -q "$T/i" "$T/texts"
+# An object of the store is what its name says.
+expect 0 "a sound store" ckpt-push -q --create "$T/j.git" "$M"
+o=$(find "$T/j.git/lfs/objects" -type f | head -n 1); s=$(sha256sum <"$o" | cut -c1-64); chmod u+w "$o"
+printf X | dd of="$o" bs=1 seek=9 conv=notrunc status=none
+expect 0 "a damaged object there" ckpt-push "$T/j.git" "$M"
+t "is told" says "is damaged in the store, and written anew"
+t "and mended" [ "$(sha256sum <"$o" | cut -c1-64)" = "$s" ]
+
+# -- what is no destination -------------------------------------------------------------------
+cd "$T"
+for d in git@host:a/b.git host:x.git host:/abs ssh://h/x.git git+ssh://h/x hf://me/model s3://b/k oci://h/x https://h/x.git git://h/x - ''; do
+    expect 64 "'$d' is no destination" ckpt-push -q --create "$d" "$M"
+    t "'$d' makes nothing" [ -z "$(find "$T" -maxdepth 1 -newer "$T/.err" ! -name '.*' ! -path "$T")" ]
+done
+t "with a word about it" says "the destination is empty"
+expect 0 "unless a path says so" ckpt-push -q --create "./git@host:b.git" "$M"
+t "it is there" test -d "$T/git@host:b.git/objects"
+cd - >/dev/null
+
+# -- nothing moves before all is known --------------------------------------------------------
+clean() { [ ! -e "$T/k.git" ] || { find "$T/k.git"; return 1; }; }
+new() { expect "$1" "$2" ckpt-push -q --create "${@:3}" "$T/k.git" "$M"; t "leaves nothing" clean; }
+for a in nobody '<>' 'a <>' '<a@b>' 'a <b' 'a b>' 'a <b> c' "$(printf 'a\nb <c>')"; do new 64 "--author $(printf %q "$a")" --author "$a"; done
+for b in a..b -x a.lock 'a b' '' /a a/ a~1 'a:b' '@{' HEAD; do new 64 "--branch '$b'" --branch "$b"; done
+new 64 "an empty message" --message ''
+new 64 "a message of spaces" --message ' '
+expect 0 "a branch" ckpt-push -q -b v1 "$T/j.git" "$M"
+n=$(find "$T/j.git" | wc -l); cp -r "$M" "$T/m3"; printf 1 >"$T/m3/new.bin"
+for b in v1/x main/y; do
+    expect 64 "a branch $b below another" ckpt-push -q -b "$b" "$T/j.git" "$T/m3"
+    t "writes no object" [ "$(find "$T/j.git" | wc -l)" = "$n" ]
+done
+expect 64 "an author, a repository that is there" ckpt-push -q --author x "$T/j.git" "$T/m3"
+t "writes no object" [ "$(find "$T/j.git" | wc -l)" = "$n" ]
+for o in '-b x' '-m x' '--create' "--delete x" "--author=a<b@c>"; do expect 64 "a folder with $o" ckpt-push -q $o "$T/out" "$M"; done
+t "is not made" [ ! -e "$T/out" ]
+# A push that is killed while it sends, and one that fails.
+mkdir "$T/many"; for i in $(seq 400); do head -c 40000 /dev/urandom >"$T/many/$i.txt"; done
+( ulimit -f 20; ckpt-push -q --create "$T/l.git" "$T/many" >/dev/null 2>&1 )
+t "a failed push leaves no repository" [ ! -e "$T/l.git" ]
+ckpt-push -q "$T/j.git" "$T/many" >/dev/null 2>&1 & p=$!
+for i in $(seq 200); do ls -d "$T"/j.git/objects/.ckpt-push.* >/dev/null 2>&1 && break; sleep 0.01; done
+kill -9 $p; wait $p 2>/dev/null
+t "a killed push" bash -c "ls -d $T/j.git/objects/.ckpt-push.*"
+expect 0 "the next one" ckpt-push -q "$T/j.git" "$T/m3"
+t "removes what it left" bash -c "! ls -d $T/j.git/objects/.ckpt-push.* 2>/dev/null && ! find $T/j.git -name 'tmp_*' | grep ."
+t "git finds all sound" bash -c "git --git-dir $T/j.git fsck --strict"

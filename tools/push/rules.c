@@ -1,0 +1,171 @@
+/* rules - see rules.h. */
+#include "tools/push/rules.h"
+
+#include <string.h>
+
+#include "libckpt/log.h"
+#include "libckpt/remote/attributes.h"
+#include "libckpt/remote/lfs.h"
+
+#define ROOT_FILE ".gitattributes"
+#define LFS_LINE  " filter=lfs diff=lfs merge=lfs -text\n"
+
+/* The folder of a .gitattributes below the root; false for any other path. */
+static bool is_below(char folder[4096], const char *path)
+{
+    size_t n = strlen(path), k = strlen("/" ROOT_FILE);
+
+    if (n <= k || n >= 4096 || strcmp(path + n - k, "/" ROOT_FILE) != 0)
+        return false;
+    memcpy(folder, path, n - k);
+    folder[n - k] = '\0';
+    return true;
+}
+
+/* All rules of the tree, with text in place of the file at its root. */
+static int read_rules(struct attributes **out, const struct ckpt_git *g, const struct ckpt_buf *text,
+                      struct ckpt_err *err)
+{
+    const char *path;
+    int rc = attributes_new(out, err);
+
+    if (rc == 0 && text->len > 0)
+        rc = attributes_add(*out, "", (const char *)text->data, text->len, err);
+    for (size_t i = 0; rc == 0 && (path = ckpt_git_path(g, i)) != NULL; i++) {
+        char folder[4096];
+        struct ckpt_buf b;
+
+        if (!is_below(folder, path))
+            continue;
+        ckpt_buf_init(&b, (size_t)1 << 20);
+        rc = ckpt_git_read(&b, g, path, err);
+        if (rc == 0)
+            rc = attributes_add(*out, folder, (const char *)b.data, b.len, err);
+        if (rc == CKPT_EREFUSED) {      /* a link: git does not read it either */
+            ckpt_err_clear(err);
+            rc = 0;
+        }
+        ckpt_buf_release(&b);
+    }
+    return rc;
+}
+
+/* What git on a clone takes the file at path for; *said is false where no rule decides that. */
+static int look_up(bool *lfs, bool *said, struct attributes *a, const char *path,
+                   struct ckpt_err *err)
+{
+    enum attribute_state state;
+    const char *value;
+
+    if (attributes_of(&state, &value, a, path, "filter", err))
+        return err->code;
+    *said = state != ATTRIBUTE_UNSAID;
+    *lfs = state == ATTRIBUTE_VALUE && strcmp(value, "lfs") == 0;
+    if (state != ATTRIBUTE_VALUE || *lfs)
+        return 0;
+    ckpt_fail(err, CKPT_EREFUSED, "%s: .gitattributes gives it the filter %.100s, which is not "
+              "known here", path, value);
+    return ckpt_err_hint(err, "git-lfs' filter is; --exclude leaves the file out");
+}
+
+/* A clone may have other bytes than what is sent, as the repository's owner wants it. */
+static int tell_conversions(struct attributes *a, const char *path, struct ckpt_err *err)
+{
+    static const char *const names[] = {"working-tree-encoding", "eol", "ident"};
+    enum attribute_state text, state;
+    const char *value;
+
+    if (attributes_of(&text, &value, a, path, "text", err))
+        return err->code;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (attributes_of(&state, &value, a, path, names[i], err))
+            return err->code;
+        if ((i == 0 && state == ATTRIBUTE_VALUE) || (i == 2 && state == ATTRIBUTE_TRUE) ||
+            (i == 1 && state == ATTRIBUTE_VALUE && text != ATTRIBUTE_FALSE &&
+             strcmp(value, "crlf") == 0))
+            ckpt_log(CKPT_LOG_WARNING, "%s: .gitattributes says %s: a clone may have other bytes",
+                     path, names[i]);
+    }
+    return 0;
+}
+
+/* Whether the Hub's own list would make pointers of files that are in the tree, and stay. */
+static bool list_would_hit(const struct ckpt_git *g, const struct push_plan *p)
+{
+    const char *path;
+
+    for (size_t i = 0; (path = ckpt_git_path(g, i)) != NULL; i++) {
+        bool ours = !ckpt_lfs_by_name(path);
+
+        for (size_t k = 0; k < p->n && !ours; k++)
+            ours = strcmp(p->file[k].to, path) == 0;
+        if (!ours)
+            return true;
+    }
+    return false;
+}
+
+/* One file by the rules there are; a line for it where there is none and one is needed. */
+static int decide(struct ckpt_buf *text, struct attributes *a, struct push_file *f,
+                  struct ckpt_err *err)
+{
+    bool lfs, said;
+
+    if (ckpt_git_check_path(f->to, err) || look_up(&lfs, &said, a, f->to, err))
+        return err->code;
+    f->lfs = said ? lfs : f->large;
+    if (!f->lfs && f->size > CKPT_LFS_THRESHOLD)
+        ckpt_log(CKPT_LOG_WARNING, "%s: %.1f MB go into git itself: a rule of .gitattributes "
+                 "keeps it from LFS", f->to, (double)f->size / 1e6);
+    if (f->lfs && !said) {
+        attributes_pattern(text, f->to);
+        ckpt_buf_put_str(text, LFS_LINE);
+    }
+    return f->lfs ? 0 : tell_conversions(a, f->to, err);
+}
+
+/* What was decided is what git will read. */
+static int prove(const struct ckpt_git *g, const struct push_plan *p, const struct ckpt_buf *text,
+                 struct ckpt_err *err)
+{
+    struct attributes *a;
+    int rc = read_rules(&a, g, text, err);
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        bool lfs, said;
+
+        rc = look_up(&lfs, &said, a, p->file[i].to, err);
+        if (rc == 0 && lfs != p->file[i].lfs)
+            rc = ckpt_fail(err, CKPT_EREFUSED, "%s: no line of .gitattributes can say that it goes "
+                           "by pointer", p->file[i].to);
+    }
+    attributes_free(a);
+    return rc;
+}
+
+int rules_decide(struct ckpt_buf *text, bool *changed, const struct ckpt_git *g,
+                 struct push_plan *p, struct ckpt_err *err)
+{
+    bool fresh = !ckpt_git_has(g, ROOT_FILE);
+    struct attributes *a = NULL;
+    struct ckpt_buf lines;
+    int rc = fresh ? 0 : ckpt_git_read(text, g, ROOT_FILE, err);
+
+    ckpt_buf_init(&lines, text->limit);
+    if (rc == 0 && fresh && !list_would_hit(g, p))
+        ckpt_lfs_attributes(text);
+    if (rc == 0)
+        rc = read_rules(&a, g, text, err);
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = decide(&lines, a, &p->file[i], err);
+    attributes_free(a);
+    *changed = lines.len > 0 || (fresh && text->len > 0);
+    if (lines.len > 0 && text->len > 0 && text->data[text->len - 1] != '\n')
+        ckpt_buf_put_str(text, "\n");
+    ckpt_buf_put(text, lines.data, lines.len);
+    if (rc == 0 && (!ckpt_buf_ok(&lines) || !ckpt_buf_ok(text)))
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: its lines are more than %zu bytes", ROOT_FILE,
+                       text->limit);
+    ckpt_buf_release(&lines);
+    return rc ? rc : prove(g, p, text, err);
+}

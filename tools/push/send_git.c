@@ -1,0 +1,232 @@
+/* send_git - one commit on a branch of a git repository with LFS; see send.h. */
+#include "tools/push/send.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "libckpt/log.h"
+#include "libckpt/remote/git.h"
+#include "libckpt/remote/lfs.h"
+#include "tools/progress.h"
+#include "tools/push/rules.h"
+
+#define AUTHOR     "ckpt-push <ckpt-push@localhost>"
+#define TRIES      5
+#define RULE_BYTES ((size_t)4 << 20)
+
+/* One push of one plan. */
+struct job {
+    struct push_plan       *p;
+    const struct send_want *want;
+    const struct cli       *cli;
+    struct ckpt_git        *g;
+    struct progress        *progress;
+    uint64_t                done, total;        /* bytes, for progress */
+    uint64_t                sent;               /* of new LFS objects */
+    char                    id[CKPT_GIT_ID];
+    bool                    changed;
+};
+
+static void tick(void *ctx, uint64_t bytes)
+{
+    struct job *j = ctx;
+
+    j->done += bytes;
+    progress_tick(j->progress, j->done, j->total);
+}
+
+static bool in_plan(const struct push_plan *p, const char *path)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (strcmp(p->file[i].to, path) == 0)
+            return true;
+    return false;
+}
+
+/* Published files that match a --delete glob and are not sent now.  Rules of .gitattributes stay:
+ * files that stay need them. */
+static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struct opt_list *globs,
+                      struct ckpt_err *err)
+{
+    const char *path;
+
+    for (size_t i = 0; (path = ckpt_git_path(g, i)) != NULL;) {
+        const char *slash = strrchr(path, '/');
+        bool gone = false;
+
+        for (size_t k = 0; k < globs->n && !gone; k++)
+            gone = fnmatch(globs->item[k], path, 0) == 0 && !in_plan(p, path) &&
+                   strcmp(slash ? slash + 1 : path, ".gitattributes") != 0;
+        if (!gone)
+            i++;
+        else if (ckpt_git_remove(g, path, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static int stopped(struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped: nothing was published");
+}
+
+/* -- before the first byte -------------------------------------------------------------------- */
+
+/* The names of all objects.  Each file is read once more while it is sent. */
+static int digest_all(struct job *j, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
+        struct push_file *f = &j->p->file[i];
+        struct ckpt_file *file = NULL;
+
+        if (!f->lfs || f->oid[0])
+            continue;
+        rc = push_plan_open(&file, j->p, i, j->want->follow, err);
+        if (rc == 0)
+            rc = ckpt_sha256_file(f->oid, file, err);
+        ckpt_file_close(file);
+    }
+    return rc == 0 && cli_stop ? stopped(err) : rc;
+}
+
+static int check_space(struct job *j, struct ckpt_err *err)
+{
+    uint64_t need = 0, there;
+    struct statvfs v;
+
+    for (size_t i = 0; i < j->p->n; i++) {
+        const struct push_file *f = &j->p->file[i];
+
+        if (!f->lfs || !ckpt_lfs_listed(ckpt_git_dir(j->g), f->oid, f->size))
+            need += f->size;
+    }
+    if (statvfs(ckpt_git_dir(j->g), &v) != 0 || v.f_blocks == 0)
+        return 0;
+    there = (uint64_t)v.f_bavail * v.f_frsize;
+    return need <= there
+               ? 0 : ckpt_fail_as(err, CKPT_EIO, "no-space", "%s: %.1f MB are to be written, %.1f "
+                                  "MB are free", ckpt_git_dir(j->g), (double)need / 1e6,
+                                  (double)there / 1e6);
+}
+
+/* -- sending ---------------------------------------------------------------------------------- */
+
+/* The object of one file into the store, its pointer into the tree. */
+static int put_by_pointer(struct job *j, struct push_file *f, struct ckpt_file *file,
+                          struct ckpt_err *err)
+{
+    struct ckpt_buf pointer;
+    bool had;
+    int rc = ckpt_lfs_put(&had, ckpt_git_dir(j->g), f->oid, file, tick, j, err);
+
+    ckpt_buf_init(&pointer, CKPT_LFS_POINTER_MAX);
+    if (rc == 0) {
+        j->sent += had ? 0 : ckpt_file_size(file);
+        ckpt_lfs_pointer(&pointer, f->oid, ckpt_file_size(file));
+        rc = ckpt_git_put(j->g, f->to, pointer.data, pointer.len, err);
+    }
+    ckpt_buf_release(&pointer);
+    return rc;
+}
+
+static int put_all(struct job *j, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    j->progress = progress_new(j->cli, "push", true);
+    j->done = 0;
+    j->total = j->p->bytes;
+    for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
+        struct push_file *f = &j->p->file[i];
+        struct ckpt_file *file = NULL;
+
+        rc = push_plan_open(&file, j->p, i, j->want->follow, err);
+        if (rc == 0)
+            rc = f->lfs ? put_by_pointer(j, f, file, err)
+                        : ckpt_git_put_file(j->g, f->to, file, tick, j, err);
+        ckpt_file_close(file);
+    }
+    progress_end(j->progress);
+    j->progress = NULL;
+    return rc == 0 && cli_stop ? stopped(err) : rc;
+}
+
+/* Everything of one try but opening the repository. */
+static int push_once(struct job *j, struct ckpt_err *err)
+{
+    const char *source = j->p->source, *slash = strrchr(source, '/');
+    const char *name = slash && slash[1] ? slash + 1 : source;
+    struct ckpt_buf rules;
+    char message[512];
+    bool new_rules;
+    int rc = ckpt_git_begin(j->g, j->want->branch, err);
+
+    ckpt_buf_init(&rules, RULE_BYTES);
+    if (rc == 0)
+        rc = remove_old(j->g, j->p, &j->want->remove, err);
+    if (rc == 0)
+        rc = rules_decide(&rules, &new_rules, j->g, j->p, err);
+    if (rc || j->want->dry_run)
+        goto out;
+    rc = digest_all(j, err);
+    if (rc == 0)
+        rc = check_space(j, err);
+    if (rc == 0)
+        rc = put_all(j, err);
+    if (rc == 0 && new_rules)
+        rc = ckpt_git_put(j->g, ".gitattributes", rules.data, rules.len, err);
+    snprintf(message, sizeof message, "Upload %s with ckpt-push", name);
+    if (rc == 0)
+        rc = ckpt_git_commit(j->g, j->want->message ? j->want->message : message,
+                             j->want->author ? j->want->author : AUTHOR, j->id, &j->changed, err);
+out:
+    ckpt_buf_release(&rules);
+    return rc;
+}
+
+/* Somebody else's commit came first: ours is made once more, on top of it. */
+static int push_over_others(struct job *j, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (int i = 1; i <= TRIES; i++) {
+        ckpt_err_clear(err);
+        rc = push_once(j, err);
+        if (rc != CKPT_ESTOPPED || cli_stop || i == TRIES)
+            break;
+        ckpt_log(CKPT_LOG_WARNING, "%s; trying again (%d of %d)", err->text, i + 1, TRIES);
+    }
+    return rc;
+}
+
+int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
+{
+    struct job j = {.p = p, .want = w, .cli = cli};
+    int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = ckpt_git_check_path(p->file[i].to, err);
+    if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(path))
+        return 0;                       /* what it will be is made for nothing */
+    if (rc == 0)
+        rc = ckpt_git_open(&j.g, path, w->create && !w->dry_run, err);
+    if (rc == 0)
+        rc = push_over_others(&j, err);
+    if (rc) {
+        ckpt_git_discard(j.g);
+        return ckpt_err_in(err, "%s", dest);
+    }
+    ckpt_git_close(j.g);
+    if (w->dry_run)
+        return 0;
+    snprintf(url, url_size, "%s@%s", dest, j.id);
+    ckpt_log(CKPT_LOG_NOTE, "%s: %zu files, %llu bytes, %llu of them new LFS objects%s", dest, p->n,
+             (unsigned long long)p->bytes, (unsigned long long)j.sent,
+             j.changed ? "" : "; nothing changed");
+    return 0;
+}
