@@ -3,8 +3,8 @@
  *
  * Nothing is checked out: blobs go into the repository's object store, a tree is made from the
  * parent's tree and the changes, and one reference update (which fails when somebody else moved
- * the branch) publishes it.  No hooks, no filters, no user configuration takes part.  Until then new
-objects lie aside (git_aside.h).
+ * the branch) publishes it.  No hooks, no filters, no user configuration takes part.  Until then
+ * new objects lie aside (git_aside.h).
  */
 #ifndef CKPT_GIT_H
 #define CKPT_GIT_H

@@ -111,6 +111,11 @@ done
 t "with a word about it" says "the destination is empty"
 expect 0 "unless a path says so" ckpt-push -q --create "./git@host:b.git" "$M"
 t "it is there" test -d "$T/git@host:b.git/objects"
+for d in git@host:a.git user@host:x hf://model s3://b ssh://h hf://me/model; do
+    expect 64 "nor is '$d' an output of a merge" ckpt-merge -q -o "$d" "$M"
+    t "it is not made" bash -c "! ls -d *host:* hf: s3: ssh: 2>/dev/null | grep -v '^git@host:b.git'"
+done
+expect 0 "a name with a colon is" ckpt-merge -q -o run:1 "$M"
 cd - >/dev/null
 
 # -- nothing moves before all is known --------------------------------------------------------

@@ -23,8 +23,8 @@ static bool is_below(char folder[4096], const char *path)
 }
 
 /* All rules of the tree, with text in place of the file at its root. */
-static int read_rules(struct attributes **out, const struct ckpt_git *g, const struct ckpt_buf *text,
-                      struct ckpt_err *err)
+static int read_rules(struct attributes **out, const struct ckpt_git *g,
+                      const struct ckpt_buf *text, struct ckpt_err *err)
 {
     const char *path;
     int rc = attributes_new(out, err);
