@@ -14,8 +14,9 @@
  *     under hidden names is removed by the next run that writes the same name (".<name>.<nonce>.
  *     tmp", ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>"):
  *     never what a living process holds, and nothing at all where files cannot be locked.
- *   - Only files are replaced: a directory, a device, a fifo or a socket, or a link to one, is
- *     refused with CKPT_ECREATE.  Write to those through ckpt_out_stream.
+ *   - Only files are replaced, and directories by ckpt_outdir_create_over: a device, a fifo or
+ *     a socket, or a link to one, is refused with CKPT_ECREATE.  Write to those through
+ *     ckpt_out_stream.
  */
 #ifndef CKPT_COMMIT_H
 #define CKPT_COMMIT_H
@@ -80,6 +81,9 @@ void ckpt_out_abort(struct ckpt_out *out);
  * removed first when nobody holds their lock.
  */
 int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err);
+/* The same, but a directory that has the name is replaced at commit: at any moment the name has
+ * the old one or the new one, whole. */
+int ckpt_outdir_create_over(struct ckpt_outdir **out, const char *path, struct ckpt_err *err);
 /* Another process of the same save: write files into a staging directory someone created. */
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
 /* Where it is being built: absolute, for ckpt_outdir_join in a peer. */

@@ -82,17 +82,22 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
     return *out ? 0 : ckpt_nomem(err, sizeof **out);
 }
 
-struct ckpt_lock *ckpt_lock_reader(const char *path)
+/* Open path and lock it; NULL when it is not there or another process has it otherwise. */
+static struct ckpt_lock *lock_path(const char *path, int how)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return NULL;
-    if (take(fd, LOCK_SH) == 1)
+    if (take(fd, how) == 1)
         return hold(fd);
     close(fd);
     return NULL;
 }
+
+struct ckpt_lock *ckpt_lock_reader(const char *path) { return lock_path(path, LOCK_SH); }
+
+struct ckpt_lock *ckpt_lock_removal(const char *path) { return lock_path(path, LOCK_EX); }
 
 bool ckpt_lock_unread(const char *path)
 {

@@ -26,8 +26,11 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
 /* Lease path, a directory or a file, for reading.  NULL when it is not there or cannot be leased:
  * opening it will tell why. */
 struct ckpt_lock *ckpt_lock_reader(const char *path);
-/* Whether nobody has a lease of path at this moment: it may be removed. */
+/* Whether nobody has a lease of path at this moment. */
 bool ckpt_lock_unread(const char *path);
+/* Keep new readers out of path while it is removed.  NULL when somebody reads it, or it is not
+ * there. */
+struct ckpt_lock *ckpt_lock_removal(const char *path);
 /* NULL accepted.  A writer's file stays: removing it would race with who waits for it. */
 void ckpt_lock_release(struct ckpt_lock *lock);
 

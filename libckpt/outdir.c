@@ -17,6 +17,7 @@
 struct ckpt_outdir {
     int   parent;               /* directory the final name goes to; -1 after join */
     int   fd;                   /* of the staging directory; holds its lock */
+    bool  over;                 /* a directory of the final name is replaced */
     char  name[256];            /* final */
     char  temp[300];            /* staging, in parent; "" before it is made */
     char *staging;              /* absolute; realpath's */
@@ -81,7 +82,7 @@ static int make_staging(struct ckpt_outdir *d, const char *dir, struct ckpt_err 
     return commit_sync_dir(d->parent, d->path, err);
 }
 
-int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err)
+static int create(struct ckpt_outdir **out, const char *path, bool over, struct ckpt_err *err)
 {
     struct ckpt_outdir *d = new_outdir(path);
     char dir[4096], head[280];
@@ -95,7 +96,9 @@ int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_e
     d->parent = commit_parent(dir, path, CKPT_ECREATE, err);
     if (d->parent < 0)
         goto fail;
-    if (fstatat(d->parent, d->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    d->over = over;
+    if (fstatat(d->parent, d->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !(over && S_ISDIR(st.st_mode))) {
         ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
         goto fail;
     }
@@ -110,6 +113,16 @@ fail:
         unlinkat(d->parent, d->temp, AT_REMOVEDIR);
     free_outdir(d);
     return err->code;
+}
+
+int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err)
+{
+    return create(out, path, false, err);
+}
+
+int ckpt_outdir_create_over(struct ckpt_outdir **out, const char *path, struct ckpt_err *err)
+{
+    return create(out, path, true, err);
 }
 
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err)
@@ -261,8 +274,73 @@ static int sync_tree(int fd, const char *path, int depth, struct ckpt_err *err)
     return rc ? rc : commit_sync_dir(fd, path, err);
 }
 
+/*
+ * Swap the staging directory with the one that has the final name: 0, 1 when none has, or -1 and
+ * errno.  Where names cannot be swapped (NFS, say) the old one is moved aside first, so that a
+ * crash between leaves neither.
+ */
+static int swap_names(const struct ckpt_outdir *dir)
+{
+    char aside[300], nonce[COMMIT_NONCE + 1];
+    int saved;
+
+    if (ckpt_fault(CKPT_FAULT_RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    if (renameat2(dir->parent, dir->temp, dir->parent, dir->name, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno == ENOENT)
+        return 1;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    commit_nonce(nonce);
+    snprintf(aside, sizeof aside, ".trash-%s-%s", commit_short(dir->name), nonce);
+    if (commit_rename(dir->parent, dir->name, aside, false))
+        return errno == ENOENT ? 1 : -1;
+    if (commit_rename(dir->parent, dir->temp, dir->name, false) == 0) {
+        commit_rename(dir->parent, aside, dir->temp, false);
+        return 0;
+    }
+    saved = errno;
+    commit_rename(dir->parent, aside, dir->name, false);
+    errno = saved;
+    return -1;
+}
+
+/* What a swap left under the staging name: one that stays is hidden, and removed by a later run. */
+static void remove_old(const struct ckpt_outdir *dir)
+{
+    int old = openat(dir->parent, dir->temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (old < 0)
+        return;
+    if (tree_empty(old) == 0)
+        unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
+    close(old);
+}
+
+/* Commit over a directory of the same name; *done is false when there is none. */
+static int commit_over(const struct ckpt_outdir *dir, bool *done, struct ckpt_err *err)
+{
+    int rc = swap_names(dir);
+
+    *done = rc <= 0;
+    if (rc < 0)
+        return ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", dir->path);
+    if (rc > 0)
+        return 0;
+    if (commit_sync_dir(dir->parent, dir->path, err)) {
+        swap_names(dir);                /* what may not last is taken back */
+        return err->code;
+    }
+    remove_old(dir);
+    return 0;
+}
+
 int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
 {
+    bool done = false;
     int rc = 0;
 
     if (dir->parent < 0)
@@ -270,11 +348,13 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
                        dir->path);
     if (rc == 0)
         rc = sync_tree(dir->fd, dir->path, 0, err);
-    if (rc == 0 && commit_rename(dir->parent, dir->temp, dir->name, false)) {
+    if (rc == 0 && dir->over)
+        rc = commit_over(dir, &done, err);
+    if (rc == 0 && !done && commit_rename(dir->parent, dir->temp, dir->name, false)) {
         rc = errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR
                  ? ckpt_fail(err, CKPT_ECREATE, "%s: exists already", dir->path)
                  : ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", dir->path);
-    } else if (rc == 0) {
+    } else if (rc == 0 && !done) {
         rc = commit_sync_dir(dir->parent, dir->path, err);
         /* What may not last is taken back. */
         if (rc && commit_is(dir->parent, dir->name, dir->fd))

@@ -57,6 +57,7 @@ static void test_what_is_leased_is_not_unread(void **state)
     assert_non_null(a);
     assert_non_null(b);
     assert_false(ckpt_lock_unread(dir));
+    assert_null(ckpt_lock_removal(dir));
     ckpt_lock_release(a);
     assert_false(ckpt_lock_unread(dir));
     ckpt_lock_release(b);

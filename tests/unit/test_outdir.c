@@ -37,6 +37,35 @@ static void write_file(const char *path, const char *text)
     fclose(f);
 }
 
+static void test_a_directory_is_replaced_only_when_that_is_meant(void **state)
+{
+    const char *d = scratch("outdir-over");
+    struct ckpt_err err = {0};
+    struct ckpt_outdir *o;
+    char p[600], q[600];
+
+    (void)state;
+    assert_int_equal(ckpt_outdir_create_over(&o, in(p, d, "run"), &err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "a", "1", 1, &err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "old/b", "1", 1, &err), 0);
+    assert_int_equal(ckpt_outdir_commit(o, &err), 0);   /* over nothing */
+    assert_int_equal(ckpt_outdir_create(&o, p, &err), CKPT_ECREATE);
+    assert_int_equal(ckpt_outdir_create_over(&o, p, &err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "a", "2", 1, &err), 0);
+    assert_content(in(q, d, "run/a"), "1");             /* until the commit */
+    assert_int_equal(ckpt_outdir_commit(o, &err), 0);
+    assert_content(q, "2");
+    assert_int_not_equal(access(in(q, d, "run/old"), F_OK), 0);
+    assert_int_equal(ckpt_outdir_create_over(&o, p, &err), 0);
+    ckpt_outdir_abort(o);
+    assert_content(in(q, d, "run/a"), "2");
+    assert_int_equal(entries(d), 1);
+    write_file(in(p, d, "file"), "x");
+    err = (struct ckpt_err){0};
+    assert_int_equal(ckpt_outdir_create_over(&o, p, &err), CKPT_ECREATE);
+    scratch_remove(d);
+}
+
 static void test_a_directory_appears_whole(void **state)
 {
     const char *d = scratch("outdir");
@@ -345,6 +374,7 @@ static void test_the_kernel_is_poor_now(void **state)
 
 #define GROUP \
     cmocka_unit_test(test_a_directory_appears_whole), \
+    cmocka_unit_test(test_a_directory_is_replaced_only_when_that_is_meant), \
     cmocka_unit_test(test_only_clean_names_inside), \
     cmocka_unit_test(test_nothing_is_replaced), \
     cmocka_unit_test(test_unfinished_files_stop_the_commit), \
