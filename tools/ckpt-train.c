@@ -20,7 +20,7 @@ struct want {
     struct data_want data;
 };
 
-#define ROWS 112
+#define ROWS 113
 
 /* The options of the tool, their places in w.  Returns how many. */
 static size_t rows(struct opt *row, struct want *w)
@@ -115,7 +115,7 @@ static size_t rows(struct opt *row, struct want *w)
          "auto on off", 0, 0, false},
         {0, "loop-options", NULL, OPT_GROUP, NULL, "Training", NULL, 0, 0, true},
         {'o', "output-dir", "DIR", OPT_PATH, &s->output_dir,
-         "where checkpoints and metrics.jsonl go", NULL, 0, 0, false},
+         "where checkpoints and metrics.jsonl go (default: output)", NULL, 0, 0, false},
         {0, "num-train-epochs", "X", OPT_REAL, &s->num_train_epochs,
          "how often the data is gone through", NULL, 0, 1e9, false},
         {0, "max-steps", "N", OPT_INT, &s->max_steps,
@@ -192,7 +192,11 @@ static size_t rows(struct opt *row, struct want *w)
         {0, "save-total-limit", "N", OPT_INT, &s->save_total_limit,
          "keep only the newest N checkpoints and the best; 0: all", NULL, 0, 1e9, false},
         {0, "resume-from-checkpoint", "PATH", OPT_PATH, &s->resume_from_checkpoint,
-         "go on from this checkpoint, or from the newest good one: latest", NULL, 0, 0, false},
+         "go on from this checkpoint; latest or true: from the newest whole one in --output-dir, "
+         "or start anew where there is none yet; none or false: start anew", NULL, 0, 0, false},
+        {0, "overwrite-output-dir", NULL, OPT_FLAG, &s->overwrite_output_dir,
+         "remove checkpoints of earlier runs that are in this run's way, before its first step",
+         NULL, 0, 0, false},
         {0, "dump-grads", "FILE", OPT_PATH, &s->dump_grads,
          "write the first step's gradients as safetensors", NULL, 0, 0, false},
         {0, "rank-options", NULL, OPT_GROUP, NULL, "Ranks", NULL, 0, 0, true},

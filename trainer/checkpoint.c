@@ -257,7 +257,7 @@ static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, stru
 static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                        struct ckpt_err *err)
 {
-    int rc = s->lora ? adapter_save_config(s, c->settings->model, dir, err)
+    int rc = s->lora ? adapter_save_config(s, c->base, dir, err)
                      : put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
 
     if (rc == 0 && s->tokenizer_dir)
@@ -345,7 +345,8 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
     snprintf(tag, sizeof tag, "global_step%lld", (long long)c->state->global_step);
     snprintf(path, 4096, "%s/checkpoint-%lld", c->settings->output_dir,
              (long long)c->state->global_step);
-    if (s->comm->rank == 0 && ckpt_outdir_create(&dir, path, err) == 0)
+    if (s->comm->rank == 0 &&
+        (c->replace ? ckpt_outdir_create_over : ckpt_outdir_create)(&dir, path, err) == 0)
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
     if (comm_agree(s->comm, err))
         goto fail;

@@ -24,12 +24,14 @@ struct checkpoint {
     const struct schedule  *schedule;
     const struct run_state *state;
     struct scaler          *scaler;     /* of the loss; a resumed run's is read */
+    const char             *base;       /* to be named by an adapter; NULL: as it does */
+    bool                    replace;    /* what has the name of the checkpoint is damaged */
     unsigned char           data[16];   /* fingerprint of the training data */
 };
 
 /*
  * Save as output_dir/checkpoint-<global_step>.  Collective.  path gets the final name on every
- * rank.  On failure nothing stands under that name.
+ * rank.  On failure nothing stands under that name, or with c->replace what stood there before.
  */
 int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
                     struct ckpt_err *err);

@@ -127,8 +127,8 @@ out:
     return rc;
 }
 
-static int check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_depth depth,
-                      struct ckpt_err *err)
+int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_depth depth,
+                        struct ckpt_err *err)
 {
     char hex[CKPT_SHA256_HEX];
     const char *name, *sha256;
@@ -157,18 +157,15 @@ static int check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_dep
     return rc;
 }
 
-int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
-                   struct ckpt_err *err)
+int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     char hex[CKPT_SHA256_HEX];
-    struct ckpt_dir *dir = NULL;
     struct ckpt_file *f = NULL;
     json_t *m = NULL, *files;
     const char *digest;
-    int rc = ckpt_path_dir(&dir, path, 0, err);
+    int rc = ckpt_file_open_at(&f, dir, MANIFEST_NAME, err);
 
-    if (rc == 0)
-        rc = ckpt_file_open_at(&f, dir, MANIFEST_NAME, err);
+    *out = NULL;
     if (rc == 0)
         rc = ckpt_json_read(&m, f, MAX_MANIFEST_BYTES, 0, err);
     if (rc == 0)
@@ -180,14 +177,31 @@ int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
                           MANIFEST_NAME);
     if (rc == 0)
         rc = ckpt_json_get(&files, m, "files", JSON_ARRAY, err);
+    ckpt_file_close(f);
+    if (rc)
+        json_decref(m);
+    else
+        *out = m;
+    return rc;
+}
+
+int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
+                   struct ckpt_err *err)
+{
+    struct ckpt_dir *dir = NULL;
+    json_t *m = NULL, *files;
+    int rc = ckpt_path_dir(&dir, path, 0, err);
+
+    if (rc == 0)
+        rc = manifest_read(&m, dir, err);
+    files = json_object_get(m, "files");
     for (size_t i = 0; rc == 0 && i < json_array_size(files); i++)
-        rc = check_file(json_array_get(files, i), dir, depth, err);
+        rc = manifest_check_file(json_array_get(files, i), dir, depth, err);
     if (rc)
         ckpt_err_in(err, "%s", path);
     else if (out)
         *out = json_incref(m);
     json_decref(m);
-    ckpt_file_close(f);
     ckpt_dir_close(dir);
     return rc;
 }

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/file.h"
 
 #define MANIFEST_NAME "MANIFEST.json"
 
@@ -28,5 +28,10 @@ int manifest_make(char **text, const char *path, const json_t *facts, struct ckp
  */
 int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
                    struct ckpt_err *err);
+/* The manifest alone, with its own digest proved: *out has an array "files". */
+int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err);
+/* One row of its "files" against the file; codes as manifest_check's. */
+int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_depth depth,
+                        struct ckpt_err *err);
 
 #endif

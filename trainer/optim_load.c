@@ -135,8 +135,9 @@ void optim_tell_change(const struct session *s, const char *path, enum op_moment
                  name[s->zero_opts.moments]);
 }
 
-int optim_load(struct session *s, const char *file, struct ckpt_err *err)
+int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)
 {
+    const struct ckpt_open_opts opts = {.prove = prove};
     size_t n = zero_flat(s->zero)->params->n;
     struct file f = {.index = ckpt_alloc(n, sizeof *f.index), .from = ckpt_alloc(n, sizeof *f.from),
                      .piece = ckpt_alloc_buffer((size_t)PIECE * sizeof(float))};
@@ -144,10 +145,10 @@ int optim_load(struct session *s, const char *file, struct ckpt_err *err)
     int rc = f.index && f.from && f.piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
 
     if (rc == 0)
-        rc = ckpt_open_as(&f.raw, "torch", file, NULL, err);
+        rc = ckpt_open_as(&f.raw, "torch", file, &opts, err);
     f.packed = rc == 0 && bnb_count(f.raw, &what) > 0;
     if (rc == 0)
-        rc = ckpt_open_as(&f.seen, "torch", file, NULL, err);
+        rc = ckpt_open_as(&f.seen, "torch", file, &opts, err);
     if (rc == 0 && f.packed)
         rc = bnb_view(&f.seen, f.seen, err);
     for (int k = 0; rc == 0 && k < 2; k++)

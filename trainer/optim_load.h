@@ -10,8 +10,9 @@
 
 #include "trainer/session.h"
 
-/* Both moments of all that is trained.  Not collective. */
-int optim_load(struct session *s, const char *file, struct ckpt_err *err);
+/* Both moments of all that is trained; prove: by the checksums that the archive has.  Not
+ * collective. */
+int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err);
 /* Tell the log when a checkpoint kept moments otherwise than they are kept here. */
 void optim_tell_change(const struct session *s, const char *path, enum op_moments was);
 

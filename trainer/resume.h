@@ -1,28 +1,22 @@
 /*
- * resume - which checkpoint to go on from, which to remove, and reading one back.
+ * resume - reading a checkpoint back, all of it proved.
  */
 #ifndef CKPT_RESUME_H
 #define CKPT_RESUME_H
 
 #include "trainer/checkpoint.h"
 
-/*
- * Remove all but the newest `keep` verified checkpoints of output_dir, never `best` (may be
- * empty).  Rank 0.
- */
-int resume_prune(const char *output_dir, int64_t keep, const char *best,
-                     struct ckpt_err *err);
-/*
- * The newest checkpoint of output_dir whose manifest holds; why others were passed over goes to
- * the log.  CKPT_ENOTFOUND when there is none.
- */
-int resume_latest(char path[4096], const char *output_dir, struct ckpt_err *err);
+/* How far the run of a checkpoint was: its trainer_state.json's global_step. */
+int resume_step(int64_t *step, const char *path, struct ckpt_err *err);
 /*
  * Weights, moments and counters from a checkpoint of any world size and stage, ours, DeepSpeed's
- * or HF Trainer's; of an adapter only what is trained, the base is there.  Collective.
- * CKPT_EMISMATCH when our own manifest tells of other data or another seed than c has.
+ * or HF Trainer's; of an adapter only what is trained, the base is there.  What is loaded has the
+ * digests of our own manifest, proved beside the load; what is read before it is proof_first's.
+ * Collective.  CKPT_EMISMATCH when our own manifest tells of other data or another seed than c
+ * has.  *damaged, the same on all ranks: bytes do not have their digests (CKPT_EFORMAT), so that
+ * nothing of what was loaded counts.
  */
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,
-                    struct run_state *state, struct ckpt_err *err);
+                struct run_state *state, bool *damaged, struct ckpt_err *err);
 
 #endif

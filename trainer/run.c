@@ -1,22 +1,20 @@
 /* run - see run.h. */
 #include "trainer/run.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "trainer/adapter.h"
 #include "trainer/evaluate.h"
 #include "trainer/memory_log.h"
 #include "trainer/metrics.h"
-#include "trainer/resume.h"
 #include "trainer/run_data.h"
+#include "trainer/run_dir.h"
 #include "trainer/run_profile.h"
+#include "trainer/run_start.h"
 #include "trainer/step.h"
 
 struct run {
@@ -30,8 +28,8 @@ struct run {
     struct checkpoint      checkpoint;
     struct metrics        *metrics;
     struct memory_log     *memory;      /* NULL: not asked for */
-    char                   resume[4096];/* checkpoint to go on from; "": none */
-    char                   base[4096];  /* the model that is started from; "": fresh or resumed */
+    struct run_dir         dir;         /* rank 0's */
+    struct run_start       start;
     char                   saved[4096]; /* newest checkpoint of this run */
     int64_t                saved_step;
     double                 started;
@@ -71,7 +69,7 @@ static int plan(struct run *r, struct ckpt_err *err)
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }
-    if (*r->base && session_untie(&r->session, r->base, NULL, err))
+    if (*r->start.base && session_untie(&r->session, r->start.base, NULL, err))
         return err->code;
     r->session.paper_limit = r->s->device_memory_limit;
     return session_plan(&r->session, &opts, &zero, err);
@@ -107,30 +105,6 @@ static int set_schedule(struct run *r, struct ckpt_err *err)
     return 0;
 }
 
-/* Where weights come from: an earlier checkpoint of the run, a model with or without an adapter,
- * or nothing. */
-static int start_weights(struct run *r, struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-
-    if (r->session.lora && session_load(&r->session, r->base, NULL, err))
-        return err->code;
-    if (*r->resume) {
-        if (resume_load(&r->session, r->resume, &r->checkpoint, &r->state, err))
-            return err->code;
-        r->saved_step = r->state.global_step;
-        ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", r->resume,
-                 (long long)r->state.global_step);
-        return loader_seek(r->data.train.loader, r->state.global_step, err);
-    }
-    if (r->session.lora)
-        return s->adapter ? adapter_load(&r->session, s->adapter, err)
-                          : adapter_init(&r->session, s->seed, err);
-    if (s->init)
-        return session_init_weights(&r->session, s->seed, err);
-    return session_load(&r->session, s->model, NULL, err);
-}
-
 static int evaluate(struct run *r, struct ckpt_err *err)
 {
     struct evaluate_result e;
@@ -159,6 +133,18 @@ static int evaluate(struct run *r, struct ckpt_err *err)
     return rc;
 }
 
+/* What follows a save on rank 0: nothing here takes the checkpoint back. */
+static void tell_saved(struct run *r, double seconds, struct ckpt_err *err)
+{
+    ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld saved %s in %.2f s", (long long)r->state.global_step,
+             (long long)r->state.max_steps, r->saved, seconds);
+    if (r->io->artifact)
+        r->io->artifact(r->io->ctx, r->saved, err);
+    if (r->s->save_total_limit > 0)
+        run_dir_prune(&r->dir, r->s->save_total_limit, r->state.best_model_checkpoint,
+                      r->state.global_step == r->state.max_steps);
+}
+
 static int save(struct run *r, struct ckpt_err *err)
 {
     double start = now();
@@ -166,19 +152,12 @@ static int save(struct run *r, struct ckpt_err *err)
     if (r->state.best_global_step == r->state.global_step)
         snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
                  "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
+    r->checkpoint.replace = run_dir_may_replace(&r->dir, r->state.global_step);
     if (checkpoint_save(r->saved, &r->session, &r->checkpoint, err))
         return err->code;
     r->saved_step = r->state.global_step;
-    if (r->session.comm->rank == 0) {
-        ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld saved %s in %.2f s",
-                 (long long)r->state.global_step, (long long)r->state.max_steps, r->saved,
-                 now() - start);
-        if (r->s->save_total_limit > 0)
-            resume_prune(r->s->output_dir, r->s->save_total_limit,
-                         r->state.best_model_checkpoint, err);
-        if (err->code == 0 && r->io->artifact)
-            r->io->artifact(r->io->ctx, r->saved, err);
-    }
+    if (r->session.comm->rank == 0)
+        tell_saved(r, now() - start, err);
     return comm_agree(r->session.comm, err);
 }
 
@@ -312,59 +291,39 @@ static int finish(struct run *r, struct ckpt_err *err)
     return rc;
 }
 
-static int make_output_dir(const char *path, struct ckpt_err *err)
+/* Whether checkpoints are in the way of this run's own; a dry run only tells. */
+static int check_free(struct run *r, struct ckpt_err *err)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return 0;
-    return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-}
-
-/* Which checkpoint is gone on from, which model is started from, and with which adapter. */
-static int find_start(struct run *r, json_t **config, struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-    const char *from = s->resume_from_checkpoint, *adapter = s->adapter;
-
-    if (from && strcmp(from, "latest") == 0) {
-        if (resume_latest(r->resume, s->output_dir, err))
-            return err->code;
-    } else if (from) {
-        snprintf(r->resume, sizeof r->resume, "%s", from);
+    if (r->session.comm->rank == 0 && !r->s->overwrite_output_dir &&
+        run_dir_check_free(&r->dir, r->start.step, err) && r->s->dry_run) {
+        ckpt_log(CKPT_LOG_WARNING, "the run would be refused: %s", err->text);
+        ckpt_err_clear(err);
     }
-    if (s->model)
-        snprintf(r->base, sizeof r->base, "%s", s->model);
-    if (*r->resume && adapter_lies_at(r->resume))
-        adapter = r->resume;
-    else if (*r->resume && adapter_wanted(s))
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had no adapter, this one has",
-                         r->resume);
-    if (!adapter)
-        return 0;
-    if (adapter_config_read(config, adapter, err))
-        return err->code;
-    return *r->base ? 0 : adapter_base(r->base, *config, adapter, err);
+    return comm_agree(r->session.comm, err);
 }
 
-/* The model, and beside it the adapter that was found or that options describe. */
-static int open_model(struct run *r, struct ckpt_err *err)
+/* The output, if it is there already, and where the run begins. */
+static int find_start(struct run *r, struct ckpt_err *err)
 {
-    const struct settings *s = r->s;
-    struct device_opts device = settings_device(s);
-    json_t *config = NULL, *wanted = NULL;
-    int rc = find_start(r, &config, err);
+    r->dir.path = r->s->output_dir;
+    if (r->session.comm->rank == 0 && !r->s->dry_run)
+        run_dir_lock(&r->dir, err);
+    if (comm_agree(r->session.comm, err) ||
+        run_start_find(&r->start, &r->session, r->s, &r->dir, err))
+        return err->code;
+    return check_free(r, err);
+}
 
-    if (rc == 0)
-        rc = session_open(&r->session, s->init ? s->init : *r->base ? r->base : r->resume,
-                          s->tokenizer, &device, err);
-    if (rc == 0 && s->lora_rank > 0)
-        rc = adapter_config_of(&wanted, s, r->session.arch, err);
-    if (rc == 0 && config && wanted)
-        rc = adapter_same(config, wanted, r->resume, err);
-    if (rc == 0 && (config || wanted))
-        rc = session_adapt(&r->session, config ? config : wanted, err);
-    json_decref(config);
-    json_decref(wanted);
-    return rc;
+/* The output as the run's own: made, locked, free of what is in its way. */
+static int take_output(struct run *r, struct ckpt_err *err)
+{
+    if (r->session.comm->rank == 0)
+        run_dir_make(&r->dir, err);
+    if (comm_agree(r->session.comm, err) || check_free(r, err))
+        return err->code;
+    if (r->session.comm->rank == 0 && r->s->overwrite_output_dir)
+        run_dir_clear(&r->dir, r->start.step, err);
+    return comm_agree(r->session.comm, err);
 }
 
 /* Everything before the first step. */
@@ -372,7 +331,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
 
-    if (open_model(r, err))
+    if (session_join(&r->session, err) || find_start(r, err) ||
+        run_start_open(&r->session, &r->start, s, err))
         return err->code;
     run_data_open(&r->data, s, &r->session, r->io->stop, err);
     if (comm_agree(r->session.comm, err) || plan(r, err) || set_schedule(r, err))
@@ -385,10 +345,17 @@ static int prepare(struct run *r, struct ckpt_err *err)
     r->scaler.o.on = s->fp16;
     scaler_init(&r->scaler, &r->scaler.o);
     r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
-                                        .state = &r->state, .scaler = &r->scaler};
+                                        .state = &r->state, .scaler = &r->scaler,
+                                        .base = s->model ? r->start.base : NULL};
     if (data_source_fingerprint(r->data.train.source, r->checkpoint.data, err))
         return err->code;
-    return s->dry_run ? 0 : start_weights(r, err);
+    if (s->dry_run || run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
+                                     err))
+        return err->code;
+    if (!*r->start.resume)
+        return 0;
+    r->saved_step = r->state.global_step;
+    return loader_seek(r->data.train.loader, r->state.global_step, err);
 }
 
 /* A fresh model as a directory, to start from or to compare with. */
@@ -435,9 +402,7 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
         session_describe(&r.session, r.state.max_steps);
     if (s->dry_run)
         goto out;
-    if (speak)
-        make_output_dir(s->output_dir, err);
-    if (comm_agree(r.session.comm, err))
+    if (take_output(&r, err))
         goto out;
     metrics_open(&r.metrics, s->output_dir, speak, err);
     if (err->code == 0 && s->memory_log > 0)
@@ -450,6 +415,7 @@ out:
     metrics_close(r.metrics);
     run_data_close(&r.data);
     run_state_release(&r.state);
+    run_dir_close(&r.dir);
     io->told_elsewhere = err->code && r.session.comm && r.session.comm->agreed &&
                          r.session.comm->rank != 0;
     session_close(&r.session, err);

@@ -76,11 +76,16 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     return s->tokenizer_dir ? tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) : 0;
 }
 
+int session_join(struct session *s, struct ckpt_err *err)
+{
+    memset(s, 0, sizeof *s);
+    return comm_open(&s->comm, err);
+}
+
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, struct ckpt_err *err)
 {
-    memset(s, 0, sizeof *s);
-    if (comm_open(&s->comm, err))
+    if (!s->comm && session_join(s, err))
         return err->code;
     open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, err);

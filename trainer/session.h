@@ -33,9 +33,12 @@ struct session {
                                            there; 0: for the device that is open */
 };
 
+/* The ranks alone, for what they must agree on before anything is opened. */
+int session_join(struct session *s, struct ckpt_err *err);
 /*
- * Ranks, device and description.  model_dir is a directory with config.json (or config.json
- * itself, whatever its name on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on
+ * Ranks (unless s has joined; else it is zeroed), device and description.  model_dir is a directory
+ * with config.json (or config.json itself, whatever its name on this machine); tokenizer_dir NULL:
+ * beside it, if there.  Ranks on
  * one host share its CPUs, so that threads 0 means one each there.
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,

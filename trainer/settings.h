@@ -84,7 +84,9 @@ struct settings {
     int64_t      eval_steps;            /* 0: at the end only */
     int64_t      save_steps;            /* 0: at the end only */
     int64_t      save_total_limit;      /* 0: keep all */
-    const char  *resume_from_checkpoint;/* path, or "latest": the newest in output_dir */
+    const char  *resume_from_checkpoint;/* path; latest, true: the newest in output_dir, if there
+                                           is one; none, false: as if it were NULL */
+    bool         overwrite_output_dir;  /* checkpoints in the run's way are removed */
     /* ranks */
     int64_t      zero_stage;            /* 0 or 3 */
     bool         stage3_gather_16bit_weights_on_model_save;
