@@ -113,7 +113,7 @@ int model_find(char path[4096], const char *given, struct ckpt_err *err)
     if (enter(path, given, err) || strcmp(path, given) != 0)
         return err->code;
     if (has(given, "metrics.jsonl"))
-        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: the folder of a run that has saved no checkpoint",
-                         given);
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: the folder of a run that has saved no "
+                         "checkpoint", given);
     return 0;
 }

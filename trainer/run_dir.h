@@ -48,7 +48,7 @@ int run_dir_make(struct run_dir *d, struct ckpt_err *err);
 int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *err);
 /* Remove those instead.  CKPT_ECREATE when somebody reads one. */
 int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err);
-/* Whether a save as checkpoint-<number> may replace what has the name: damage that was passed over. */
+/* Whether a save as checkpoint-<number> may replace what has the name: damaged, and passed over. */
 bool run_dir_may_replace(const struct run_dir *d, int64_t number);
 /*
  * Remove the oldest whole checkpoints until `keep` are left.  The newest always stays, and so does

@@ -11,8 +11,8 @@
 /* The same on every rank. */
 struct run_start {
     char    resume[4096];       /* checkpoint to go on from; "": none */
-    char    folder[4096];       /* whose newest whole one that is, of this number; "": it was named */
-    int64_t number;
+    char    folder[4096];       /* whose newest whole one that is; "": it was named */
+    int64_t number;             /* of that */
     int64_t step;               /* of the checkpoint; -1: the run is a fresh one */
     char    base[4096];         /* the model that is started from; "": fresh or resumed */
     char    adapter[4096];      /* whose configuration counts; "": none, or as options say */

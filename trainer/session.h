@@ -38,8 +38,7 @@ int session_join(struct session *s, struct ckpt_err *err);
 /*
  * Ranks (unless s has joined; else it is zeroed), device and description.  model_dir is a directory
  * with config.json (or config.json itself, whatever its name on this machine); tokenizer_dir NULL:
- * beside it, if there.  Ranks on
- * one host share its CPUs, so that threads 0 means one each there.
+ * beside it, if there.  Ranks on one host share its CPUs, so that threads 0 means one each there.
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, struct ckpt_err *err);
