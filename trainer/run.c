@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "libckpt/log.h"
@@ -11,11 +12,14 @@
 #include "trainer/evaluate.h"
 #include "trainer/memory_log.h"
 #include "trainer/metrics.h"
+#include "trainer/model/names.h"
 #include "trainer/run_data.h"
 #include "trainer/run_dir.h"
 #include "trainer/run_profile.h"
 #include "trainer/run_start.h"
 #include "trainer/step.h"
+
+#define DIVERGED 10.0           /* times its first value is a loss that learns nothing any more */
 
 struct run {
     const struct settings *s;
@@ -32,6 +36,10 @@ struct run {
     struct run_start       start;
     char                   saved[4096]; /* newest checkpoint of this run */
     int64_t                saved_step;
+    int64_t                first_step;  /* done before this run */
+    double                 first_loss, last_loss;  /* logged; NaN: none yet */
+    int64_t                n_lost;      /* evaluations whose loss was not finite */
+    double                 token_flos;  /* of training on a token */
     double                 started;
     struct run_profile     profile;
 };
@@ -108,25 +116,30 @@ static int set_schedule(struct run *r, struct ckpt_err *err)
 static int evaluate(struct run *r, struct ckpt_err *err)
 {
     struct evaluate_result e;
-    char line[256];
+    char line[256], loss[32], perplexity[32];
     json_t *row;
     int rc;
 
     if (evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
                      r->data.eval.loader, err))
         return err->code;
-    row = json_pack("{s:f,s:f,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss", e.loss,
+    row = json_pack("{s:f,s:o,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss",
+                    metrics_number(e.loss),
                     "eval_runtime", e.seconds, "eval_samples_per_second",
                     (double)e.n_samples / fmax(e.seconds, 1e-9), "step",
                     (json_int_t)r->state.global_step);
-    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %.5f, perplexity %.3f over %lld tokens",
-             (long long)r->state.global_step, (long long)r->state.max_steps, e.loss, exp(e.loss),
+    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %s, perplexity %s over %lld tokens",
+             (long long)r->state.global_step, (long long)r->state.max_steps,
+             metrics_text(loss, e.loss, 5), metrics_text(perplexity, exp(e.loss), 3),
              (long long)e.n_targets);
     rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
     if (rc == 0)
         rc = run_state_log(&r->state, json_incref(row), err);
     json_decref(row);
-    if (rc == 0 && !(e.loss >= r->state.best_metric)) {
+    if (!isfinite(e.loss) && r->n_lost++ == 0 && r->session.comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "step %lld: the loss on held-out data is %g: it makes no "
+                 "checkpoint the best", (long long)r->state.global_step, e.loss);
+    if (rc == 0 && isfinite(e.loss) && !(e.loss >= r->state.best_metric)) {
         r->state.best_metric = e.loss;
         r->state.best_global_step = r->state.global_step;
     }
@@ -189,6 +202,9 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
         return 0;
     if (metrics_step(r->metrics, &m, &row, err) || run_state_log(&r->state, row, err))
         return err->code;
+    r->last_loss = m.loss;
+    if (isnan(r->first_loss))
+        r->first_loss = m.loss;
     *w = (struct window){.start = now()};
     return 0;
 }
@@ -206,7 +222,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
     struct window w = {.start = now()};
-    int64_t first = r->state.global_step;
+    int64_t first = r->first_step;
     bool watch = s->profile && r->session.comm->rank == 0;
 
     while (r->state.global_step < r->state.max_steps) {
@@ -222,6 +238,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         r->state.global_step++;
         r->state.epoch = res.epoch;
         r->state.num_input_tokens_seen += res.n_tokens;
+        r->state.total_flos += r->token_flos * (double)res.n_tokens;
         w.tokens += res.n_tokens;
         if (!res.skipped) {
             w.loss += res.loss;
@@ -264,10 +281,21 @@ static void tell_memory(struct run *r, json_t *row, char *line, size_t size)
              f.least);
 }
 
+/* A run that went wrong may end with status 0, but not without a word. */
+static void warn_lost(const struct run *r)
+{
+    if (r->n_lost)
+        ckpt_log(CKPT_LOG_WARNING, "%lld evaluations gave no finite loss", (long long)r->n_lost);
+    if (r->last_loss > DIVERGED * r->first_loss)
+        ckpt_log(CKPT_LOG_WARNING, "the loss began at %g and ended at %g: the run diverged, a "
+                 "smaller --learning-rate may help", r->first_loss, r->last_loss);
+}
+
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
 static int finish(struct run *r, struct ckpt_err *err)
 {
     double seconds = now() - r->started;
+    int64_t steps = r->state.global_step - r->first_step;
     char line[256];
     json_t *row;
     int rc = 0;
@@ -276,9 +304,8 @@ static int finish(struct run *r, struct ckpt_err *err)
         rc = evaluate(r, err);
     row = json_pack("{s:f,s:I,s:f,s:f}", "epoch", r->state.epoch, "step",
                     (json_int_t)r->state.global_step, "train_runtime", seconds,
-                    "train_steps_per_second", (double)r->state.max_steps / fmax(seconds, 1e-9));
-    snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)r->state.global_step,
-             seconds);
+                    "train_steps_per_second", (double)steps / fmax(seconds, 1e-9));
+    snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)steps, seconds);
     if (row)
         tell_memory(r, row, line, sizeof line);
     if (rc == 0)
@@ -288,6 +315,8 @@ static int finish(struct run *r, struct ckpt_err *err)
     json_decref(row);
     if (rc == 0 && r->saved_step != r->state.global_step)
         rc = save(r, err);
+    if (rc == 0 && r->session.comm->rank == 0)
+        warn_lost(r);
     return rc;
 }
 
@@ -326,6 +355,22 @@ static int take_output(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
+/* As transformers counts them for floating_point_ops: embeddings of any kind look up, they do not
+ * multiply.  Source: transformers 5.17 modeling_utils.py, num_parameters. */
+static int64_t numel_without_embeddings(const struct params *p)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        int role = p->item[i].role;
+
+        if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
+                                              role != ROLE_KINDS && role != ROLE_DISTANCE))
+            n += p->item[i].numel;
+    }
+    return n;
+}
+
 /* Everything before the first step. */
 static int prepare(struct run *r, struct ckpt_err *err)
 {
@@ -352,6 +397,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
     if (s->dry_run || run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
                                      err))
         return err->code;
+    r->token_flos = 6.0 * (double)numel_without_embeddings(model_params(r->session.model));
+    r->first_step = r->state.global_step;
     if (!*r->start.resume)
         return 0;
     r->saved_step = r->state.global_step;
@@ -377,6 +424,28 @@ static int init_only(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
+/* Whether path is a folder directly in another. */
+static bool lies_in(const char *path, const char *folder)
+{
+    struct stat above, there;
+    char up[4200];
+
+    snprintf(up, sizeof up, "%s/..", path);
+    return *path && stat(up, &above) == 0 && stat(folder, &there) == 0 &&
+           above.st_dev == there.st_dev && above.st_ino == there.st_ino;
+}
+
+static int open_metrics(struct run *r, struct ckpt_err *err)
+{
+    const struct metrics_start start = {
+        .step = r->state.global_step, .max_steps = r->state.max_steps,
+        .resumed_from = r->start.resume,
+        .continues = lies_in(r->start.resume, r->s->output_dir),
+    };
+
+    return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
+}
+
 /* Every rank has a device of its own. */
 static int watch_memory(struct run *r, struct ckpt_err *err)
 {
@@ -391,7 +460,8 @@ static int watch_memory(struct run *r, struct ckpt_err *err)
 
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
-    struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1};
+    struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1,
+                    .first_loss = NAN, .last_loss = NAN};
     bool speak;
 
     if (run_state_init(&r.state, err) || (s->init_only ? init_only(&r, err) : prepare(&r, err)) ||
@@ -402,9 +472,15 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
         session_describe(&r.session, r.state.max_steps);
     if (s->dry_run)
         goto out;
+    if (r.state.global_step >= r.state.max_steps) {
+        if (speak)
+            ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
+                     r.start.resume, (long long)r.state.global_step, (long long)r.state.max_steps);
+        goto out;
+    }
     if (take_output(&r, err))
         goto out;
-    metrics_open(&r.metrics, s->output_dir, speak, err);
+    open_metrics(&r, err);
     if (err->code == 0 && s->memory_log > 0)
         watch_memory(&r, err);
     if (comm_agree(r.session.comm, err) == 0 && loop(&r, err) == 0)

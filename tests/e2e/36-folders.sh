@@ -71,3 +71,39 @@ lock_is_nobodys() {
         ckpt-merge -q -o "$T/m" "$T/a" && [ ! -e "$T/m/.lock" ] && mkdir "$T/p" && ckpt-push -q "$T/p" "$T/a" && [ ! -e "$T/p/.lock" ]
 }
 t "the lock is part of nothing" lock_is_nobodys
+
+# A folder with checkpoints of an earlier run: known before the first step.
+refused() {     # refused NAME STATUS command...: and not a step was made
+    local name=$1 lines; shift; lines=$(wc -l < "$T/a/metrics.jsonl")
+    expect 73 "$name" "$@"; t "before the first step" [ "$lines" = "$(wc -l < "$T/a/metrics.jsonl")" ]
+}
+refused "a fresh run where one was" train a
+t "says how to go on" says "--resume-from-checkpoint latest"
+refused "going back behind a newer checkpoint" train a --resume-from-checkpoint "$T/a/checkpoint-5"
+refused "another run's names, two ranks" two a --save-steps 3
+SAY= expect 0 "a dry run is told" train a --dry-run
+t "that it would be refused" says "would be refused"
+cp -r "$T/a" "$T/o"
+t "told to, it begins anew" train o --overwrite-output-dir --max-steps 6 --save-steps 3
+t "without what was there" bash -c "[ \"\$(ls $T/o | tr '\n' ' ')\" = 'checkpoint-3 checkpoint-6 metrics.jsonl ' ]"
+runs() { grep -c '"run":' "$T/$1/metrics.jsonl"; }
+t "two runs in one metrics.jsonl" [ "$(runs o)" = 2 ]
+t "each row with its time" bash -c "! grep -v '\"time\":[0-9]' $T/o/metrics.jsonl"
+last() { ckpt-inspect --compare --json "$T/$1" | tr -d ' \n' | grep -o '"step":[0-9.]*' | head -1; }
+t "the newest is compared" [ "$(last o)" = '"step":6.0' ]
+t "and drawn" bash -c "ckpt-inspect --plot $T/o/metrics.jsonl | grep -q '^loss.*1 to 6'"
+sums "$T/o" > "$T/was"
+SAY= expect 0 "nothing to do" train o --max-steps 6 --resume-from-checkpoint latest
+t "is said" says "nothing to do: $T/o/checkpoint-6 is at step 6"
+t "and nothing is written" bash -c "cd $T/o && grep -v '/.lock' $T/was | sha256sum --quiet -c"
+t "going on writes its own summary" train o --max-steps 8 --save-steps 0 --resume-from-checkpoint latest
+curve() { ckpt-inspect --json --compare --plot "$T/$1" 2>/dev/null | tr -d ' \n'; }
+t "on the same curve" bash -c "ckpt-inspect --plot $T/o/metrics.jsonl | grep -q '^loss.*1 to 8'"
+printf '{"epoch":1,"loss":1' >> "$T/o/metrics.jsonl"
+t "a torn line is no harm" train o --max-steps 9 --resume-from-checkpoint latest
+t "to the next run's" [ "$(runs o)" = 4 ]
+counted() { tr -d ' \n' < "$T/a/checkpoint-10/trainer_state.json" | sed -n 's/.*"num_input_tokens_seen":\([0-9]*\),.*"total_flos":\([0-9.]*\),.*/\1 \2/p'; }
+t "floating point operations as HF counts them" bash -c "read tokens flos <<< '$(counted)'; [ \"\$tokens\" -gt 0 ] && awk -v t=\$tokens -v f=\$flos 'BEGIN { n = f / t / 6; exit n != 14544 }'"
+SAY= expect 0 "a run that diverges" train v --learning-rate 900
+t "says so" says "the run diverged"
+t "in columns" bash -c "! grep -qE '[0-9]{12}' $T/.err"

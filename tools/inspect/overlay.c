@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/logs/metrics_log.h"
 #include "formats/logs/run_log.h"
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
@@ -44,44 +45,27 @@ static bool point(const void *ctx, size_t i, double *x, double *y)
     return isfinite(*x) && isfinite(*y);
 }
 
-/* A run that goes on, or begins again, in the same file writes steps once more: what was there of
- * them is no part of its curve. */
-static void forget(struct curve *c, double step, bool too)
-{
-    while (c->n && (c->x[c->n - 1] > step || (too && c->x[c->n - 1] >= step)))
-        c->n--;
-}
-
 /* Values of metrics.jsonl by step. */
 static int values(struct curve *c, struct ckpt_dir *dir, const char *key, struct ckpt_err *err)
 {
-    struct ckpt_arena a = {0};
+    json_t *rows = NULL, *row;
     struct ckpt_file *f;
-    char *text = NULL, *end;
-    size_t n;
-    int rc = ckpt_dir_has(dir, "metrics.jsonl") ? ckpt_file_open_at(&f, dir, "metrics.jsonl", err)
-                                                : -1;
+    size_t i;
+    int rc;
 
-    if (rc)
-        return rc < 0 ? 0 : rc;
-    rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_BYTES, &text, &n, err);
-    for (char *line = text; rc == 0 && *line; line = end) {
-        const json_t *step, *loss;
-        json_t *row;
+    if (!ckpt_dir_has(dir, METRICS_LOG_NAME))
+        return 0;
+    if (ckpt_file_open_at(&f, dir, METRICS_LOG_NAME, err))
+        return err->code;
+    rc = metrics_log_read(&rows, f, err);
+    json_array_foreach (rows, i, row) {
+        const json_t *step = json_object_get(row, "step"), *v = json_object_get(row, key);
 
-        end = line + strcspn(line, "\n");
-        row = json_loadb(line, (size_t)(end - line), 0, NULL);
-        step = json_object_get(row, "step");
-        loss = json_object_get(row, key);
-        if (json_is_number(step))
-            forget(c, json_number_value(step), json_is_number(loss));
-        if (json_is_number(step) && json_is_number(loss))
-            rc = add(c, json_number_value(step), json_number_value(loss), err);
-        json_decref(row);
-        end += *end != '\0';
+        if (rc == 0 && json_is_number(step) && json_is_number(v))
+            rc = add(c, json_number_value(step), json_number_value(v), err);
     }
+    json_decref(rows);
     ckpt_file_close(f);
-    ckpt_arena_release(&a);
     return rc;
 }
 

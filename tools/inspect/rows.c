@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/logs/metrics_log.h"
 #include "formats/records/record.h"
 #include "libckpt/json.h"
 #include "libckpt/map.h"
@@ -162,6 +163,8 @@ static int plot(struct out *o, const struct inspect_want *w, const struct fields
         if (rc == 0 && json_array_append_new((json_t *)t.rows, row))
             rc = ckpt_nomem(err, 64);
     }
+    if (rc == 0)
+        rc = metrics_log_newest((json_t *)t.rows, err);
     for (size_t i = 0; rc == 0 && i < f->n; i++) {
         t.key = f->item[i].name;
         if (strcmp(t.key, "step") != 0 && inspect_wants(w, t.key))

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "formats/logs/metrics_log.h"
 #include "libckpt/json.h"
 #include "tools/inspect/inspect.h"
 
@@ -101,25 +102,17 @@ static int take_file(double *value, struct ckpt_dir *dir, const char *name, stru
 
 static int take_metrics(double *value, struct ckpt_dir *dir, struct ckpt_err *err)
 {
-    struct ckpt_arena a = {0};
+    json_t *rows = NULL, *row;
     struct ckpt_file *f;
-    char *text, *end;
-    size_t n;
-    int rc = ckpt_file_open_at(&f, dir, "metrics.jsonl", err);
+    size_t i;
+    int rc = ckpt_file_open_at(&f, dir, METRICS_LOG_NAME, err);
 
     if (rc == 0)
-        rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_BYTES, &text, &n, err);
-    for (char *line = text; rc == 0 && *line; line = end) {
-        json_t *row;
-
-        end = line + strcspn(line, "\n");
-        row = json_loadb(line, (size_t)(end - line), 0, NULL);
-        take_row(value, row);           /* a line that is still being written is none */
-        json_decref(row);
-        end += *end != '\0';
-    }
+        rc = metrics_log_read(&rows, f, err);
+    json_array_foreach (rows, i, row)
+        take_row(value, row);
+    json_decref(rows);
     ckpt_file_close(f);
-    ckpt_arena_release(&a);
     return rc;
 }
 
@@ -139,7 +132,7 @@ static int take_run(double *value, const char *path, bool follow, struct ckpt_er
         rc = newest_checkpoint(name, sizeof name, dir, err);
     if (rc == 0 && *name)
         rc = take_file(value, dir, name, err);
-    if (rc == 0 && ckpt_dir_has(dir, "metrics.jsonl"))
+    if (rc == 0 && ckpt_dir_has(dir, METRICS_LOG_NAME))
         rc = take_metrics(value, dir, err);
     else if (rc == 0)
         found = *name;
