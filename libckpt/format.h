@@ -32,6 +32,7 @@ struct ckpt_open_opts {
     const char *tag;            /* DeepSpeed: which folder; NULL: what `latest` says */
     const char *base;           /* PEFT and partial checkpoints: the base model's path */
     bool        optimizer;      /* list optimizer state too */
+    bool        shards;         /* of an adapter: its shards under the names they have there */
     bool        follow;         /* follow symbolic links */
     bool        prove;          /* prove the checksums that archives have, as bytes are read */
     const char *spool;          /* directory to unpack in, see spool.h; NULL: /var/tmp */

@@ -100,6 +100,25 @@ static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
     return 0;
 }
 
+/* "owner/name", as the Hub calls its models and adapter_config.json the one it was trained on. */
+static bool is_hub_name(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' &&
+           name[0] != '~';
+}
+
+static int tell_no_base(const char *name, struct ckpt_err *err)
+{
+    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
+              *name ? " " : "", name);
+    return is_hub_name(name)
+               ? ckpt_err_hint(err, "--base PATH names it, --base hf://%s fetches it; --no-merge "
+                               "writes the adapter as it is", name)
+               : ckpt_err_hint(err, "--base PATH names it; --no-merge writes the adapter as it is");
+}
+
 /*
  * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
  * (from the working directory; from the Hub for an adapter that is there) or beside the adapter.
@@ -107,24 +126,31 @@ static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
 static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
                      const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)
 {
-    const json_t *config = json_object_get(ckpt_source_info(adapter), "adapter_config");
+    const json_t *info = ckpt_source_info(adapter), *config = json_object_get(info,
+                                                                              "adapter_config");
     const char *name = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    const char *inside = json_string_value(json_object_get(info, "checkpoint"));
+    bool found;
 
-    *base = ckpt_arena_printf(a, "%s", w->base ? w->base : name ? name : "");
-    if (*base && !w->base && **base && **base != '/' && !ckpt_path_is_dir(*base))
-        *base = strncmp(input, "hf://", 5) == 0 ? ckpt_arena_printf(a, "hf://%s", name)
-                                                : ckpt_arena_printf(a, "%s/%s", input, name);
+    name = w->base ? w->base : name ? name : "";
+    *base = ckpt_arena_printf(a, "%s", name);
     if (!*base)
         return ckpt_nomem(err, strlen(input));
     if (w->base)
         return 0;
-    if (**base && ckpt_path_is_dir(*base)) {
-        ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
-        return 0;
+    found = *name && (ckpt_path_is_remote(name) || ckpt_path_is_dir(name));
+    if (!found && *name && *name != '/') {
+        *base = strncmp(input, "hf://", 5) == 0
+                    ? ckpt_arena_printf(a, "hf://%s", name)
+                    : ckpt_arena_printf(a, "%s/%s", inside ? inside : input, name);
+        if (!*base)
+            return ckpt_nomem(err, strlen(input));
+        found = ckpt_path_is_dir(*base);
     }
-    ckpt_fail(err, CKPT_EUSAGE, "an adapter, its base model%s%s is no directory here",
-              name && *name ? " " : "", name ? name : "");
-    return ckpt_err_hint(err, "--base PATH names it; --no-merge writes the adapter as it is");
+    if (!found)
+        return tell_no_base(name, err);
+    ckpt_log(CKPT_LOG_NOTE, "%s: folded into %s, as its config says", input, *base);
+    return 0;
 }
 
 int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,

@@ -155,6 +155,14 @@ static int refuse_unread(const struct ckpt_source *src, const char *input, struc
     return 0;
 }
 
+/* --no-merge of an adapter, where nothing says otherwise, writes what PEFT loads. */
+static bool stays_adapter(const struct merge_want *w, const struct ckpt_source *origin,
+                          const char *format)
+{
+    return !w->merge && !w->to && origin && strcmp(format, "hf") == 0 &&
+           strcmp(ckpt_source_format(origin), "peft") == 0;
+}
+
 int merge_run(const struct merge_want *want, struct cli *cli, const struct merge_job *job,
               struct ckpt_err *err)
 {
@@ -172,10 +180,9 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         w->merge = false;               /* an adapter stays one */
     else if (rc == 0)
         rc = merge_split_excludes(w, &a, err);
+    w->shards = rc == 0 && (strcmp(format, "deepspeed") == 0 || strcmp(format, "universal") == 0);
     if (rc == 0 && !w->optimizer)
-        w->optimizer = strcmp(format, "deepspeed") == 0 || strcmp(format, "universal") == 0
-                           ? "keep" : "drop";
-
+        w->optimizer = w->shards ? "keep" : "drop";
     if (rc == 0)
         rc = refuse_overlap(job, err);
     if (rc == 0)
@@ -184,8 +191,12 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = merge_open(&src, &origin, w, job, format, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
+    if (rc == 0 && stays_adapter(w, origin, format))
+        format = "peft";
     if (rc == 0)
         rc = refuse_unread(src, job->input[0], err);
+    if (rc == 0)
+        rc = merge_check_result(src, origin, job, format, err);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)

@@ -29,6 +29,7 @@ struct merge_want {
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
     int64_t         world, stage;       /* of a DeepSpeed output; 0: as the input has it */
     bool            merge;              /* fold an input that is an adapter into its base */
+    bool            shards;             /* an adapter's shards stay shards */
     bool            together;           /* the inputs are folders of one checkpoint */
     bool            average, verify, dry_run, overwrite;
     bool            checksums;          /* those of the inputs are proved */

@@ -65,6 +65,13 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                const struct merge_want *w, const struct merge_job *job, const char *format,
                bool follow, struct provenance *p, struct ckpt_err *err);
 
+/*
+ * CKPT_EUNSUPPORTED when src, written as a model's directory, would hold an adapter's tensors; a
+ * warning when it has no config.json, or comes from a mere file of tensors.  origin may be NULL.
+ */
+int merge_check_result(const struct ckpt_source *src, const struct ckpt_source *origin,
+                       const struct merge_job *job, const char *format, struct ckpt_err *err);
+
 /* What would be written, as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
                const struct merge_job *job, struct ckpt_err *err);

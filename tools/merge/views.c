@@ -131,6 +131,7 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .base = w->base, .follow = follow,
                                   .prove = w->checksums, .spool = cli_spool(),
+                                  .shards = w->shards,
                                   .optimizer = strcmp(w->optimizer, "keep") == 0,
                                   .part = job->input + 1, .n_part = w->together ? job->n - 1 : 0};
     size_t n = w->together ? 1 : job->n;

@@ -1,0 +1,132 @@
+# The seams between the tools: adapters in shards, lists with a gap in them, signals to a pipeline,
+# what goes along with the weights, and outputs that nobody could load.
+. "$(dirname "$0")/lib.sh"
+ADS=$G/hf-trainer/lora_ds3_w2/run/checkpoint-4      # HF Trainer, PEFT, ZeRO-3 on two ranks
+BASE=$G/hf-trainer/plain_w1/run/checkpoint-4        # a model of those shapes, its head tied
+OPT=$G/lora/opt-bias-all/base
+cd "$T" || exit 1
+merge() { ckpt-merge -q --provenance none "$@"; }
+mkdir no
+loss() { ckpt-eval -q --json --eval-file rows.jsonl "$@" 2>.err | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = (a - b) / b; exit !(a != "" && d < 1e-6 && d > -1e-6) }'; }
+printf '{"input_ids": [%s], "labels": [%s]}\n' '5, 7, 9, 3, 2, 11' '5, 7, 9, 3, 2, 11' '15, 17, 19, 13, 12' '15, 17, 19, 13, 12' > rows.jsonl
+
+# -- an adapter in shards is an adapter ----------------------------------------------------------
+# One that HF Trainer left: an adapter in PEFT's own file, and merged as that one is.
+mkdir gathered; cp "$ADS/adapter_config.json" "$G/hf-trainer/lora_ds3_w2/saved/adapter_model.safetensors" gathered
+expect 0 "shards of an adapter are inspected" ckpt-inspect "$ADS"
+t "as an adapter" prints "format: peft"
+expect 0 "written as one" merge --to peft --verify -o shards-peft "$ADS"
+t "it is in PEFT's files" same_files gathered shards-peft
+expect 0 "so it is with --no-merge alone" merge --no-merge -o shards-asis "$ADS"
+t "the same files" same_files gathered shards-asis
+expect 0 "folded into its base" merge --verify --base "$BASE" -o shards-model "$ADS"
+expect 0 "so is the gathered one" merge --base "$BASE" -o gathered-model gathered
+t "the same bytes" same_files gathered-model shards-model
+t "which differ from the base's" bash -c "! ckpt-inspect --diff $BASE shards-model >/dev/null"
+expect 0 "folded into a base that is the input" merge --adapter "$ADS" -o shards-adapter "$BASE"
+t "the same again" same_files gathered-model shards-adapter
+expect 64 "no base, no model" merge -o no/w "$ADS"
+t "a hint at both ways" says "hint: --base PATH names it; --no-merge writes the adapter as it is"
+expect 0 "cut for three ranks" ckpt-merge -q --world 3 -o three "$ADS"
+expect 0 "and of stage 2 for one" ckpt-merge -q --world 1 --stage 2 -o one three
+for d in three one; do
+    rm -f "$d"/adapter_model.safetensors            # only the shards are left
+    expect 0 "$d ranks' adapter" merge --to peft -o $d-peft $d
+    t "$d: the same files" same_files gathered $d-peft
+done
+cp -r "$ADS" thin; chmod -R u+w thin
+printf '\163\0\0\0\0\0\0\0{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' > thin/adapter_model.safetensors
+t "a file of weights that were not gathered" merge --to peft -o thin-peft thin
+t "is not what counts" same_files gathered thin-peft
+# The base as the config names it: from here, or beside the checkpoint of the run that was named.
+name_base() { sed "s|\"base_model_name_or_path\": null|\"base_model_name_or_path\": \"$1\"|" "$ADS/adapter_config.json" > "$2/adapter_config.json"; }
+mkdir -p lora-run/checkpoint-4; cp -r "$ADS"/. lora-run/checkpoint-4; chmod -R u+w lora-run; cp -r "$BASE" lora-run/base
+name_base ../base lora-run/checkpoint-4
+t "a base beside the newest checkpoint of a run" merge -o found lora-run
+t "is found" same_files gathered-model found
+name_base lora-run/base lora-run/checkpoint-4
+t "a base named from here" merge -o found2 lora-run/checkpoint-4
+t "is found too" same_files gathered-model found2
+name_base Qwen/Qwen3-8B lora-run/checkpoint-4
+expect 64 "a base of the Hub's" merge -o no/w lora-run
+t "is hinted at" says "--base hf://Qwen/Qwen3-8B fetches it"
+sed -i 's/"peft_type": "LORA"/"peft_type": "VERA"/' lora-run/checkpoint-4/adapter_config.json
+expect 65 "shards of another kind of adapter" merge --to peft -o no/w lora-run
+t "are named" says "peft_type VERA"
+
+# What nobody could load: refused, or told.
+cp -r "$ADS" bare; chmod -R u+w bare; rm bare/adapter_*
+expect 65 "an adapter's tensors as a model" ckpt-merge -o no/w bare
+t "are refused by name" says "lora_A.default.weight belongs to an adapter"
+t "with a way to have them" says "--to safetensors -o FILE.safetensors"
+cp "$BASE/config.json" bare
+expect 65 "a config.json makes them no model" ckpt-merge -o no/w bare
+expect 65 "asked for plainly, too" ckpt-merge --no-merge --to hf -o no/w "$ADS"
+expect 0 "as tensors they are written" ckpt-merge -q -o raw.safetensors bare
+t "as they are" bash -c "ckpt-inspect raw.safetensors | grep -q 'lora_A.default.weight'"
+expect 0 "a file of them becomes a directory" ckpt-merge --to safetensors -o raw raw.safetensors
+t "with a warning" says "warning: raw.safetensors: base_model.model.model.layers.0.mlp.down_proj.lora_A.default.weight belongs to an adapter"
+expect 0 "a run without config.json" ckpt-merge -o plain-model "$G/deepspeed/0.19-s3_w2_bf16/ckpt"
+t "is warned of" says "warning: $G/deepspeed/0.19-s3_w2_bf16/ckpt: no config.json comes along"
+expect 1 "--strict makes it an error" ckpt-merge --strict -o plain-model2 "$G/deepspeed/0.19-s3_w2_bf16/ckpt"
+expect 0 "with one nothing is said" ckpt-merge -o plain-model3 "$BASE"
+t "nothing" bash -c "! grep -q warning .err"
+
+# A distributed checkpoint of an adapter, its names with the adapter's and without.
+expect 0 "DCP of the adapter" merge --to dcp --no-merge -o dcp-saved "$ADS"
+expect 0 "DCP of the wrapped model" merge --to dcp -o dcp-live thin/global_step4
+for d in dcp-saved dcp-live; do
+    cp "$ADS/adapter_config.json" $d
+    expect 0 "$d is an adapter" merge --to peft -o $d-peft $d
+    t "$d: in the same files" same_files gathered $d-peft
+done
+
+expect 0 "one factor of another adapter" merge --to dcp --rename base_model.model.model.layers.0.self_attn.q_proj.lora_A.default=base_model.model.model.layers.0.self_attn.q_proj.lora_A.second -o dcp-two thin/global_step4
+cp "$ADS/adapter_config.json" dcp-two
+expect 65 "two adapters in one" merge --to peft -o no/w dcp-two
+t "are named" says "several adapters, "
+
+# Our own runs on two ranks, in every shape an adapter has: what their shards merge to is what the
+# gathered file merges to, byte for byte, and scores as the run itself.
+train() {
+    local name=$1 base=$2; shift 2
+    ckpt-train -q --model "$base" --train-file rows.jsonl --lora-rank 2 --max-steps 2 --nproc 2 --zero-stage 3 \
+        --learning-rate 1e-2 --lr-scheduler-type constant --per-device-train-batch-size 1 -o "$name" "$@"
+}
+apart() { mkdir "$1-g" && cp "$1"/checkpoint-2/adapter_{config.json,model.safetensors} "$1-g"; }
+seam() {
+    local name=$1
+    t "$name: trained on two ranks" train "$@"
+    t "$name: the gathered adapter" apart $name
+    t "$name: an adapter" merge --to peft -o $name-p $name
+    t "$name: in the same files" same_files $name-g $name-p
+    rm -f $name/checkpoint-2/adapter_model.safetensors      # what follows has its shards alone
+    t "$name: merged" merge --verify -o $name-m $name
+    t "$name: so is the gathered one" merge -o $name-gm $name-g
+    t "$name: the same bytes" same_files $name-gm $name-m
+    t "$name: scores the same" near "$(loss $name/checkpoint-2)" "$(loss $name-m)"
+}
+seam plain "$BASE"
+seam dora "$BASE" --use-dora
+seam tied-head "$BASE" --modules-to-save lm_head --target-modules q_proj,embed_tokens
+seam tied-embed "$BASE" --modules-to-save embed_tokens
+seam bias "$OPT" --lora-bias all
+seam tokens "$G/lora/llama-tokens/base" --trainable-token-indices 3,7
+# Two ranks, an adapter, merged and pushed while they train: what is cloned is the model.
+cp -r "$BASE" small
+pipeline() {
+    set -o pipefail
+    train piped small --save-steps 1 | ckpt-merge -q --verify | ckpt-push -q --create h.git > pushed
+}
+t "train, merge, push" pipeline
+t "both checkpoints were merged" bash -c "[ -d piped/checkpoint-1-merged ] && [ -d piped/checkpoint-2-merged ]"
+t "the model is cloned" git clone -q h.git clone
+t "with its config" test -e clone/config.json
+t "it has no adapter's tensors" bash -c "! ckpt-inspect clone | grep -q lora_"
+t "it is the last checkpoint's" cmp clone/model.safetensors piped/checkpoint-2-merged/model.safetensors
+t "and scores as the run" near "$(loss piped/checkpoint-2)" "$(loss clone)"
+as_adapter() { set -o pipefail; echo piped/checkpoint-2 | ckpt-merge -q --to peft -o adapters | ckpt-push -q --create a.git > pushed; }
+t "the adapter alone, pushed" as_adapter
+t "is cloned" git clone -q a.git a-clone
+t "as PEFT keeps it" bash -c "cmp a-clone/adapter_model.safetensors piped/checkpoint-2/adapter_model.safetensors && [ -e a-clone/adapter_config.json ]"
