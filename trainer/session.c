@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/quant/quant.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/path.h"
@@ -91,13 +92,24 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
     return comm_agree(s->comm, err);
 }
 
+/* Quantised weights are seen as their values. */
+static int open_values(struct ckpt_source **src, const char *path,
+                       const struct ckpt_open_opts *opts, struct ckpt_err *err)
+{
+    struct ckpt_source *below;
+    int rc = ckpt_open(&below, path, opts, err);
+
+    *src = NULL;
+    return rc ? rc : quant_view(src, below, err);
+}
+
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
 {
     const char *head = arch_tied_name(s->arch);
     struct ckpt_open_opts opts = {.tag = tag, .follow = true};
     struct ckpt_source *src = NULL;
     bool apart = false;
-    int rc = head ? ckpt_open(&src, path, &opts, err) : 0;
+    int rc = head ? open_values(&src, path, &opts, err) : 0;
 
     if (rc == 0 && head)
         rc = weights_head_apart(&apart, src, head, s->arch->family->prefix,
@@ -180,7 +192,7 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
     struct ckpt_open_opts opts = {.tag = tag, .follow = true, .prove = true};
     size_t *index = ckpt_alloc(flat->params->n, sizeof *index);
     struct ckpt_source *src = NULL;
-    int rc = index ? ckpt_open(&src, path, &opts, err)
+    int rc = index ? open_values(&src, path, &opts, err)
                    : ckpt_nomem(err, flat->params->n * sizeof *index);
 
     if (rc == 0)

@@ -7,6 +7,7 @@
 #include "formats/quant/quant_kinds.h"
 #include "formats/quant/quant_read.h"
 #include "formats/weights/bnb.h"
+#include "formats/weights/bnb_parts.h"
 
 /* -- what it is ------------------------------------------------------------------------------ */
 
@@ -73,7 +74,7 @@ int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckp
     bnb_count(src, &what);
     snprintf(out->what, sizeof out->what, "%s%s%s%s", kind->name, what ? " (" : "",
              what ? what : "", what ? ")" : "");
-    if (!kind->name[0] || strcmp(kind->method, "") == 0)
+    if (!kind->method[0])
         snprintf(out->what, sizeof out->what, "%s (%s)", kind->name, config.method);
     out->is_read = kind->is_read;
     out->hint = kind->hint;
@@ -182,13 +183,31 @@ static int values(struct ckpt_source **out, struct ckpt_source *src,
 }
 
 /* Named and refused. */
-static int refuse(const struct quant_kind *kind, const struct quant_config *config, size_t n,
+static int refuse(const struct quant_kind *kind, const struct quant_config *config,
                   struct ckpt_err *err)
 {
-    ckpt_fail_as(err, CKPT_EUNSUPPORTED, "quantised", "%zu tensors are quantised by %s%s%s%s; "
-                 "their values are not read", n, kind->name, kind->method[0] ? "" : " (",
-                 kind->method[0] ? "" : config->method, kind->method[0] ? "" : ")");
+    bool named = kind->method[0] != '\0';
+
+    ckpt_fail_as(err, CKPT_EUNSUPPORTED, "quantised", "weights are quantised by %s%s%s%s, which is "
+                 "not read", kind->name, named ? "" : " (", named ? "" : config->method,
+                 named ? "" : ")");
     return kind->hint ? ckpt_err_hint(err, "%s", kind->hint) : err->code;
+}
+
+bool quant_is_packed(const struct ckpt_source *src, size_t i)
+{
+    return bnb_kind(src, i) || quant_kind_shown(src, i);
+}
+
+int quant_check_config(const json_t *config, struct ckpt_err *err)
+{
+    const struct quant_kind *kind;
+    struct quant_config c;
+
+    if (quant_config_of(&c, config, err))
+        return err->code;
+    kind = c.method[0] ? quant_kind_of(&c) : NULL;
+    return kind && !kind->is_read ? refuse(kind, &c, err) : 0;
 }
 
 int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err)
@@ -203,7 +222,7 @@ int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_er
     if (rc == 0 && !kind)
         return 0;
     if (rc == 0 && !kind->is_read)
-        rc = refuse(kind, &config, n, err);
+        rc = refuse(kind, &config, err);
     if (rc) {
         ckpt_source_close(src);
         return rc;

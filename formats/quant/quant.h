@@ -26,6 +26,10 @@ struct quant_told {
 
 /* CKPT_EFORMAT when the description of the quantisation cannot be read. */
 int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckpt_err *err);
+/* Whether tensor i holds codes of weights. */
+bool quant_is_packed(const struct ckpt_source *src, size_t i);
+/* Whether weights beside such a config.json can be read: CKPT_EUNSUPPORTED names what is not. */
+int quant_check_config(const json_t *config, struct ckpt_err *err);
 /*
  * The values of src: packed tensors under the names and shapes of the model's own parameters, in
  * the dtype of their scales (F16, BF16), else in the one config.json names, else BF16.  Tensors

@@ -187,14 +187,19 @@ static int read_config(struct quant_config *c, const json_t *config, struct ckpt
     return read_description(c, q, "unnamed", err) ? ckpt_err_in(err, "%s", key) : 0;
 }
 
+int quant_config_of(struct quant_config *out, const json_t *config, struct ckpt_err *err)
+{
+    memset(out, 0, sizeof *out);
+    return read_config(out, config, err);
+}
+
 int quant_config_read(struct quant_config *out, const struct ckpt_source *src,
                       struct ckpt_err *err)
 {
     json_t *config = NULL;
     int rc = read_extra(&config, src, "config.json", err);
 
-    memset(out, 0, sizeof *out);
-    if (rc == 0 && read_config(out, config, err))
+    if (quant_config_of(out, config, err) && rc == 0)
         rc = ckpt_err_in(err, "config.json");
     json_decref(config);
     for (size_t i = 0; rc == 0 && !out->method[0] && i < sizeof side / sizeof side[0]; i++) {
@@ -219,6 +224,13 @@ static bool drop_keys(json_t *config)
     return any;
 }
 
+bool quant_config_strip(json_t *config)
+{
+    bool any = drop_keys(config);
+
+    return drop_keys(json_object_get(config, "text_config")) || any;
+}
+
 /* The facts of src, whose copy of config.json says nothing of it either; a new reference. */
 static json_t *facts_without(const struct ckpt_source *src)
 {
@@ -227,8 +239,7 @@ static json_t *facts_without(const struct ckpt_source *src)
     config = json_deep_copy(json_object_get(info, "config"));
     if (!config)
         return info;
-    drop_keys(config);
-    drop_keys(json_object_get(config, "text_config"));
+    quant_config_strip(config);
     json_object_set_new(info, "config", config);
     return info;
 }
@@ -258,8 +269,7 @@ static int drop_from_config(struct ckpt_source **src, struct ckpt_err *err)
     if (rc)
         return rc;
     ckpt_buf_init(&b, CKPT_JSON_MAX_BYTES);
-    any = drop_keys(config);
-    any |= drop_keys(json_object_get(config, "text_config"));
+    any = quant_config_strip(config);
     if (any)
         rc = ckpt_json_write(&b, config, 2, false, err);
     ckpt_buf_put_u8(&b, '\n');

@@ -26,6 +26,10 @@ struct quant_config {
 /* CKPT_EFORMAT for a description that is no JSON, or has a field out of range. */
 int quant_config_read(struct quant_config *out, const struct ckpt_source *src,
                       struct ckpt_err *err);
+/* The same of a config.json alone. */
+int quant_config_of(struct quant_config *out, const json_t *config, struct ckpt_err *err);
+/* Takes the description out of a config.json; whether there was one. */
+bool quant_config_strip(json_t *config);
 /* *src without any of it.  Takes *src; NULL on failure. */
 int quant_config_drop(struct ckpt_source **src, struct ckpt_err *err);
 

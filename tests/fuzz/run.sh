@@ -19,6 +19,10 @@ seeds() {
     case $1 in
     safetensors) find tests/golden/malicious/safetensors tests/golden/lora -name '*.safetensors' -size -20k ;;
     bnb)         find tests/golden/bnb -name '*.safetensors' -size -20k ;;
+    quant)       mkdir -p build/fuzz/quant/made
+                 for q in gptq awq ct-pack ct-int8 ct-float; do
+                     { cat tests/golden/quant/$q/config.json; printf '\0'; cat tests/golden/quant/$q/model.safetensors; } >build/fuzz/quant/made/$q
+                 done; find build/fuzz/quant/made -type f ;;
     gguf)        find tests/golden/gguf -name '*.gguf' -size -65k ;;
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;

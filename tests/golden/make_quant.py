@@ -10,6 +10,7 @@ Each quant/NAME/ is a model folder (config.json, model.safetensors) with expecte
 fp8         DeepSeek-V3's and Qwen3-FP8's weight_scale_inv: sizes that 128 divides and that it does not, F32 and
             BF16 and E8M0 scales, a stack of experts, NaN as a scale.  transformers' Fp8Dequantize where it takes
             the sizes, else kernel.py's weight_dequant: x.to(f32) * s, stored as BF16
+model       lora/bloom-qkv's base with its projections in FP8, blocks of 16 x 16; model.expected is a folder
 ct-*        compressed-tensors' own compressors: float-quantized (per tensor, channel, block), int-quantized
             (symmetric, with zero points), pack-quantized (4 and 8 bits, groups, with zero points, odd columns)
 gptq*       what AutoGPTQ's qlinear_cuda.py packs: asymmetric, groups in any order (g_idx), 8 bits, gptq_v2;
@@ -18,7 +19,7 @@ awq         what AutoAWQ's WQLinear_GEMM packs; dequantize_gemm of awq/utils/pac
 """
 import json, os, shutil
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
@@ -140,7 +141,39 @@ def awq():
                                               "zero_point": True}, "float16")
 
 
+def model():
+    """lora/bloom-qkv's base with its projections in FP8, and what its values are."""
+    base = os.path.join(here, "lora", "bloom-qkv", "base")
+    sd = load_file(os.path.join(base, "model.safetensors"))
+    packed, values = {}, {}
+    for k, v in sd.items():
+        if v.dim() != 2 or "embed" in k:
+            packed[k] = values[k] = v.bfloat16()
+            continue
+        n = (-(-v.shape[0] // 16), -(-v.shape[1] // 16))
+        full = torch.zeros(n[0] * 16, n[1] * 16)
+        full[: v.shape[0], : v.shape[1]] = v.float()
+        s = full.reshape(n[0], 16, n[1], 16).abs().amax((1, 3)) / 448
+        q = (full.reshape(n[0], 16, n[1], 16) / s[:, None, :, None]).to(torch.float8_e4m3fn)
+        values[k] = (q.float() * s[:, None, :, None]).reshape(full.shape)[: v.shape[0], : v.shape[1]].bfloat16().contiguous()
+        packed[k] = q.reshape(full.shape)[: v.shape[0], : v.shape[1]].contiguous()
+        packed[k + "_scale_inv"] = s
+    config = json.load(open(os.path.join(base, "config.json")))
+    config.pop("torch_dtype", None)
+    config["dtype"] = "bfloat16"
+    for name, tensors, q in ("model", packed, True), ("model.expected", values, False):
+        to = os.path.join(out, name)
+        os.makedirs(to)
+        save_file(tensors, os.path.join(to, "model.safetensors"), metadata={"format": "pt"})
+        if q:
+            config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
+        else:
+            config.pop("quantization_config")
+        json.dump(config, open(os.path.join(to, "config.json"), "w"), indent=1)
+
+
 fp8()
+model()
 compressed("ct-float", "float-quantized", [
     ("one", (24, 40), dict(F, strategy="tensor"), (1,), torch.bfloat16),
     ("channel", (24, 40), dict(F, strategy="channel"), (24, 1), torch.float32),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/quant/quant.h"
 #include "formats/weights/torch.h"
 #include "libckpt/json.h"
 #include "libckpt/pack.h"
@@ -88,12 +89,12 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
                        const char *path, struct ckpt_err *err)
 {
     struct inspect_want page = *w;
+    struct quant_told told = {0};
     struct ckpt_source *src;
     bool dir = ckpt_path_is_dir(path);
     bool packed = strcmp(path, "-") == 0 || ckpt_pack_of(path) != CKPT_PACK_NONE;
     int rc;
 
-    page.stats |= w->html != NULL;      /* a page has histograms */
     dir = dir || packed;
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
@@ -101,7 +102,12 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;
-    if (dir && !w->tree)
+    if (w->html && !w->stats)           /* a page has histograms, of values that are read */
+        rc = quant_tell(&told, src, err);
+    page.stats |= w->html && rc == 0 && (told.n == 0 || told.is_read);
+    if (rc == 0 && ((page.stats && !w->tree) || w->tensor))
+        rc = inspect_see_values(o, &src, w->tensor, err);
+    if (rc == 0 && dir && !w->tree)
         rc = run_directory(o, w, cli, path, err);
     if (rc == 0 && w->tree)
         rc = inspect_modules(o, w, src, !cli->json, err);

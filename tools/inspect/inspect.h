@@ -46,6 +46,13 @@ int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, stru
 int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, bool json, bool *any,
                     struct ckpt_err *err);
 
+/* ckpt_open, with quantised weights as their values. */
+int inspect_open_values(struct ckpt_source **out, const char *path,
+                        const struct ckpt_open_opts *opts, struct ckpt_err *err);
+/* *src with quantised weights as their values, and a row that says so; where `tensor` (or NULL) is
+ * asked for and is none of them, as it is.  Takes *src: NULL on failure, or as it was. */
+int inspect_see_values(struct out *o, struct ckpt_source **src, const char *tensor,
+                       struct ckpt_err *err);
 /* Facts, totals and the table of tensors. */
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
                    int jobs, struct ckpt_err *err);

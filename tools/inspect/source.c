@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/formats.h"
+#include "formats/quant/quant.h"
 #include "formats/weights/bnb.h"
 #include "tools/inspect/inspect.h"
 #include "tools/near.h"
@@ -82,17 +84,54 @@ static void add_total(struct total *all, const struct ckpt_tensor *t)
     x->bytes += ckpt_tensor_stored_bytes(t);
 }
 
-/* Whether another library has packed some of it. */
-static void put_packed(struct out *o, const struct ckpt_source *src)
+int inspect_open_values(struct ckpt_source **out, const char *path,
+                        const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
-    const char *what;
-    size_t n = bnb_count(src, &what);
-    char text[64];
+    struct ckpt_source *below;
+    int rc = ckpt_open(&below, path, opts, err);
 
-    if (n == 0)
-        return;
-    snprintf(text, sizeof text, "%zu tensors, %s", n, what);
-    out_str(o, "bitsandbytes", "packed by bitsandbytes", text);
+    *out = NULL;
+    if (rc == 0)
+        rc = quant_view(out, below, err);
+    return rc ? ckpt_err_in(err, "%s", path) : 0;
+}
+
+static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_err *err);
+
+int inspect_see_values(struct out *o, struct ckpt_source **src, const char *tensor,
+                       struct ckpt_err *err)
+{
+    struct ckpt_source *below = *src;
+    struct quant_told told;
+
+    if (quant_tell(&told, below, err) || told.n == 0)
+        return err->code;
+    if (tensor && ckpt_source_find(below, tensor) != SIZE_MAX &&
+        !quant_is_packed(below, ckpt_source_find(below, tensor)))
+        return 0;                       /* a scale, a norm: what it is */
+    if (put_packed(o, below, err))
+        return err->code;
+    *src = NULL;
+    return quant_view(src, below, err);
+}
+
+/* Whether a library has quantised some of it. */
+static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_err *err)
+{
+    struct quant_told told;
+    char text[192];
+    const char *what;
+
+    if (quant_tell(&told, src, err) || told.n == 0)
+        return err->code;
+    bnb_count(src, &what);
+    snprintf(text, sizeof text, "%zu tensors, %s%s", told.n, what ? what : told.what,
+             told.is_read ? "" : ", which is not read");
+    if (what)
+        out_str(o, "bitsandbytes", "packed by bitsandbytes", text);
+    else
+        out_str(o, "quantization", "quantised", text);
+    return 0;
 }
 
 /* Parameters and bytes by what they are stored as, tied names once. */
@@ -230,11 +269,15 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
     if (rc == 0 && what)
         rc = tensors_measure(m, src, index, n, what, jobs, err);
     if (rc == 0) {
-        out_str(o, "format", "format", ckpt_source_format(src));
+        const char *format = json_string_value(json_object_get(ckpt_source_info(src), "format"));
+
+        out_str(o, "format", "format", format ? format : ckpt_source_format(src));
         if (evidence(src))
             out_str(o, "evidence", "known by", evidence(src));
         put_facts(o, src);
-        put_packed(o, src);
+        rc = put_packed(o, src, err);
+    }
+    if (rc == 0) {
         put_totals(o, src);
         put_tensors(o, w, src, index, n, m);
     }

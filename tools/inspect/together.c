@@ -188,10 +188,10 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
     struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = w->optimizer,
                                   .follow = cli->follow, .spool = cli_spool()};
     struct ckpt_source *a = NULL, *b = NULL;
-    int rc = ckpt_open(&a, path[0], &opts, err);
+    int rc = inspect_open_values(&a, path[0], &opts, err);
 
     if (rc == 0)
-        rc = ckpt_open(&b, path[1], &opts, err);
+        rc = inspect_open_values(&b, path[1], &opts, err);
     if (rc == 0) {
         out_str(o, "path", "first", path[0]);
         out_str(o, "compared_with", "second", path[1]);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/quant/quant.h"
+#include "formats/quant/quant_config.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -41,7 +43,7 @@ static const char *const mechanisms[] = {
     "attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling",
     "query_pre_attn_scalar", "num_local_experts", "num_experts", "n_routed_experts",
     "is_encoder_decoder", "add_cross_attention", "cross_attention_hidden_size", "pruned_heads",
-    "quantization_config", "tie_encoder_decoder", "word_embed_proj_dim",
+    "tie_encoder_decoder", "word_embed_proj_dim",
     "scale_attn_by_inverse_layer_idx", NULL,
 };
 
@@ -212,14 +214,11 @@ static int find_family(const struct family **out, const json_t *config, struct c
                         family_known(known, sizeof known));
 }
 
-int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err)
+static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
 {
     const struct family *f;
     struct arch *a;
 
-    *out = NULL;
-    if (!json_is_object(config))
-        return ckpt_fail(err, CKPT_EFORMAT, "the document is no object");
     if (find_family(&f, config, err) || check_keys(f, config, err))
         return err->code;
     a = ckpt_alloc(1, sizeof *a);
@@ -228,7 +227,7 @@ int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err
     *a = f->fixed;
     a->pad_token_id = -1;
     a->family = f;
-    a->config = json_incref((json_t *)(uintptr_t)config);
+    a->config = json_incref(config);
     for (const struct family_key *k = f->keys; k->name; k++)
         if (read_key(a, k, config, err))
             goto fail;
@@ -239,6 +238,25 @@ int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err
 fail:
     arch_free(a);
     return err->code;
+}
+
+int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err)
+{
+    json_t *plain;              /* quantised weights are read as values, and saved as such */
+    int rc;
+
+    *out = NULL;
+    if (!json_is_object(config))
+        return ckpt_fail(err, CKPT_EFORMAT, "the document is no object");
+    if (quant_check_config(config, err))
+        return err->code;
+    plain = json_deep_copy(config);
+    if (!plain)
+        return ckpt_nomem(err, sizeof *plain);
+    quant_config_strip(plain);
+    rc = read_arch(out, plain, err);
+    json_decref(plain);
+    return rc;
 }
 
 int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct ckpt_err *err)

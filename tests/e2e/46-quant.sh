@@ -1,0 +1,68 @@
+# Quantised weights: values wherever values are used, as they are in a copy, named where they are not read.
+. "$(dirname "$0")/lib.sh"
+Q=$G/quant L=$G/lora/bloom-qkv
+merge() { ckpt-merge -q --provenance none "$@"; }
+same() { ckpt-inspect --diff "$@" >"$T/diff" 2>&1 || { cat "$T/diff"; return 1; }; }
+
+for q in fp8 ct-float ct-int8 ct-pack gptq gptq-sym gptq-v2 awq; do
+    t "$q into values" merge --verify --dtype 'norm.weight=bf16' -o "$T/$q" "$Q/$q"
+    t "$q: those of its library" same "$Q/$q.expected.safetensors" "$T/$q"
+    t "$q: packed and values are the same model" same "$Q/$q" "$T/$q"
+    t "$q: config.json no longer says so" bash -c "! grep -q quantization_config '$T/$q/config.json'"
+    t "$q: a copy stays as it is" merge --verify -o "$T/$q-copy" "$Q/$q"
+    t "$q: codes, scales and config" bash -c "cmp '$Q/$q/config.json' '$T/$q-copy/config.json' && cmp '$Q/$q/model.safetensors' '$T/$q-copy/model.safetensors' ||
+        [ \$(ckpt-inspect --json '$Q/$q' | grep -c I32) = \$(ckpt-inspect --json '$T/$q-copy' | grep -c I32) ]"
+    expect 0 "$q: a look" ckpt-inspect "$Q/$q"
+    t "$q: is told" prints "quantised: "
+done
+expect 0 "a copy says what it keeps" ckpt-merge -o "$T/said" "$Q/fp8"
+t "by name" says "8 tensors are quantised (FP8 with block scales) and stay so; --dtype writes their values"
+expect 0 "values of one" ckpt-inspect --tensor one.weight "$Q/fp8"
+t "are not its codes" prints "dtype: BF16"
+expect 0 "a scale by its name" ckpt-inspect --tensor one.weight_scale_inv "$Q/fp8"
+t "is what it is" prints "dtype: F32"
+
+# A model of FP8 is the model of its values, whatever is done with it.
+M=$Q/model V=$Q/model.expected
+score() { ckpt-eval -q --json --eval-file "$L/rows.jsonl" "$1" 2>"$T/.err" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
+t "values of a model" merge --dtype bf16 -o "$T/m" "$M"
+t "are those expected" same "$V" "$T/m"
+t "an adapter is folded into values" merge --adapter "$L/adapter" -o "$T/ma" "$M"
+merge --adapter "$L/adapter" -o "$T/va" "$V" >/dev/null
+t "as into the values themselves" same "$T/va" "$T/ma"
+t "and config.json says bf16, no quantisation" bash -c "grep -q bfloat16 '$T/ma/config.json' && ! grep -q quantization '$T/ma/config.json'"
+t "an average is one of values" merge --average -o "$T/av" "$M" "$V"
+t "of the same model" same "$V" "$T/av"
+t "GGUF has values" merge --to gguf --dtype bf16 -o "$T/m.gguf" "$M"
+merge --to gguf --dtype bf16 -o "$T/v.gguf" "$V" >/dev/null
+t "the same" same "$T/v.gguf" "$T/m.gguf"
+a=$(score "$M") b=$(score "$V")
+t "evaluation computes with values ($a, $b)" test -n "$a" -a "$a" = "$b"
+train() { ckpt-train -q --model "$1" --train-file "$L/rows.jsonl" --max-steps 2 --save-steps 2 --seed 1 -o "$2"; }
+t "training begins from values" train "$M" "$T/tm"
+train "$V" "$T/tv" >/dev/null 2>&1
+t "and ends the same" same "$T/tv/checkpoint-2" "$T/tm/checkpoint-2"
+t "what is saved is not quantised" bash -c "! grep -q quantization '$T/tm/checkpoint-2/config.json'"
+t "a LoRA on top of it" ckpt-train -q --model "$M" --train-file "$L/rows.jsonl" --lora-rank 2 --max-steps 1 -o "$T/tl"
+
+# What is not read is named wherever a value is used, and copied.
+refuse() {
+    local name=$1; shift
+    expect 65 "$name" "$@"
+    t "$name: is named" says "quantised by MLX, which is not read"
+}
+mkdir "$T/mlx"; cp "$M/model.safetensors" "$T/mlx"
+printf '{"model_type": "bloom", "quantization": {"group_size": 64, "bits": 4}}' >"$T/mlx/config.json"
+refuse "a cast of what is not read" ckpt-merge --dtype bf16 -o "$T/no" "$T/mlx"
+refuse "an adapter on it" ckpt-merge --adapter "$L/adapter" -o "$T/no" "$T/mlx"
+refuse "an average with it" ckpt-merge --average -o "$T/no" "$T/mlx" "$V"
+refuse "a GGUF of it" ckpt-merge --to gguf -o "$T/no.gguf" "$T/mlx"
+refuse "a difference of it" ckpt-inspect --diff "$T/mlx" "$V"
+refuse "statistics of it" ckpt-inspect --stats "$T/mlx"
+refuse "training it" ckpt-train --model "$T/mlx" --train-file "$L/rows.jsonl" --max-steps 1 -o "$T/no"
+refuse "evaluating it" ckpt-eval --eval-file "$L/rows.jsonl" "$T/mlx"
+expect 0 "a copy of it" ckpt-merge -o "$T/mlx2" "$T/mlx"
+t "says what it is" says "(MLX) and stay so"
+expect 0 "a look at it" ckpt-inspect "$T/mlx"
+t "tells it" prints "MLX, which is not read"
+t "nothing was written" test ! -e "$T/no" -a ! -e "$T/no.gguf"

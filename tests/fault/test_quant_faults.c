@@ -1,0 +1,61 @@
+/* Quantised weights seen as values, under failure: the n-th allocation, read and open fails, for
+ * every n there is. */
+#include "tests/fault/jobs.h"
+#include "tests/unit/compare.h"
+
+#include "formats/quant/quant.h"
+
+static int see(const char *path, struct ckpt_err *err)
+{
+    struct ckpt_source *src, *seen;
+    struct quant_told told;
+    int rc = ckpt_open(&src, path, NULL, err);
+
+    if (rc)
+        return rc;
+    if (quant_tell(&told, src, err)) {
+        ckpt_source_close(src);
+        return err->code;
+    }
+    rc = quant_view(&seen, src, err);
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(seen); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
+        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+
+        rc = ckpt_source_read(seen, i, 0, t->numel, p, err);
+        free(p);
+    }
+    ckpt_source_close(seen);
+    return rc;
+}
+
+static const struct job jobs[] = {
+    {see, "tests/golden/quant/fp8"}, {see, "tests/golden/quant/ct-pack"},
+    {see, "tests/golden/quant/gptq"}, {see, "tests/golden/bnb/weights.safetensors"},
+};
+
+static void test_undisturbed(void **state)
+{
+    (void)state;
+    jobs_undisturbed(jobs, 4);
+}
+
+#ifdef CKPT_FAULTS
+static void test_each_failure_is_told(void **state)
+{
+    (void)state;
+    jobs_fail(jobs, 4, "build/test_quant_faults.none");
+}
+#endif
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_undisturbed),
+#ifdef CKPT_FAULTS
+        cmocka_unit_test(test_each_failure_is_told),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
