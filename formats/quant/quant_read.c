@@ -1,8 +1,10 @@
 /* quant_read - see quant_read.h.  The layouts are in quant_parts.h. */
 #include "formats/quant/quant_read.h"
 
+#include <immintrin.h>
 #include <math.h>
 #include <string.h>
+#include <sys/platform/x86.h>
 
 #include "libckpt/convert.h"
 
@@ -18,6 +20,7 @@ struct reader {
     int64_t  at;                /* which row of the grid lies in scale and zero, or -1 */
     float   *scale, *zero;      /* [grid columns]; zero NULL: there are none */
     int32_t *order;             /* [columns], or NULL */
+    bool     e4m3;              /* codes of that type, and a processor that is fast with them */
     unsigned char *codes;       /* [PIECE] */
 };
 
@@ -91,6 +94,8 @@ static void fill_values(struct reader *r)
     }
     if (r->p->how == QUANT_SCALED)
         ckpt_convert(r->value_of, CKPT_F32, byte, t, 256);
+    r->e4m3 = r->p->how == QUANT_SCALED && t == CKPT_F8_E4M3 && !r->zero &&
+              CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C);
 }
 
 static int begin(struct reader *r, struct ckpt_err *err)
@@ -128,6 +133,34 @@ static void end(struct reader *r)
     ckpt_free(r->codes);
 }
 
+/*
+ * F8_E4M3 times a scale, eight at once, the same bits as the loop over value_of: seven bits moved
+ * to where F16 has its exponent are the value over 256, subnormals included; all ones are NaN, whose
+ * bits are those of half.h.
+ * Gives how many were done.
+ */
+__attribute__((target("avx2,f16c"))) static int64_t scale_e4m3(float *value,
+                                                               const unsigned char *code,
+                                                               int64_t n, float scale)
+{
+    const __m128i seven = _mm_set1_epi16(0x7f), sign = _mm_set1_epi16(0x80);
+    const __m256 by = _mm256_set1_ps(scale), up = _mm256_set1_ps(256.0f);
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8) {
+        __m128i c = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i_u *)(code + i)));
+        __m128i low = _mm_and_si128(c, seven);
+        __m128i h = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(c, sign), 8), _mm_slli_epi16(low, 7));
+        __m256i ones = _mm256_cvtepi16_epi32(_mm_cmpeq_epi16(low, seven));
+        __m256 v = _mm256_mul_ps(_mm256_cvtph_ps(h), up);
+
+        v = _mm256_or_ps(v, _mm256_and_ps(nan, _mm256_castsi256_ps(ones)));
+        _mm256_storeu_ps(value + i, _mm256_mul_ps(v, by));
+    }
+    return i;
+}
+
 /* Values of columns [c, c + n) of the row whose grid is loaded, from a code a byte. */
 static void work_out(float *value, const struct reader *r, const unsigned char *code, int64_t c,
                      int64_t n)
@@ -144,7 +177,8 @@ static void work_out(float *value, const struct reader *r, const unsigned char *
             for (int64_t j = i; j < i + run; j++)
                 value[j] = (r->value_of[code[j]] - zero) * scale;
         else
-            for (int64_t j = i; j < i + run; j++)
+            for (int64_t j = i + (r->e4m3 ? scale_e4m3(value + i, code + i, run, scale) : 0);
+                 j < i + run; j++)
                 value[j] = r->value_of[code[j]] * scale;
         i += run;
     }

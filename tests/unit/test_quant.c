@@ -3,6 +3,7 @@
 #include "tests/unit/compare.h"
 
 #include "formats/quant/quant.h"
+#include "libckpt/half.h"
 #include "libckpt/view.h"
 
 #define Q "tests/golden/quant/"
@@ -245,6 +246,38 @@ static void test_a_name_given_twice_is_refused(void **state)
     }
 }
 
+/* All codes, read together and one at a time: vector code and the loop have the same bits. */
+static void test_each_code_alone_is_as_in_a_row(void **state)
+{
+    struct ckpt_source *s;
+    float whole[256], one;
+    struct ckpt_err err = {0};
+    const float scale = 0.0123f;
+    FILE *f;
+
+    (void)state;
+    make("\"dtype\":\"float32\"," FP8, "a.weight F8_E4M3 2,128 a.weight_scale_inv F32 1,1");
+    f = fopen(LIE "/model.safetensors", "r+b");
+    assert_non_null(f);
+    fseek(f, -260, SEEK_END);
+    for (int i = 0; i < 256; i++)
+        fputc(i, f);
+    fwrite(&scale, 4, 1, f);
+    fclose(f);
+    assert_int_equal(quant_view(&s, must_open(LIE, NULL), &err), 0);
+    assert_int_equal(ckpt_source_tensor(s, 0)->dtype, CKPT_F32);
+    assert_int_equal(ckpt_source_read(s, 0, 0, 256, whole, &err), 0);
+    for (int i = 0; i < 256; i++) {
+        float want = ckpt_f8_e4m3_to_f32((uint8_t)i) * scale;
+
+        assert_int_equal(ckpt_source_read(s, 0, i, 1, &one, &err), 0);
+        if (memcmp(&one, &want, 4) != 0 || memcmp(&whole[i], &want, 4) != 0)
+            fail_msg("code %d: %g alone, %g in a row, %g wanted", i, (double)one,
+                     (double)whole[i], (double)want);
+    }
+    ckpt_source_close(s);
+}
+
 #define M(method, more) "\"quantization_config\":{\"quant_method\":\"" method "\"" more "}"
 
 static void test_what_is_not_read_is_named(void **state)
@@ -327,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_a_source_that_is_not_packed_passes),
         cmocka_unit_test(test_parts_that_are_missing_or_do_not_fit_are_refused),
         cmocka_unit_test(test_a_name_given_twice_is_refused),
+        cmocka_unit_test(test_each_code_alone_is_as_in_a_row),
         cmocka_unit_test(test_what_is_not_read_is_named),
         cmocka_unit_test(test_plain_weights_with_a_description_pass),
         cmocka_unit_test(test_a_group_that_is_not_there_is_refused),
