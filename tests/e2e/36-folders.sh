@@ -107,3 +107,47 @@ t "floating point operations as HF counts them" bash -c "read tokens flos <<< '$
 SAY= expect 0 "a run that diverges" train v --learning-rate 900
 t "says so" says "the run diverged"
 t "in columns" bash -c "! grep -qE '[0-9]{12}' $T/.err"
+
+# What stays of --save-total-limit, as HF Trainer's rule has it: the best counts, and beside it the newest stays.
+held() { train "$@" --save-steps 2 --eval-steps 2 --eval-file "$M/rows.jsonl"; }
+left() { ls "$T/$1" | sed -n 's/^checkpoint-//p' | sort -n | tr '\n' ' '; }
+t "the newest is the best" held p1 --save-total-limit 2
+t "two stay" [ "$(left p1)" = "8 10 " ]
+t "a limit of one" held p2 --save-total-limit 1
+t "one stays" [ "$(left p2)" = "10 " ]
+t "the first is the best" held p3 --save-total-limit 1 --learning-rate 30
+t "it stays, and the newest" [ "$(left p3)" = "2 10 " ]
+t "of three" held p4 --save-total-limit 3 --learning-rate 30
+t "it is one of them" [ "$(left p4)" = "2 8 10 " ]
+t "however the folder is spelt" held p4 --save-total-limit 2 --learning-rate 30 --max-steps 14 --resume-from-checkpoint latest -o "$T/./p4"
+t "the best is known" [ "$(left p4)" = "2 14 " ]
+# Nothing is pruned while somebody reads it; a later save, or run, does.
+cp -r "$T/a" "$T/r"; rm -rf "$T/r/checkpoint-10"
+exec 9<"$T/r/checkpoint-5"; flock -s 9
+SAY= expect 0 "beside a reader" train r --save-total-limit 1 --resume-from-checkpoint latest
+t "what is read stays" [ "$(left r)" = "5 10 " ]
+t "which is said" says "checkpoint-5 stays beyond --save-total-limit"
+expect 73 "nor is it overwritten" train r --overwrite-output-dir
+t "which is said too" says "another process reads it"
+exec 9<&-
+t "read to its end" train r --max-steps 12 --save-total-limit 1 --resume-from-checkpoint latest
+t "it goes" [ "$(left r)" = "12 " ]
+t "and nothing of it is left" bash -c "! ls -A $T/r | grep trash"
+
+# A published checkpoint lacks what is private: it is gone on from with the same bits.
+git lfs install --skip-repo >/dev/null 2>&1
+published() {   # published FROM how...: pushed, cloned, gone on from
+    local from=$1; shift
+    ckpt-push -q --create "$T/$from.git" "$T/$from/checkpoint-5" && git clone -q "$T/$from.git" "$T/$from-clone" &&
+        [ ! -e "$T/$from-clone/training_args.bin" ] && SAY= "$@" "$from-on" --resume-from-checkpoint "$T/$from-clone" && same "$from" "$from-on"
+}
+t "a published checkpoint" published a train
+t "one of two ranks" published z two
+SAY= expect 0 "is gone on from" train n --resume-from-checkpoint "$T/a-clone"
+t "a note names what it lacks" says "goes on without training_args.bin, which resuming does not need"
+echo "edited" > "$T/a-clone/README.md"; rm "$T/a-clone/scheduler.pt"
+t "a card may be edited, the schedule follows from settings" train n2 --resume-from-checkpoint "$T/a-clone"
+t "and the same bits" same a n2
+rm "$T/a-clone/trainer_state.json"
+expect 65 "without its state it is none" train n3 --resume-from-checkpoint "$T/a-clone"
+t "which is named" says "trainer_state.json: absent"
