@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "trainer/data/prepare.h"
+#include "trainer/model/arch.h"
 
 static void data_close(struct data_set *d)
 {
@@ -116,6 +117,7 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
     opts.kept = strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
+    opts.vocab_size = r->session->arch->vocab_size;
     if (open_records(d, s, path, n, train, err))
         return err->code;
     opts.passes = passes(r, records_count(d->records), train);

@@ -23,17 +23,31 @@ static bool ends_in(const char *path, const char *tail)
     return n >= k && strcmp(path + n - k, tail) == 0;
 }
 
-/* The directory of a model and the description's name in it: path itself, or what lies above a
- * config.json; on this machine the file may have another name. */
+static bool is_weights_file(const char *name)
+{
+    static const char *const tails[] = {".safetensors", ".pt", ".pth", ".bin",
+                                        ".index.json"};
+
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (ends_in(name, tails[i]))
+            return true;
+    return false;
+}
+
+/* The directory of a model and the description's name in it: path itself, or the directory of a
+ * config.json or of a file of weights; on this machine the description may have another name. */
 static int open_model_dir(struct ckpt_dir **out, const char **config, const char *path,
                           struct ckpt_err *err)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool described = ends_in(name, ".json") && !ends_in(name, ".index.json");
     char dir[4096];
 
     *config = "config.json";
-    if (strcmp(name, *config) == 0 || (ends_in(name, ".json") && ckpt_path_is_file(path))) {
-        *config = name;
+    if (strcmp(name, *config) == 0 ||
+        ((described || is_weights_file(name)) && ckpt_path_is_file(path))) {
+        if (described)
+            *config = name;
         snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
         path = dir;
     }
@@ -58,6 +72,25 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
     return 0;
 }
 
+/*
+ * A vocabulary that the model has no rows for is another model's.  Tokens that were added beyond
+ * them are common and may never be met: data that needs one is refused when it is read.
+ */
+static int check_vocabulary(const struct session *s, struct ckpt_err *err)
+{
+    int32_t own = tokenizer_own_size(s->tokenizer), all = tokenizer_size(s->tokenizer);
+    int64_t rows = s->arch->vocab_size;
+
+    if (own > rows)
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the tokenizer has %d ids, the model %lld "
+                         "(vocab_size)", ckpt_dir_path(s->tokenizer_dir), own, (long long)rows);
+    if (all > rows && s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "%s: tokens were added up to id %d, the model has %lld "
+                 "(vocab_size): texts that need them are refused",
+                 ckpt_dir_path(s->tokenizer_dir), all - 1, (long long)rows);
+    return 0;
+}
+
 static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
                       const struct device_opts *device, struct ckpt_err *err)
 {
@@ -70,11 +103,14 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     if (tokenizer_dir) {
         if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
             return err->code;
-    } else if (ckpt_dir_has(s->model_dir, "tokenizer.json")) {
+    } else if (tokenizer_in_dir(s->model_dir)) {
         if (open_model_dir(&s->tokenizer_dir, &config, model_dir, err))
             return err->code;
     }
-    return s->tokenizer_dir ? tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) : 0;
+    if (!s->tokenizer_dir)
+        return 0;
+    return tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) ? err->code
+                                                                    : check_vocabulary(s, err);
 }
 
 int session_join(struct session *s, struct ckpt_err *err)

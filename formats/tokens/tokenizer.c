@@ -469,6 +469,17 @@ int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const i
 
 int32_t tokenizer_size(const struct tokenizer *t) { return t->vocab.n; }
 
+int32_t tokenizer_own_size(const struct tokenizer *t)
+{
+    int32_t n = t->vocab.n;
+
+    while (n > 0 && (!t->vocab.token[n - 1].token ||
+                     vocab_find(&t->vocab, t->vocab.token[n - 1].token,
+                                t->vocab.token[n - 1].len) != n - 1))
+        n--;
+    return n;
+}
+
 int32_t tokenizer_id(const struct tokenizer *t, const char *token)
 {
     return vocab_find_any(&t->vocab, token, strlen(token));

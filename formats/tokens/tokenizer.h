@@ -25,6 +25,8 @@ struct encoding {
 /* The tokenizer that dir holds; tokenizer.json goes before other files.  Any thread may encode
  * with one tokenizer at a time per encoding. */
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err);
+/* Whether there is a file in it that tokenizer_open_dir would read. */
+bool tokenizer_in_dir(struct ckpt_dir *dir);
 /* One file: which it is is told by what is in it. */
 int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err);
 void tokenizer_close(struct tokenizer *t);
@@ -61,8 +63,9 @@ int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const i
                      size_t n, bool skip_special, struct ckpt_err *err);
 /* 16 bytes that tell tokenizers apart: of the bytes of all files it was read from. */
 void tokenizer_digest(const struct tokenizer *t, unsigned char digest[16]);
-/* One past the largest id. */
+/* One past the largest id; and of those that were not added to the vocabulary it was made with. */
 int32_t tokenizer_size(const struct tokenizer *t);
+int32_t tokenizer_own_size(const struct tokenizer *t);
 int32_t tokenizer_id(const struct tokenizer *t, const char *token);     /* -1 when absent */
 const char *tokenizer_token(const struct tokenizer *t, int32_t id);     /* NULL when absent */
 /* From tokenizer_config.json / special_tokens_map.json beside it; -1 when unsaid. */

@@ -3,7 +3,9 @@
  *
  * tokenizer.json goes before all others; then spiece.model and tokenizer.model (sentencepiece, or
  * tiktoken ranks, by what is in them), *.tiktoken, vocab.json with merges.txt, vocab.txt.
- * tokenizer_config.json and special_tokens_map.json are laid over it.
+ * tokenizer_config.json and special_tokens_map.json are laid over it.  Without the former a class
+ * and an end of texts are those of the model's config.json, as for transformers' AutoTokenizer.
+ * Source: transformers 5.23 models/auto/tokenization_auto.py, models/t5/tokenization_t5.py.
  */
 #include <string.h>
 
@@ -25,6 +27,7 @@ struct opening {
     json_t           *config;       /* tokenizer_config.json, special_tokens_map.json */
     struct spm_ids    ids;
     bool              spm;
+    int32_t           eos;          /* of config.json, where it is asked; else -1 */
     uint64_t          read;         /* bytes of files with ids: an id takes two of them or more,
                                        so that one beyond is a lie */
     unsigned char     digest[16];   /* of all that was read */
@@ -94,6 +97,57 @@ static int read_config(struct opening *o, struct ckpt_err *err)
             if (component_is_absent(json_object_get(o->config, key)))
                 json_object_set(o->config, key, v);
     json_decref(map);
+    return rc;
+}
+
+/* Classes of tokenizers by model_type, where config.json names none itself. */
+static const struct { const char *type, *name; } class_of[] = {
+    {"t5", "T5Tokenizer"},         {"mt5", "T5Tokenizer"},        {"umt5", "T5Tokenizer"},
+    {"llama", "LlamaTokenizer"},   {"mistral", "LlamaTokenizer"}, {"mixtral", "LlamaTokenizer"},
+    {"gemma", "GemmaTokenizer"},   {"gemma2", "GemmaTokenizer"},  {"roberta", "RobertaTokenizer"},
+    {"bart", "BartTokenizer"},     {"qwen2", "Qwen2Tokenizer"},   {"qwen3", "Qwen2Tokenizer"},
+};
+
+/* The class of tokenizers that a config.json stands for; NULL: unknown. */
+static const char *class_by(const json_t *model)
+{
+    const char *name = json_string_value(json_object_get(model, "tokenizer_class"));
+    const char *type = json_string_value(json_object_get(model, "model_type"));
+
+    for (size_t i = 0; !name && type && i < sizeof class_of / sizeof *class_of; i++)
+        if (strcmp(type, class_of[i].type) == 0)
+            name = class_of[i].name;
+    return name;
+}
+
+/* What only config.json can say: the class, and without a tokenizer_config.json the end of texts. */
+static int read_model_config(struct opening *o, struct ckpt_err *err)
+{
+    struct { unsigned char before[16], said[16]; } both;
+    struct ckpt_file *file = NULL;
+    json_t *model = NULL, *eos;
+    bool named = !component_is_absent(json_object_get(o->config, "tokenizer_class"));
+    const char *name;
+    int rc;
+
+    if (ckpt_dir_has(o->dir, "tokenizer_config.json") || !ckpt_dir_has(o->dir, "config.json"))
+        return 0;
+    rc = ckpt_file_open_at(&file, o->dir, "config.json", err);
+    if (rc == 0)
+        rc = ckpt_json_read(&model, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    ckpt_file_close(file);
+    name = class_by(model);
+    if (rc == 0 && !named && name) {
+        json_object_set_new(o->config, "tokenizer_class", json_string(name));
+        memcpy(both.before, o->digest, sizeof both.before);
+        ckpt_xxh128(both.said, name, strlen(name));
+        ckpt_xxh128(o->digest, &both, sizeof both);
+    }
+    eos = json_object_get(model, "eos_token_id");
+    eos = json_is_array(eos) ? json_array_get(eos, 0) : eos;
+    if (json_is_integer(eos) && json_integer_value(eos) >= 0 && json_integer_value(eos) <= INT32_MAX)
+        o->eos = (int32_t)json_integer_value(eos);
+    json_decref(model);
     return rc;
 }
 
@@ -198,6 +252,8 @@ static int make(struct opening *o, struct tokenizer **out, json_t *root, struct 
         t->eos = o->ids.eos;
         t->pad = o->ids.pad;
     }
+    if (rc == 0 && t->eos < 0 && o->eos >= 0 && tokenizer_token(t, o->eos))
+        t->eos = o->eos;
     if (rc == 0 && o->dir && (rc = tokenizer_config(t, o->config, o->spm, err)))
         ckpt_err_in(err, "%s: tokenizer_config.json", ckpt_dir_path(o->dir));
     if (rc == 0)
@@ -209,7 +265,7 @@ static int make(struct opening *o, struct tokenizer **out, json_t *root, struct 
 
 int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct opening o = {0};
+    struct opening o = {.eos = -1};
     json_t *root = NULL;
     int rc = file_root(&o, file, &root, err);
 
@@ -221,10 +277,28 @@ int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_e
     return rc;
 }
 
+static const char *const files[] = {"tokenizer.json", "spiece.model", "tokenizer.model"};
+
+bool tokenizer_in_dir(struct ckpt_dir *dir)
+{
+    struct opening o = {.dir = dir};
+    struct ckpt_err ignored = {0};
+    const char *name = NULL;
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (ckpt_dir_has(dir, files[i]))
+            return true;
+    if ((ckpt_dir_has(dir, "vocab.json") && ckpt_dir_has(dir, "merges.txt")) ||
+        ckpt_dir_has(dir, "vocab.txt"))
+        return true;
+    find_tiktoken(&o, &name, &ignored);
+    ckpt_arena_release(&o.arena);
+    return name != NULL;
+}
+
 /* The first of the files that the directory has. */
 static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
 {
-    static const char *const files[] = {"tokenizer.json", "spiece.model", "tokenizer.model"};
     struct ckpt_file *file = NULL;
     const char *name = NULL;
     json_t *added = NULL;
@@ -256,18 +330,22 @@ static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
     rc = read_json(o, "added_tokens.json", &added, err);
     if (rc == 0)
         rc = added_files_read(*root, added, o->config, err);
+    if (rc == 0 && o->spm)
+        rc = sentinels_read(*root, o->config, err);
     json_decref(added);
     return rc;
 }
 
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err)
 {
-    struct opening o = {.dir = dir};
+    struct opening o = {.dir = dir, .eos = -1};
     json_t *root = NULL;
     int rc = read_config(&o, err);
 
     *out = NULL;
     o.source = ckpt_dir_path(dir);
+    if (rc == 0)
+        rc = read_model_config(&o, err);
     if (rc == 0)
         rc = dir_root(&o, &root, err);
     if (rc == 0)

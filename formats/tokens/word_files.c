@@ -1,6 +1,7 @@
 /* word_files - see word_files.h. */
 #include "formats/tokens/word_files.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
 
+#define MOST_SENTINELS 10000
 #define QWEN_PATTERN                                                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"                        \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -241,5 +243,31 @@ int added_files_read(json_t *root, const json_t *added, const json_t *config,
     for (size_t i = 0; json_is_object(vocab) && i < sizeof keys / sizeof *keys; i++)
         if (add_special(list, vocab, config, keys[i]))
             return ckpt_nomem(err, sizeof *row);
+    return 0;
+}
+
+int sentinels_read(json_t *root, const json_t *config, struct ckpt_err *err)
+{
+    json_t *list = json_object_get(root, "added_tokens");
+    json_int_t pieces = (json_int_t)json_array_size(
+        json_object_get(json_object_get(root, "model"), "vocab"));
+    int64_t n;
+
+    if (!is_class(config, "T5") && !is_class(config, "MT5"))
+        return 0;
+    if (ckpt_json_int_or(&n, config, "extra_ids", 100, err))
+        return err->code;
+    if (n < 0 || n > MOST_SENTINELS)
+        return ckpt_fail(err, CKPT_EFORMAT, "extra_ids is %lld: at most %d", (long long)n,
+                         MOST_SENTINELS);
+    for (json_int_t i = 0; i < n; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "<extra_id_%lld>", (long long)(n - 1 - i));
+        if (!row_of(list, pieces + i) &&
+            json_array_append_new(list, json_pack("{s:I,s:s,s:b,s:b}", "id", pieces + i, "content",
+                                                  name, "special", 1, "normalized", 0)))
+            return ckpt_nomem(err, sizeof name);
+    }
     return 0;
 }

@@ -30,3 +30,37 @@ for name in bloom gpt2 llama qwen3; do
     t "$name: as GGUF" bash -c "cd $T && ckpt-merge -q --to gguf -o $name.gguf $S/$name >/dev/null && [ -s $name.gguf ]"
 done
 t "a length limit of 10^30 is one that there is not" grep -q 1000000000000000019884624838656 "$S/llama/tokenizer_config.json"
+
+# A clone of T5 as it lies: spiece.model alone, what it ends with is in config.json, and rows of the model without a token.
+t5=$S/t5-clone
+printf '%s\n' "translate: one two three" "a <extra_id_0> b <extra_id_99>" | ckpt-inspect --encode - "$t5" > "$T/out"
+t "T5 without tokenizer_config.json: its end of texts" grep -q '^{"ids":\[3,112,40,4,23,86,41,111,5,3,8,46,12,3,73,38,5,1\]' "$T/out"
+t "its sentinels" grep -q '^{"ids":\[20,699,3,35,600,1\]' "$T/out"
+echo '{"prompt":"translate: one two three","completion":"eins zwei drei"}' > "$T/t5.jsonl"
+t5_loss() { ckpt-eval --json -q --eval-file "$T/t5.jsonl" "$1" | grep -q '"loss": 7.40784[01]'; }
+t "its loss is transformers'" t5_loss "$t5"
+t "of one file with the config.json beside it" t5_loss "$t5/model.safetensors"
+t "of another" t5_loss "$t5/pytorch_model.bin"
+t "such a file is trained" ckpt-train -q --model "$t5/pytorch_model.bin" --train-file "$T/t5.jsonl" --max-steps 1 -o "$T/t5"
+t "with its tokenizer" test -s "$T/t5/checkpoint-1/spiece.model"
+t "ids without a text do not end an evaluation" ckpt-eval -q --prompt "translate: one" --max-new-tokens 20 "$t5"
+cp -r "$S/llama" "$T/bare"; rm "$T/bare/tokenizer_config.json"
+t "eos of config.json where no tokenizer_config.json says it" ckpt-train -q --model "$T/bare" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/bared"
+
+# Texts, tokenizers and models that do not belong together.
+small() { cp -r "$S/llama" "$T/$1"; sed -i 's/"vocab_size": [0-9]*/"vocab_size": '"$2"'/' "$T/$1/config.json"; }
+echo '{"text": 5}' > "$T/five.jsonl"
+expect 65 "a text that is a number" ckpt-train --model "$S/llama" --train-file "$T/five.jsonl" -o "$T/no"
+t "is named with its type" says 'record 1: "text" is an integer, a string wanted'
+small many 600
+expect 65 "a tokenizer of more ids than the model" ckpt-train --model "$T/many" --train-file "$T/train.jsonl" -o "$T/no"
+t "both numbers are named" says "ids, the model 600 (vocab_size)"
+expect 65 "in an evaluation too" ckpt-eval --prompt x "$T/many"
+cp -r "$S/llama" "$T/added"; n=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$S/llama/config.json")
+sed -i "0,/\"added_tokens\": \[/s/\"added_tokens\": \[/&{\"id\": $n, \"content\": \"<more>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true},/" "$T/added/tokenizer.json"
+expect 0 "an added token that no text needs" ckpt-train --model "$T/added" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/with"
+t "is a warning" says "tokens were added up to id $n, the model has $n"
+echo '{"text": "one <more>"}' > "$T/more.jsonl"
+expect 65 "one that a text needs" ckpt-train -q --model "$T/added" --train-file "$T/more.jsonl" -o "$T/no"
+t "is found before the first batch, with its record" says "more.jsonl: record 1: token"
+t "both numbers are named there too" says "has id $n (<more>), the model has $n (vocab_size)"

@@ -63,6 +63,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
     opts.stop = &cli_stop;
     opts.pair = session_pair(&e->s);
     opts.chat_dir = e->s.tokenizer_dir;
+    opts.vocab_size = e->s.arch->vocab_size;
     if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
         data_settings_check_bad(&w->rows, e->source, err))
         return err->code;
@@ -265,6 +266,17 @@ static int encode_all(struct eval *e, struct eval_result *r, struct encoding *en
     return 0;
 }
 
+/* Ids without a text are left out, as transformers does: rows of a padded embedding are such. */
+static int64_t with_text(int32_t *id, int64_t n, const struct tokenizer *t)
+{
+    int64_t k = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (tokenizer_token(t, id[i]))
+            id[k++] = id[i];
+    return k;
+}
+
 static int continue_all(struct eval *e, struct eval_result *r, struct encoding *enc,
                         struct generate_seq *seq, const struct generate_opts *opts,
                         struct ckpt_err *err)
@@ -282,10 +294,10 @@ static int continue_all(struct eval *e, struct eval_result *r, struct encoding *
         seq[i].out = out + (int64_t)i * most;
     rc = generate_run(e->s.model, zero_weights(e->s.zero), opts, seq, (int64_t)r->n, err);
     for (size_t i = 0; rc == 0 && i < r->n; i++) {
+        int64_t n = with_text(seq[i].out, seq[i].n_out, e->s.tokenizer);
         size_t len;
 
-        rc = tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)seq[i].n_out,
-                              true, err);
+        rc = tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)n, true, err);
     }
     ckpt_free(out);
     return rc;

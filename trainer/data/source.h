@@ -17,6 +17,7 @@ struct data_source {
     struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
     struct chat            *chat;                   /* DATA_CHAT: its template */
     char                   *chat_field;             /* and where its messages are */
+    char                   *text_field;             /* DATA_TEXT: the text */
     struct keep            *kept;                   /* samples that were kept, or NULL */
     int64_t                 n;
     int64_t                *keep;       /* [n] record of each sample; NULL: all records */

@@ -59,7 +59,13 @@ static int parse_mapping(struct data_source *d, const char *text, struct ckpt_er
 static int render(const struct data_source *d, const json_t *record, struct ckpt_buf *text,
                   size_t *prompt, struct ckpt_err *err)
 {
+    json_t *v;
+
     *prompt = 0;
+    /* A number is no text: nothing says how it would be spelt. */
+    if (d->text_field && json_object_get(record, d->text_field) &&
+        ckpt_json_get(&v, record, d->text_field, JSON_STRING, err))
+        return err->code;
     if (d->prompt) {
         if (template_render(d->prompt, text, record, err))
             return err->code;
@@ -89,6 +95,20 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
     jinja_out_release(&out);
     talk_release(&talk);
     return rc;
+}
+
+static int check_ids(const struct data_source *d, const int32_t *id, int64_t n,
+                     struct ckpt_err *err)
+{
+    for (int64_t i = 0; d->o.vocab_size > 0 && i < n; i++)
+        if (id[i] < 0 || id[i] >= d->o.vocab_size) {
+            const char *token = d->tok && id[i] >= 0 ? tokenizer_token(d->tok, id[i]) : NULL;
+
+            return ckpt_fail(err, CKPT_EMISMATCH, "token %lld has id %d%s%.60s%s, the model has "
+                             "%lld (vocab_size)", (long long)i + 1, id[i], token ? " (" : "",
+                             token ? token : "", token ? ")" : "", (long long)d->o.vocab_size);
+        }
+    return 0;
 }
 
 int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
@@ -121,6 +141,8 @@ int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                               err);
     if (rc == 0 && s->n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no tokens");
+    if (rc == 0 && (rc = check_ids(d, s->ids, s->n, err)) == 0)
+        rc = check_ids(d, s->enc, s->n_enc, err);
     if (rc)
         records_err_in(d->records, i, err);
 out:
@@ -136,7 +158,11 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
     i = d->keep ? d->keep[i] : i;
-    return d->kept && keep_get(d->kept, i, s) ? 0 : data_source_make(d, i, s, err);
+    if (!d->kept || !keep_get(d->kept, i, s))
+        return data_source_make(d, i, s, err);
+    if (check_ids(d, s->ids, s->n, err) || check_ids(d, s->enc, s->n_enc, err))
+        return records_err_in(d->records, i, err);
+    return 0;
 }
 
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
@@ -299,7 +325,9 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     d->kind = DATA_TEXT;
     if (!d->o.text_field && !json_object_get(record, "text"))
         return unknown_fields(record, err);
-    return parse_field(&d->completion, d->o.text_field ? d->o.text_field : "text", err);
+    d->text_field = ckpt_strdup(d->o.text_field ? d->o.text_field : "text");
+    return d->text_field ? parse_field(&d->completion, d->text_field, err)
+                         : ckpt_nomem(err, sizeof *d);
 }
 
 /* Text becomes ids only with a tokenizer, and ends only where eos is known. */
@@ -313,6 +341,10 @@ static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "the tokenizer does not say which token ends a text "
                          "(eos_token in tokenizer_config.json)");
+    if (d->kind != DATA_CHAT && !d->o.no_eos && d->o.vocab_size > 0 &&
+        tokenizer_eos(d->tok) >= d->o.vocab_size)
+        return ckpt_fail(err, CKPT_EMISMATCH, "the token that ends a text has id %d, the model has "
+                         "%lld (vocab_size)", tokenizer_eos(d->tok), (long long)d->o.vocab_size);
     return 0;
 }
 
@@ -371,6 +403,7 @@ void data_source_close(struct data_source *d)
     template_free(d->completion);
     chat_close(d->chat);
     ckpt_free(d->chat_field);
+    ckpt_free(d->text_field);
     ckpt_free(d->keep);
     ckpt_free(d->length);
     ckpt_free(d);
