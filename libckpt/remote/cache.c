@@ -16,6 +16,8 @@
 #include "libckpt/file_at.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
+#include "libckpt/remote/cache_at.h"
+#include "libckpt/remote/cache_proof.h"
 #include "libckpt/remote/http.h"
 #include "libckpt/spool.h"
 
@@ -53,8 +55,7 @@ static bool root_of(char *out, size_t size)
              : cache_place(out, size, "XDG_CACHE_HOME", "/ckpt", "/.cache/ckpt");
 }
 
-/* A path below the cache; false when there is none, or the path is too long. */
-static bool path_of(char *out, size_t size, const char *folder, const char *name)
+bool cache_path(char *out, size_t size, const char *folder, const char *name)
 {
     char root[3072];
 
@@ -84,12 +85,27 @@ static bool make_folders(const char *path)
         }
 }
 
-static bool ready(const char *folder)
+bool cache_ready(const char *folder)
 {
     char path[4096];
 
-    return path_of(path, sizeof path, folder, "") && make_folders(path) &&
+    return cache_path(path, sizeof path, folder, "") && make_folders(path) &&
            access(path, W_OK | X_OK) == 0;
+}
+
+int cache_check(struct ckpt_err *err)
+{
+    static const char *const folders[] = {"objects", "lists", "proofs", "parts"};
+    char path[4096];
+
+    if (!root_of(path, sizeof path))
+        return 0;
+    if (cache_check_owner(path, err))
+        return err->code;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        if (cache_path(path, sizeof path, folders[i], "") && cache_check_owner(path, err))
+            return err->code;
+    return 0;
 }
 
 void cache_key(char key[CACHE_KEY], const char *kind, const char *text)
@@ -118,7 +134,7 @@ static int lock_byte(off_t byte, struct ckpt_err *err)
     char path[4096];
     int fd;
 
-    if (!path_of(path, sizeof path, "lock", ""))
+    if (!cache_path(path, sizeof path, "lock", ""))
         return ckpt_fail(err, CKPT_ECREATE, "the cache has no place"), -1;
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -201,10 +217,19 @@ static struct kept *list_objects(DIR *dir, size_t *n, uint64_t *sum)
         }
         snprintf(all[*n].name, CACHE_KEY, "%.*s", CACHE_KEY - 1, e->d_name);
         all[*n].bytes = (uint64_t)st.st_size;
-        all[*n].used = st.st_mtim;
+        if (!cache_record_time(e->d_name, &all[*n].used))
+            all[*n].used = st.st_mtim;
         *sum += all[(*n)++].bytes;
     }
     return all;
+}
+
+static void drop_record(const char *key)
+{
+    char path[4096];
+
+    if (cache_path(path, sizeof path, "proofs", key))
+        unlink(path);
 }
 
 /* Let go what was not used for longest, until need bytes fit. */
@@ -218,15 +243,17 @@ static void make_room(uint64_t need)
     size_t n;
     int lock;
 
-    if (limit == 0 || !path_of(path, sizeof path, "objects", "") || !(dir = opendir(path)))
+    if (limit == 0 || !cache_path(path, sizeof path, "objects", "") || !(dir = opendir(path)))
         return;
     lock = lock_byte(ALL_BYTE, &ignored);
     all = list_objects(dir, &n, &sum);
     if (n > 0)
         qsort(all, n, sizeof *all, by_use);
     for (size_t i = 0; i < n && sum + need > limit; i++)
-        if (unlinkat(dirfd(dir), all[i].name, 0) == 0)
+        if (unlinkat(dirfd(dir), all[i].name, 0) == 0) {
             sum -= all[i].bytes;
+            drop_record(all[i].name);
+        }
     if (lock >= 0)
         close(lock);
     ckpt_free(all);
@@ -235,37 +262,77 @@ static void make_room(uint64_t need)
 
 /* -- objects ---------------------------------------------------------------------------------- */
 
-int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
-               struct ckpt_err *err)
+/* What is there under a key, as it lies; -1 when nothing is. */
+static int open_object(const char *key, uint64_t size)
 {
     char path[4096];
     struct stat st;
     int fd;
 
-    *out = NULL;
-    if (!*key || !path_of(path, sizeof path, "objects", key))
-        return 0;
+    if (!*key || !cache_path(path, sizeof path, "objects", key))
+        return -1;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return 0;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-        (size != FIELD_NONE && (uint64_t)st.st_size != size)) {
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+                    (size != FIELD_NONE && (uint64_t)st.st_size != size))) {
         close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* An object that is not what it was: out of the way, and told.  Nothing else can be had offline. */
+static int set_aside(const char *key, const char *name, enum cache_proof proof,
+                     struct ckpt_err *err)
+{
+    char path[4096], aside[4096];
+
+    if (proof == CACHE_WRONG && strncmp(key, "sha", 3) == 0 && http_offline()) {
+        ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: is damaged in the cache, where it is %s",
+                     name, key);
+        return ckpt_err_hint(err, "online it is fetched again");
+    }
+    if (!cache_path(path, sizeof path, "objects", key) ||
+        (size_t)snprintf(aside, sizeof aside, "%.*s/damaged-%s", (int)(strrchr(path, '/') - path),
+                         path, key) >= sizeof aside)
+        return 0;
+    drop_record(key);
+    if (proof == CACHE_UNKNOWN) {
+        unlink(path);                   /* of before there were records, or of somebody else */
         return 0;
     }
-    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);       /* it is used now */
-    return file_take_fd(out, fd, name, 0, err);
+    ckpt_log(CKPT_LOG_WARNING, "%s: was damaged in the cache, %s is set aside", name, path);
+    if (rename(path, aside))
+        unlink(path);
+    return 0;
+}
+
+int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
+               struct ckpt_err *err)
+{
+    enum cache_proof proof;
+    int fd, rc = cache_check(err);
+
+    *out = NULL;
+    fd = rc ? -1 : open_object(key, size);
+    if (fd < 0)
+        return rc;
+    rc = cache_prove(&proof, fd, key, key, err);
+    if (rc == 0 && proof == CACHE_PROVED)
+        return file_take_fd(out, fd, name, 0, err);
+    close(fd);
+    return rc ? ckpt_err_in(err, "%s", name) : set_aside(key, name, proof, err);
 }
 
 void cache_drop(const char *key)
 {
     char path[4096];
 
-    if (*key && path_of(path, sizeof path, "objects", key))
+    if (*key && cache_path(path, sizeof path, "objects", key))
         unlink(path);
+    drop_record(key);
 }
 
-bool cache_keeps(void) { return ready("objects"); }
+bool cache_keeps(void) { return cache_ready("objects"); }
 
 int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err)
 {
@@ -307,14 +374,14 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
 {
     struct cache_sink s = {.fd = -1, .name = name};
     char path[4096];
-    int lock = lock_key(key, err), rc;
+    int lock = lock_key(key, err), fd, rc;
 
     if (lock < 0)
         return err->code;
     rc = cache_find(out, key, size, name, err);     /* somebody else may have been at it */
     if (rc == 0 && !*out) {
         make_room(size == FIELD_NONE ? 0 : size);
-        rc = path_of(path, sizeof path, "objects", key)
+        rc = cache_path(path, sizeof path, "objects", key)
                  ? ckpt_out_create(&s.out, path, CKPT_REPLACE, err)
                  : ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
         if (rc == 0 && size > 0 && size != FIELD_NONE)
@@ -325,10 +392,13 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
             rc = ckpt_out_commit(s.out, err);
         else
             ckpt_out_abort(s.out);
-        if (rc == 0)
-            rc = cache_find(out, key, size, name, err);
-        if (rc == 0 && !*out)
+        fd = rc ? -1 : open_object(key, size);
+        if (rc == 0 && fd < 0)
             rc = ckpt_fail(err, CKPT_EIO, "%s: went away from the cache at once", name);
+        if (rc == 0) {
+            cache_record(fd, key, key);
+            rc = file_take_fd(out, fd, name, 0, err);
+        }
     }
     close(lock);
     return rc;
@@ -340,7 +410,9 @@ int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char
     uint64_t limit = limit_bytes();
 
     *out = NULL;
-    if (!*key || (limit && size != FIELD_NONE && size > limit) || !ready("objects"))
+    if (cache_check(err))
+        return err->code;
+    if (!*key || (limit && size != FIELD_NONE && size > limit) || !cache_ready("objects"))
         return get_unnamed(out, name, fill, ctx, err);
     return get_named(out, key, size, name, fill, ctx, err);
 }
@@ -354,7 +426,7 @@ json_t *cache_list(const char *key)
     json_t *list = NULL;
     char path[4096];
 
-    if (!*key || !path_of(path, sizeof path, "lists", key) ||
+    if (!*key || !cache_path(path, sizeof path, "lists", key) ||
         ckpt_file_open(&file, path, 0, &ignored))
         return NULL;
     if (ckpt_json_read(&list, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &ignored))
@@ -369,7 +441,7 @@ void cache_keep_list(const char *key, const json_t *list)
     struct ckpt_buf b;
     char path[4096];
 
-    if (!*key || !ready("lists") || !path_of(path, sizeof path, "lists", key))
+    if (!*key || !cache_ready("lists") || !cache_path(path, sizeof path, "lists", key))
         return;
     ckpt_buf_init(&b, (size_t)CKPT_JSON_MAX_BYTES);
     if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_put_file(path, b.data, b.len, &err))

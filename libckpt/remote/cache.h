@@ -6,11 +6,13 @@
  *   objects/<key>   a file's bytes; the key names them ("sha256-...", "sha1-..."), or an address
  *                   with what the server says tells its versions apart ("url-..."), or what
  *                   was made at some cost ("samples-...")
+ *   proofs/<key>    the digest an object had, and what tells that it is the same (cache_proof.h)
  *   lists/<key>     what a place held when it was last asked, for when nothing may be asked
  *   lock            locked byte by byte, one a key: two who want the same fetch it once
  *
  * An object gets its name when it is whole and proved; who has it open keeps it whatever happens to
- * the name.  Beyond $CKPT_CACHE_LIMIT bytes (200G) those that were not used for longest go.
+ * the name.  It is proved again when it is found; a damaged one is set aside, and told.  A cache
+ * that others can write to is refused.  Beyond $CKPT_CACHE_LIMIT bytes (200G) those that were not used for longest go.
  * CKPT_CACHE=none, or a place that cannot be written: files without a name, gone with the process.
  */
 #ifndef CKPT_CACHE_H
@@ -29,6 +31,8 @@ int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, stru
 /* Put all bytes, and prove them. */
 typedef int cache_fill_fn(void *ctx, struct cache_sink *s, struct ckpt_err *err);
 
+/* CKPT_EREFUSED when somebody else can change what is in the cache. */
+int cache_check(struct ckpt_err *err);
 /* The object when it is there with that size (FIELD_NONE: any); *out is NULL when not.  name is
  * for messages. */
 int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,

@@ -8,7 +8,7 @@
 
 #include "libckpt/json.h"
 #include "libckpt/log.h"
-#include "libckpt/remote/cache.h"
+#include "libckpt/remote/cache_proof.h"
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_PAGES        10000
@@ -226,22 +226,35 @@ static bool hub_cache(char *path, size_t size, const char *kind, const char *id,
                             slash ? slash + 1 : "", tail) < size;
 }
 
-static int find_blob(struct ckpt_file **out, const struct hub *h, const struct tree_file *f)
+/* A blob is named by its digest: it is proved as an object of our own is, and never touched. */
+static int find_blob(struct ckpt_file **out, const struct hub *h, const struct tree_file *f,
+                     struct ckpt_err *err)
 {
+    const char *hex = strchr(f->digest, '-');
     struct ckpt_err ignored = {0};
     char tail[100], path[4096];
-    const char *hex = strchr(f->digest, '-');
+    enum cache_proof proof;
+    uint64_t base;
+    int rc = 0;
 
     *out = NULL;
     if (!hex)
         return 0;
     snprintf(tail, sizeof tail, "blobs/%.70s", hex + 1);
-    if (hub_cache(path, sizeof path, h->kind, h->id, tail) &&
-        ckpt_file_open(out, path, 0, &ignored) == 0 && ckpt_file_size(*out) != f->size) {
+    if (!hub_cache(path, sizeof path, h->kind, h->id, tail) ||
+        ckpt_file_open(out, path, 0, &ignored))
+        return 0;
+    proof = CACHE_UNKNOWN;
+    snprintf(tail, sizeof tail, "hub-%.70s", hex + 1);
+    if (ckpt_file_size(*out) == f->size)
+        rc = cache_prove(&proof, ckpt_file_fd(*out, &base), f->digest, tail, err);
+    if (rc == 0 && proof == CACHE_WRONG)
+        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged, and not used", path);
+    if (rc || proof != CACHE_PROVED) {
         ckpt_file_close(*out);
         *out = NULL;
     }
-    return 0;
+    return rc;
 }
 
 /* The snapshot of a revision, when it is there. */
@@ -445,15 +458,15 @@ static int locate(const struct tree *t, const struct tree_file *f, char url[HTTP
     const struct hub *h = t->self;
     char path[3 * 1365 + 1];
     bool model = strcmp(h->kind, "models") == 0;
+    int rc;
 
     if (!http_escape(path, sizeof path, f->path, "/") ||
         (size_t)snprintf(url, HTTP_URL, "%s/%s%s%s/resolve/%s/%s", h->endpoint,
                          model ? "" : h->kind, model ? "" : "/", h->id, h->commit,
                          path) >= HTTP_URL)
         return ckpt_fail(err, CKPT_ELIMIT, "%s/%.200s: the address is too long", t->name, f->path);
-    if (find_blob(have, h, f) == 0 && !*have && f->digest[0])
-        return cache_find(have, f->digest, f->size, f->path, err);
-    return 0;
+    rc = find_blob(have, h, f, err);
+    return rc || *have || !f->digest[0] ? rc : cache_find(have, f->digest, f->size, f->path, err);
 }
 
 static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *err)

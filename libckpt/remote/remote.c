@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/log.h"
+#include "libckpt/remote/cache.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
@@ -79,6 +80,8 @@ static void look(struct found *f, const char *address)
 {
     struct hub_place *place;
 
+    if (cache_check(&f->err))
+        return;
     if (begins(address, "hf://")) {
         place = ckpt_alloc(1, sizeof *place);
         if (!place)

@@ -146,3 +146,53 @@ t "a killed push" bash -c "ls -d $T/j.git/objects/.ckpt-push.*"
 expect 0 "the next one" ckpt-push -q "$T/j.git" "$T/m3"
 t "removes what it left" bash -c "! ls -d $T/j.git/objects/.ckpt-push.* 2>/dev/null && ! find $T/j.git -name 'tmp_*' | grep ."
 t "git finds all sound" bash -c "git --git-dir $T/j.git fsck --strict"
+
+# -- the cache is proved when it is used ------------------------------------------------------
+[ -x "$B/serve" ] || { echo "not ok the test server is built: make units"; exit 1; }
+R=$T/root; L=$T/requests; A=$R/hub/models/acme
+export HF_HOME=$T/hf HF_HUB_DOWNLOAD_TIMEOUT=1
+unset HF_TOKEN HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE CKPT_OFFLINE TRANSFORMERS_OFFLINE
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
+mkdir -p "$A" "$R/web"; cp -r "$G/models/llama-a" "$A/llama"; cp -r "$G/models/llama-a" "$R/web/llama"
+server=
+trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
+# serve RULE... - a server with these rules; its port is $P, its log is empty.
+serve() {
+    [ -z "$server" ] || { kill "$server"; wait "$server"; } 2>/dev/null
+    : >"$L"; rm -f "$T/ports"; mkfifo "$T/ports"
+    "$B/serve" "$R" "$L" "$@" >"$T/ports" & server=$!
+    read -r P S <"$T/ports"
+    export HF_ENDPOINT=http://127.0.0.1:$P; W=http://127.0.0.1:$P/web
+}
+serve
+merge() { rm -rf "$T/far"; ckpt-merge "$@" -o "$T/far" hf://acme/llama; }
+near() { ckpt-inspect -q --diff "$T/far" "$A/llama"; }
+damage() { local f; f=$(ls "$1"/sha256-* "$1"/[0-9a-f][0-9a-f][0-9a-f]* 2>/dev/null | head -n 1); chmod u+w "$f"; printf '\1' | dd of="$f" bs=1 seek=9000 conv=notrunc status=none; }
+expect 0 "a model is merged from the Hub" merge -q
+damage "$CKPT_CACHE/objects"; : >"$L"
+expect 0 "a damaged object of the cache" merge
+t "is told" says "was damaged in the cache"
+t "fetched again" [ "$(grep -c '^cdn' "$L")" = 1 ]
+t "and the result is right" near
+t "it is set aside" ls "$CKPT_CACHE"/objects/damaged-sha256-*
+damage "$CKPT_CACHE/objects"
+expect 65 "offline, a damaged object" env CKPT_OFFLINE=1 ckpt-inspect --verify hf://acme/llama
+t "is told too" says "is damaged in the cache"
+expect 65 "nor is it merged" env CKPT_OFFLINE=1 ckpt-merge -q -o "$T/far2" hf://acme/llama
+expect 0 "online" merge -q
+t "all is well again" near
+chmod 777 "$CKPT_CACHE"
+expect 77 "a cache that all can write to" merge -q
+t "has a hint" says "hint: CKPT_CACHE names another place"
+chmod 1777 "$CKPT_CACHE"; expect 0 "a sticky one" merge -q
+chmod 755 "$CKPT_CACHE"; expect 0 "one of ours" merge -q
+if [ "$(id -u)" = 0 ]; then chown 12345 "$CKPT_CACHE"; expect 77 "one of another user" merge -q; chown 0 "$CKPT_CACHE"; fi
+# Blobs of the Hub's own client.
+H=$HF_HOME/hub/models--acme--llama; mkdir -p "$H/blobs"
+for f in "$A"/llama/model-*.safetensors; do cp "$f" "$H/blobs/$(sha256sum <"$f" | cut -c1-64)"; done
+rm -rf "$CKPT_CACHE"; : >"$L"; expect 0 "blobs that the Hub's client has" merge -q
+t "are used" [ "$(grep -c '^cdn' "$L")" = 0 ]
+damage "$H/blobs"; expect 0 "a damaged one" merge
+t "is told and not used" says "is damaged, and not used"
+t "the result is right" near
+rm -rf "$HF_HOME/hub"

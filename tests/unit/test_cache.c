@@ -193,6 +193,124 @@ static void test_without_a_place_nothing_is_kept(void **state)
     assert_int_equal(count("objects"), 0);
 }
 
+/* The digest of "bytes of an object", and of a git blob of it. */
+#define SHA256 "sha256-" BYTES_SHA256
+#define SHA1   "sha1-" BYTES_SHA1
+#define BYTES_SHA256 "0fd57a804d6cfd79899146118ebf9e5f72fa701ca841281964394047e3fea128"
+#define BYTES_SHA1   "6d0a762d7af963b489a95ba3443fd715574f44a8"
+
+static void overwrite(const char *key, const char *text)
+{
+    char path[300];
+    FILE *f;
+
+    snprintf(path, sizeof path, PLACE "/objects/%s", key);
+    f = fopen(path, "r+");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Other bytes of the same length are not what was kept, whenever they came. */
+static void test_proved_when_found(void **state)
+{
+    static const char *const keys[] = {SHA256, SHA1, "url-of-no-digest"};
+    struct ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct filler f = {.text = "bytes of an object"};
+        struct ckpt_file *file;
+        char aside[200];
+        struct stat st;
+
+        get(&f, keys[i], 0);
+        holds(keys[i], f.text);
+        usleep(150000);                 /* its times are settled now, the record counts */
+        holds(keys[i], f.text);
+        holds(keys[i], f.text);
+        overwrite(keys[i], "other");
+        assert_int_equal(cache_find(&file, keys[i], 18, "x", &err), 0);
+        assert_null(file);
+        snprintf(aside, sizeof aside, PLACE "/objects/damaged-%s", keys[i]);
+        assert_int_equal(stat(aside, &st), 0);
+        get(&f, keys[i], 0);
+        assert_int_equal(f.calls, 2);
+        holds(keys[i], f.text);
+    }
+}
+
+static void test_damaged_offline(void **state)
+{
+    struct filler f = {.text = "bytes of an object"};
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+
+    (void)state;
+    get(&f, SHA256, 0);
+    overwrite(SHA256, "other");
+    setenv("CKPT_OFFLINE", "1", 1);
+    assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EFORMAT);
+    assert_string_equal(err.reason, "digest");
+    unsetenv("CKPT_OFFLINE");
+}
+
+/* Without a record, or with one that is none, the bytes themselves are asked. */
+static void test_records(void **state)
+{
+    static const char *const bad[] = {"", "ckpt-proof 1\n", "ckpt-proof 2 00 1 1 1 1 1 1\n",
+                                      "ckpt-proof 1 00 1 1 1 1 1 1"};
+    struct filler f = {.text = "bytes of an object"};
+
+    (void)state;
+    get(&f, SHA256, 0);
+    holds(SHA256, f.text);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        FILE *w = fopen(PLACE "/proofs/" SHA256, "w");
+
+        assert_non_null(w);
+        fputs(bad[i], w);
+        fclose(w);
+        holds(SHA256, f.text);
+    }
+    assert_int_equal(unlink(PLACE "/proofs/" SHA256), 0);
+    holds(SHA256, f.text);
+    assert_int_equal(f.calls, 1);
+}
+
+static void test_of_others(void **state)
+{
+    static const char *const folders[] = {"", "/objects", "/lists"};
+    struct filler f = {.text = "bytes of an object"};
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+
+    (void)state;
+    get(&f, SHA256, 0);
+    assert_int_equal(mkdir(PLACE "/lists", 0700), 0);
+    for (size_t i = 0; i < 3; i++) {
+        char path[200];
+
+        snprintf(path, sizeof path, PLACE "%s", folders[i]);
+        for (mode_t mode = 0777; mode; mode = mode == 0777 ? 0720 : mode == 0720 ? 0702 : 0) {
+            assert_int_equal(chmod(path, mode), 0);
+            ckpt_err_clear(&err);
+            assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EREFUSED);
+            assert_int_not_equal(err.hint[0], 0);
+            assert_int_equal(cache_get(&file, "other", 18, "x", fill, &f, &err), CKPT_EREFUSED);
+        }
+        assert_int_equal(chmod(path, 01777), 0);
+        holds(SHA256, f.text);
+        assert_int_equal(chmod(path, 0700), 0);
+        if (geteuid() == 0) {
+            assert_int_equal(chown(path, 12345, 0), 0);
+            assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EREFUSED);
+            assert_int_equal(chown(path, 0, 0), 0);
+        }
+    }
+    holds(SHA256, f.text);
+}
+
 static void test_lists(void **state)
 {
     json_t *list = json_pack("{s:[i,i]}", "a", 1, 2), *back;
@@ -252,6 +370,10 @@ int main(void)
         cmocka_unit_test_setup(test_the_oldest_goes_first, start),
         cmocka_unit_test_setup(test_an_open_object_outlives_its_name, start),
         cmocka_unit_test_setup(test_without_a_place_nothing_is_kept, start),
+        cmocka_unit_test_setup(test_proved_when_found, start),
+        cmocka_unit_test_setup(test_damaged_offline, start),
+        cmocka_unit_test_setup(test_records, start),
+        cmocka_unit_test_setup(test_of_others, start),
         cmocka_unit_test_setup(test_lists, start),
         cmocka_unit_test_setup(test_faults, start),
     };

@@ -279,6 +279,11 @@ int keep_open(struct keep **out, const struct data_source *d, const struct data_
     *out = NULL;
     if (opts->kept == DATA_KEPT_OFF)
         return 0;
+    if (cache_check(err)) {
+        ckpt_log(CKPT_LOG_WARNING, "samples are not kept: %s", err->text);
+        ckpt_err_clear(err);
+        return 0;
+    }
     k = ckpt_alloc(1, sizeof *k);
     if (!k)
         return ckpt_nomem(err, sizeof *k);
