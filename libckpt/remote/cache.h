@@ -12,7 +12,8 @@
  *
  * An object gets its name when it is whole and proved; who has it open keeps it whatever happens to
  * the name.  It is proved again when it is found; a damaged one is set aside, and told.  A cache
- * that others can write to is refused.  Beyond $CKPT_CACHE_LIMIT bytes (200G) those that were not used for longest go.
+ * that others can write to is refused.  Beyond $CKPT_CACHE_LIMIT bytes (200G) those that were not
+ * used for longest go.
  * CKPT_CACHE=none, or a place that cannot be written: files without a name, gone with the process.
  */
 #ifndef CKPT_CACHE_H
