@@ -143,6 +143,13 @@ $B/%.o: %.c Makefile
 	@echo CC $<
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
 
+# The page of ckpt-inspect --html, as a string.
+$B/tools/inspect/page.inc: tools/inspect/page.html
+	@mkdir -p $(@D)
+	@sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+$B/tools/inspect/html.o: $B/tools/inspect/page.inc
+$B/tools/inspect/html.o: CPPFLAGS += -I$B
+
 check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit
 	@tests/run.sh $(MODE):units
 

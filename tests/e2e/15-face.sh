@@ -63,6 +63,23 @@ mkdir "$T/run"; printf '{"step": %s, "loss": %s}\n' 1 3 2 2 3 1 > "$T/run/metric
 printf '{"step": %s, "loss": %s}\n' 2 2.5 3 2.25 >> "$T/run/metrics.jsonl"
 expect 0 "a page of runs" ckpt-inspect --compare --html "$T/runs.html" "$T/run" "$HF"
 t "with their curves, each step once" bash -c "[ \$(grep -c '\"curve\": \"loss\"' $T/runs.html) = 3 ] && grep -q '\"x\": 3.0, \"y\": 2.25' $T/runs.html"
+expect 0 "a page of a run" ckpt-inspect --html "$T/ck.html" "$HF/checkpoint-4"
+page() { grep -q "$1" "$T/ck.html"; }
+t "fetches nothing" bash -c "! grep -oE '(https?:)?//[a-z][a-z0-9.]+' $T/ck.html | grep -v '^http://www.w3.org'"
+t "in the light and in the dark" page 'prefers-color-scheme: dark'
+t "with its document" page '"log": \['
+# Where there is a browser, it draws both losses in one pair of axes, with ticks, at any width.
+if command -v chromium >/dev/null; then
+    drawn() {
+        local wide=$1
+        timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$T/chromium" --window-size="$wide",900 --dump-dom "file://$T/ck.html" > "$T/dom" 2>/dev/null
+        [ "$(grep -o '<polyline' "$T/dom" | wc -l)" -ge 3 ] && grep -q 'loss (nats per token)' "$T/dom" &&
+            grep -qE '>train [0-9.]+' "$T/dom" && grep -oE 'viewBox="0 0 [0-9]+' "$T/dom" | head -1 | grep -oE '[0-9]+$' > "$T/w" &&
+            [ "$(cat "$T/w")" -gt $((wide * 3 / 4)) ]
+    }
+    t "drawn as wide as the window" drawn 1600
+    t "and in a narrow one" drawn 600
+fi
 # The same of the other tools.
 alone() { expect 64 "$2 alone" "$@" && { says "$2 has no effect with" || { echo "not ok says so: $2"; cat "$T/.err"; }; }; }
 alone ckpt-merge --weights 1,2 "$BASE" "$BASE"
