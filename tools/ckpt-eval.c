@@ -168,7 +168,7 @@ static void continuation(struct out *o, size_t i, const char *who, const char *t
 static void table_of_texts(struct out *o, const struct eval_result *const *r, size_t n)
 {
     static const struct out_column columns[] = {
-        {"sample", "#", OUT_RIGHT}, {"who", "who", OUT_LEFT}, {"text", "text", OUT_LEFT},
+        {"sample", "#", OUT_RIGHT}, {"who", "who", OUT_LEFT}, {"text", "text", OUT_WRAP},
     };
 
     out_table(o, "generations", columns, 3);

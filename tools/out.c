@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libckpt/json.h"
 #include "libckpt/mem.h"
+#include "tools/out_fit.h"
+#include "tools/term.h"
 
-#define MAX_COLUMNS 24
+#define MAX_COLUMNS OUT_FIT_COLUMNS
 #define CUT         200         /* characters of a name that a person sees */
 #define MAX_BYTES   ((size_t)1 << 30)
 
@@ -22,6 +25,8 @@ struct out {
     struct ckpt_arena        arena;     /* cells as text, for people */
     char                   **cell;
     size_t                   cap;
+    size_t                   screen;    /* columns of the terminal; 0: nothing is cut */
+    bool                     bold;      /* headings are */
 };
 
 int out_new(struct out **out, bool json, struct ckpt_err *err)
@@ -32,6 +37,8 @@ int out_new(struct out **out, bool json, struct ckpt_err *err)
     if (!o)
         return ckpt_nomem(err, sizeof *o);
     o->json = json;
+    o->screen = (size_t)term_columns(STDOUT_FILENO);
+    o->bold = term_bold(STDOUT_FILENO);
     ckpt_buf_init(&o->text, MAX_BYTES);
     *out = o;
     return 0;
@@ -344,41 +351,80 @@ static void pad(struct out *o, size_t n)
     }
 }
 
-/* Characters, not bytes: continuation bytes of UTF-8 take no room. */
-static size_t columns_of(const char *s)
-{
-    size_t n = 0;
-
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
-static void put_row(struct out *o, char *const *text, const size_t *width)
+/* Cells of a row as far as they go into one line; what wraps is left in rest. */
+static void put_line(struct out *o, const struct out_fit *f, const char **text)
 {
     size_t blank = 0, done = 0;         /* blanks owed before the next text: none end a line */
 
-    for (size_t i = 0; i < o->n_column; i++) {
-        const char *t = text[i] ? text[i] : "";
-        size_t n = columns_of(t);
+    for (size_t i = 0; i < f->n_column; i++) {
+        const struct out_column *c = &f->column[i];
+        char cut[OUT_FIT_CUT];
+        const char *t = text[i], *rest = NULL;
+        size_t n;
 
-        if (!o->column[i].title)
+        if (!c->title || f->dropped[i])
             continue;
+        t = c->align == OUT_WRAP ? out_fit_wrap(cut, t, f->width[i], &rest)
+                                 : out_fit_cut(cut, t, f->width[i]);
+        text[i] = rest ? rest : "";
+        n = out_fit_columns(t);
         blank += done++ ? 2 : 0;
-        blank += o->column[i].align == OUT_RIGHT ? width[i] - n : 0;
+        blank += c->align == OUT_RIGHT ? f->width[i] - n : 0;
         if (n) {
             pad(o, blank);
             ckpt_buf_put(&o->text, t, strlen(t));
             blank = 0;
         }
-        blank += o->column[i].align == OUT_LEFT ? width[i] - n : 0;
+        blank += c->align == OUT_RIGHT ? 0 : f->width[i] - n;
     }
     ckpt_buf_put_u8(&o->text, '\n');
 }
 
+static void put_row(struct out *o, const struct out_fit *f, char *const *cell)
+{
+    const char *text[MAX_COLUMNS];
+    bool more = false;
+
+    for (size_t i = 0; i < f->n_column; i++)
+        text[i] = cell[i] ? cell[i] : "";
+    do {
+        put_line(o, f, text);
+        more = false;
+        for (size_t i = 0; i < f->n_column; i++)
+            more |= *text[i] != '\0' && f->column[i].title && !f->dropped[i];
+    } while (more);
+}
+
+/* Which columns found no room. */
+static void put_dropped(struct out *o, const struct out_fit *f)
+{
+    static const char begin[] = "(a wider terminal shows:";
+    size_t at = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < f->n_column; i++) {
+        const char *title = f->column[i].title;
+        size_t n = f->dropped[i] ? out_fit_columns(title) + 2 : 0;
+
+        if (n == 0)
+            continue;
+        ckpt_buf_put_str(&o->text, any ? "," : begin);
+        at += any ? 0 : sizeof begin - 1;
+        any = true;
+        if (at + n >= o->screen) {
+            ckpt_buf_put_u8(&o->text, '\n');
+            at = 0;
+        }
+        ckpt_buf_printf(&o->text, " %s", title);
+        at += n;
+    }
+    if (any)
+        ckpt_buf_put_str(&o->text, ")\n");
+}
+
 void out_table_end(struct out *o)
 {
-    size_t width[MAX_COLUMNS] = {0};
+    struct out_fit f = {.column = o->column, .n_column = o->n_column};
     char *title[MAX_COLUMNS];
 
     if (o->json) {
@@ -387,17 +433,23 @@ void out_table_end(struct out *o)
     }
     for (size_t i = 0; i < o->n_column; i++) {
         title[i] = (char *)o->column[i].title;
-        width[i] = title[i] ? columns_of(title[i]) : 0;
+        f.width[i] = title[i] ? out_fit_columns(title[i]) : 0;
     }
     for (size_t k = 0; k < o->n_cell; k++) {
-        size_t n = o->cell[k] ? columns_of(o->cell[k]) : 0;
+        size_t n = o->cell[k] ? out_fit_columns(o->cell[k]) : 0;
 
-        if (n > width[k % o->n_column])
-            width[k % o->n_column] = n;
+        if (n > f.width[k % o->n_column])
+            f.width[k % o->n_column] = n;
     }
-    put_row(o, title, width);
+    out_fit_to(&f, o->screen);
+    if (o->bold)
+        ckpt_buf_put_str(&o->text, "\033[1m");
+    put_row(o, &f, title);
+    if (o->bold)
+        ckpt_buf_put_str(&o->text, "\033[0m");
     for (size_t k = 0; k + o->n_column <= o->n_cell; k += o->n_column)
-        put_row(o, o->cell + k, width);
+        put_row(o, &f, o->cell + k);
+    put_dropped(o, &f);
     o->n_cell = 0;
     ckpt_arena_release(&o->arena);
 }

@@ -19,7 +19,9 @@
 
 struct out;
 
-enum out_align { OUT_LEFT, OUT_RIGHT };
+/* A table goes by the terminal's width: text is cut in its middle, or where it is OUT_WRAP goes on
+ * in the next line; columns that find no room are named below.  In a pipe everything is whole. */
+enum out_align { OUT_LEFT, OUT_RIGHT, OUT_WRAP };
 
 struct out_column {
     const char    *key;         /* JSON key, stable */

@@ -130,3 +130,35 @@ expect 66 "a tensor by half its name" ckpt-inspect --tensor ln_f.weight "$BASE"
 t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"
 expect 66 "a tensor with a slip" ckpt-inspect --tensor transformer.lnf.weight "$BASE"
 t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"
+# Widths: what a terminal of so many columns shows fits it; a pipe gets everything whole.
+# on COLUMNS COMMAND... - what the command shows on a terminal of that width, in $T/tty.
+on() {
+    local cols=$1; shift
+    TERM=${TERM_IS:-xterm} script -qec "stty cols $cols rows 24; $(printf '%q ' "$@")" /dev/null < /dev/null | tr -d '\r' > "$T/tty"
+    sed -E 's/\x1b\[[0-9;]*[mK]//g' "$T/tty" > "$T/plain"
+}
+fits() { on "$@"; [ -s "$T/plain" ] && ! grep -vE '^[a-z ]+: ' "$T/plain" | grep -E "^.{$(($1 + 1)),}"; }
+DS=$T/p
+for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
+    for cols in 60 80 100; do t "$tool --help in $cols columns" fits $cols $tool --help; done
+    t "$tool --help in a pipe: 80" bash -c "! $tool --help | grep -E '^.{81,}'"
+done
+t "a wide terminal is used" bash -c "[ \$(sed 's/\x1b[^m]*m//g' $T/plain | wc -L) -gt 90 ]"
+on 200 env COLUMNS=60 ckpt-train --help
+t "COLUMNS wins over the terminal" bash -c "grep -q offload $T/plain && ! grep -E '^.{61,}' $T/plain"
+for cols in 40 60 80 120; do
+    t "tensors in $cols columns" fits $cols ckpt-inspect --glob '*' "$BASE"
+    t "statistics in $cols columns" fits $cols ckpt-inspect --stats --digest "$BASE"
+    t "runs in $cols columns" fits $cols ckpt-inspect --compare "$HF" "$HF/checkpoint-2" "$HF/checkpoint-4"
+done
+on 80 ckpt-inspect --stats "$BASE"
+t "columns without room are named" bash -c "tr '\n' ' ' < $T/plain | grep -qE '\(a wider terminal shows: .*histogram\) $'"
+on 80 ckpt-inspect "$BASE"
+t "a long name keeps its end" grep -q '….*query_key_value.weight' "$T/plain"
+t "a pipe cuts nothing" bash -c "ckpt-inspect $BASE | grep -q '^transformer.h.0.self_attention.query_key_value.weight '"
+# Colours: headings on a terminal, nowhere else.
+esc=$(printf '\033')
+on 80 ckpt-inspect "$BASE"; t "a terminal has bold headings" grep -q "$esc\[1m" "$T/tty"
+t "a pipe has none" bash -c "! ckpt-inspect $BASE | grep -q $esc && ! ckpt-train --help | grep -q $esc"
+export NO_COLOR=1; on 80 ckpt-inspect "$BASE"; t "nor has NO_COLOR" bash -c "! grep -q $esc $T/tty"; unset NO_COLOR
+TERM_IS=dumb; on 80 ckpt-inspect "$BASE"; t "nor a dumb terminal" bash -c "! grep -q $esc $T/tty"; unset TERM_IS
