@@ -366,7 +366,7 @@ static void test_a_damaged_file_changes_no_sample(void **state)
         told[0] = '\0';
         must_open(&kept, &o);
         assert_same(&plain, &kept);
-        assert_non_null(strstr(told, "the cache of samples is not used"));
+        assert_non_null(strstr(told, "the cache of samples: was damaged in the cache"));
         close_set(&kept);
     }
     close_set(&plain);

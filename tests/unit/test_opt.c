@@ -223,7 +223,7 @@ static void test_help(void **state)
     text = stdio_end(&s);
     assert_int_equal(p.rc, 1);
     assert_non_null(strstr(text, "usage: tool [option ...]\n\ntest\n\nThings:\n"));
-    assert_non_null(strstr(text, "\n  -n, --max-steps N               steps\n"));
+    assert_non_null(strstr(text, "\n  -n, --max-steps N               steps (default: 0)\n"));
     assert_non_null(strstr(text, "one of: red green blue\n"));
     assert_non_null(strstr(text, "--config FILE"));
     free(text);
