@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
 #include "tools/out.h"
@@ -199,13 +200,30 @@ static int report(const struct cli *cli, const struct eval_result *base,
     return out_end(o, err);
 }
 
-static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
+struct job {
+    const struct eval_want   *w;
+    struct cli               *cli;
+    const struct eval_result *base;     /* counts where w names one */
+};
+
+static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
+{
+    const struct job *j = ctx;
+    struct eval_result r = {0};
+    int rc = eval_run(&r, j->w, item, j->w->adapter, err);
+
+    if (rc == 0)
+        rc = report(j->cli, j->w->base ? j->base : NULL, &r, err);
+    eval_release(&r);
+    return rc;
+}
+
+static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, int *status,
                 struct ckpt_err *err)
 {
     struct eval_result base = {0};
     struct cli_items *items = NULL;
     const char *logits = w->logits, *hidden = w->hidden;
-    char *item = NULL;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
     w->logits = w->hidden = NULL;       /* the base's are not asked for */
@@ -213,16 +231,8 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest,
         rc = eval_run(&base, w, w->base, NULL, err);
     w->logits = logits;
     w->hidden = hidden;
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        struct eval_result r = {0};
-
-        rc = eval_run(&r, w, item, w->adapter, err);
-        if (rc == 0)
-            rc = report(cli, w->base ? &base : NULL, &r, err);
-        eval_release(&r);
-        ckpt_free(item);
-        item = NULL;
-    }
+    if (rc == 0)
+        rc = cli_items_each(items, cli, eval_item, &(struct job){w, cli, &base}, status, err);
     eval_release(&base);
     cli_items_close(items);
     return rc;
@@ -246,7 +256,7 @@ int main(int argc, char **argv)
     };
     struct ckpt_err err = {0};
     char **rest;
-    int n_rest, rc;
+    int n_rest, rc, status = 0;
 
     cli_begin(&cli, "ckpt-eval");
     data_settings_default(&data.s);
@@ -260,6 +270,6 @@ int main(int argc, char **argv)
         rc = data_rows_take(&data, &err);
     w.rows = data.s;
     if (rc == 0)
-        rc = work(&w, &cli, rest, n_rest, &err);
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+        rc = work(&w, &cli, rest, n_rest, &status, &err);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/cli_items.h"
 #include "tools/inspect/encode.h"
 #include "tools/inspect/inspect.h"
 
@@ -96,6 +97,7 @@ static int together(const struct inspect_want *w, struct cli *cli, struct cli_it
     size_t n = 0, cap = 0;
     int rc = 0;
 
+    cli_items_hold(items);
     while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         if (n == cap) {
             char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
@@ -126,26 +128,20 @@ static int together(const struct inspect_want *w, struct cli *cli, struct cli_it
     return rc;
 }
 
-/* Each path by itself.  One that fails does not hide the others; the first failure is *status. */
-static int each(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
-                int *status, struct ckpt_err *err)
+/* Each path by itself. */
+struct by_itself {
+    const struct inspect_want *w;
+    struct cli                *cli;
+    size_t                     n;       /* looked at so far */
+};
+
+static int inspect_item(void *ctx, const char *item, struct ckpt_err *err)
 {
-    char *item = NULL;
-    int rc = 0;
+    struct by_itself *b = ctx;
 
-    for (size_t n = 0; rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item; n++) {
-        if (n && w->html)
-            rc = ckpt_fail(err, CKPT_EUSAGE, "--html: one page, one path; %s is another", item);
-        else if (inspect_path(w, cli, item, err)) {
-            int got = cli_error(cli, err);
-
-            *status = *status ? *status : got;
-            ckpt_err_clear(err);
-        }
-        ckpt_free(item);
-        item = NULL;
-    }
-    return rc;
+    if (b->n++ && b->w->html)
+        return ckpt_fail(err, CKPT_EUSAGE, "--html: one page, one path; %s is another", item);
+    return inspect_path(b->w, b->cli, item, err);
 }
 
 /* --encode and --decode: of the one path that has the tokenizer. */
@@ -171,6 +167,7 @@ int main(int argc, char **argv)
         .summary = "tell what a checkpoint, or a file of a run, holds, without executing it",
         .row = row, .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
+    struct by_itself by = {.w = &w, .cli = &cli};
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};
     char **rest;
@@ -194,7 +191,7 @@ int main(int argc, char **argv)
         rc = cli_items_bytes(items, &bytes, &err);
     if (rc == 0)
         rc = w.diff || w.compare || w.together ? together(&w, &cli, items, &err)
-                                 : each(&w, &cli, items, &status, &err);
+                                 : cli_items_each(items, &cli, inspect_item, &by, &status, &err);
     cli_items_close(items);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

@@ -6,6 +6,7 @@
 
 #include "libckpt/pack.h"
 #include "libckpt/path.h"
+#include "tools/cli_items.h"
 #include "tools/merge/merge.h"
 
 #define ROWS 26
@@ -114,18 +115,18 @@ static int one(const struct merge_want *w, struct cli *cli, const char *const *i
 }
 
 /* Each input by itself, as it comes. */
-static int each(const struct merge_want *w, struct cli *cli, const char *output,
-                struct cli_items *items, bool many, struct ckpt_err *err)
-{
-    char *item = NULL;
-    int rc = 0;
+struct by_itself {
+    const struct merge_want *w;
+    struct cli              *cli;
+    const char              *output;
+    bool                     many;
+};
 
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        rc = one(w, cli, (const char *const *)&item, 1, output, many, err);
-        ckpt_free(item);
-        item = NULL;
-    }
-    return rc;
+static int merge_item(void *ctx, const char *item, struct ckpt_err *err)
+{
+    const struct by_itself *b = ctx;
+
+    return one(b->w, b->cli, &item, 1, b->output, b->many, err);
 }
 
 /* All inputs into one output. */
@@ -136,6 +137,7 @@ static int together(const struct merge_want *w, struct cli *cli, const char *out
     size_t n = 0, cap = 0;
     int rc = 0;
 
+    cli_items_hold(items);
     while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
         if (n == cap) {
             char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
@@ -185,8 +187,9 @@ static int make_below(const char *path, struct ckpt_err *err)
 }
 
 static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
-                int n_rest, struct ckpt_err *err)
+                int n_rest, int *status, struct ckpt_err *err)
 {
+    struct by_itself by = {.w = w, .cli = cli, .output = output};
     bool many = n_rest != 1 || strcmp(rest[0], "-") == 0, bytes = false, below;
     bool one_output = w->average || w->together;
     struct cli_items *items = NULL;
@@ -203,9 +206,10 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
     below = many && output && strcmp(output, "-") != 0;
     if (rc == 0 && below && !one_output && !w->dry_run)
         rc = make_below(output, err);
+    by.many = below || (many && !output);
     if (rc == 0)
         rc = one_output ? together(w, cli, output, items, err)
-                        : each(w, cli, output, items, below || (many && !output), err);
+                        : cli_items_each(items, cli, merge_item, &by, status, err);
     cli_items_close(items);
     return rc;
 }
@@ -224,7 +228,7 @@ int main(int argc, char **argv)
     };
     struct ckpt_err err = {0};
     char **rest;
-    int n_rest, rc;
+    int n_rest, rc, status = 0;
 
     cli_begin(&cli, "ckpt-merge");
     spec.n = rows(row, &w, &output);
@@ -234,6 +238,6 @@ int main(int argc, char **argv)
     if (rc == 0 && output && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO) && !w.dry_run)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "-o -: stdout is a terminal, a checkpoint is binary");
     if (rc == 0)
-        rc = work(&w, &cli, output, rest, n_rest, &err);
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+        rc = work(&w, &cli, output, rest, n_rest, &status, &err);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

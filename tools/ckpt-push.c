@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/cli.h"
+#include "tools/cli_items.h"
 #include "tools/opt.h"
 #include "tools/out.h"
 #include "tools/push/send.h"
@@ -66,9 +66,17 @@ static int print_plan(const struct push_plan *p, const struct cli *cli, const ch
     return out_end(o, err);
 }
 
-static int push_one(const struct want *w, struct cli *cli, const char *dest, const char *item,
-                    struct ckpt_err *err)
+struct job {
+    const struct want *w;
+    struct cli        *cli;
+    const char        *dest;
+};
+
+static int push_one(void *ctx, const char *item, struct ckpt_err *err)
 {
+    const struct want *w = ((struct job *)ctx)->w;
+    struct cli *cli = ((struct job *)ctx)->cli;
+    const char *dest = ((struct job *)ctx)->dest;
     const char *kind, *path;
     struct push_plan p;
     char url[4352];
@@ -101,8 +109,9 @@ int main(int argc, char **argv)
     };
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};
-    char **rest, *item = NULL;
-    int n_rest, rc;
+    struct job job = {.w = &w, .cli = &cli};
+    int n_rest, rc, status = 0;
+    char **rest;
     bool bytes;
 
     cli_begin(&cli, "ckpt-push");
@@ -118,11 +127,10 @@ int main(int argc, char **argv)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, &err);
-    while (rc == 0 && (rc = cli_items_next(items, &item, &err)) == 0 && item) {
-        rc = push_one(&w, &cli, rest[0], item, &err);
-        ckpt_free(item);
-        item = NULL;
+    if (rc == 0) {
+        job.dest = rest[0];
+        rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
     }
     cli_items_close(items);
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+    return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

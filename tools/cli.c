@@ -13,9 +13,14 @@
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
 #include "libckpt/remote/remote.h"
-#include "tools/cli_bytes.h"
 
 volatile int cli_stop;
+
+/* What SIGINT means while items come through a pipe; see cli_drain. */
+static volatile sig_atomic_t drains, drained;
+static char drain_note[200];
+static size_t drain_note_len;
+static const bool *drain_quiet;
 
 /*
  * The first signal asks for an orderly end, one that comes a second later has its own way.  Within
@@ -25,11 +30,17 @@ static void on_signal(int sig)
 {
     static struct timespec first;
     struct sigaction standard = {.sa_handler = SIG_DFL};
+    bool drain = sig == SIGINT && drains && !cli_stop;
     int saved = errno;
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!cli_stop) {
+    if (drain && !drained) {
+        drained = 1;
+        first = now;
+        if (!*drain_quiet && write(STDERR_FILENO, drain_note, drain_note_len) < 0)
+            errno = saved;              /* nobody reads it: as with other notes */
+    } else if (!cli_stop && !drain) {
         cli_stop = sig;
         first = now;
     } else if ((now.tv_sec - first.tv_sec) * 1000 + (now.tv_nsec - first.tv_nsec) / 1000000 >=
@@ -39,6 +50,8 @@ static void on_signal(int sig)
     }
     errno = saved;
 }
+
+void cli_drain(bool on) { drains = on; }
 
 static void tell(void *ctx, enum ckpt_log_level level, const char *line)
 {
@@ -86,11 +99,22 @@ void cli_begin(struct cli *cli, const char *tool)
     allow_files();
     sigaction(SIGPIPE, &standard, NULL);        /* quiet, though the parent ignored it */
     cli->tool = tool;
+    snprintf(drain_note, sizeof drain_note, "%s: interrupted: working through what the pipe still "
+             "brings; once more ends it now\n", tool);
+    drain_note_len = strlen(drain_note);
+    drain_quiet = &cli->quiet;
     ckpt_log_hook(tell, cli);
     ckpt_remote_stop_on(&cli_stop);
     for (size_t i = 0; i < sizeof orderly / sizeof orderly[0]; i++)
         sigaction(orderly[i], &act, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);          /* EFBIG tells it better */
+}
+
+void cli_ignore_pipe(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+    sigaction(SIGPIPE, &ignore, NULL);
 }
 
 /* An error as one JSON object, for programs; false when even that takes too much memory. */
@@ -151,6 +175,19 @@ int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_
     return rc ? rc : check_stdout(err);
 }
 
+int cli_stopped(struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped by SIG%s before all was done",
+                     sigabbrev_np(cli_stop));
+}
+
+const char *cli_spool(void)
+{
+    const char *where = getenv("TMPDIR");
+
+    return where && *where ? where : NULL;
+}
+
 int cli_end(struct cli *cli, int status)
 {
     struct ckpt_err err = {0};
@@ -170,151 +207,3 @@ int cli_end(struct cli *cli, int status)
     ckpt_arena_release(&cli->options);
     return status;
 }
-
-/* No path or address is longer; a stream without line ends must not fill memory. */
-#define MAX_LINE 65536
-
-struct cli_items {
-    char **arg;
-    int    n, at;
-    bool   from_stdin;
-    int    end;                 /* what ends a line of stdin */
-    size_t n_line;              /* lines read so far */
-    char   line[MAX_LINE];
-    bool   bytes;               /* stdin is a checkpoint: one item, "-" */
-    unsigned char head[CLI_HEAD];       /* what was read of stdin to see what it is */
-    size_t head_len, head_at;
-};
-
-int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
-{
-    struct cli_items *items;
-
-    *out = NULL;
-    if (n_arg == 0 && isatty(STDIN_FILENO))
-        return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
-    items = ckpt_alloc(1, sizeof *items);
-    if (!items)
-        return ckpt_nomem(err, sizeof *items);
-    items->arg = arg;
-    items->n = n_arg;
-    items->from_stdin = n_arg == 0;
-    items->end = nul ? '\0' : '\n';
-    *out = items;
-    return 0;
-}
-
-static int stopped(struct ckpt_err *err)
-{
-    return ckpt_fail(err, CKPT_ESTOPPED, "stopped by SIG%s before all was done",
-                     sigabbrev_np(cli_stop));
-}
-
-static int read_stdin_failed(struct ckpt_err *err)
-{
-    if (errno == EINTR && cli_stop)
-        return stopped(err);
-    return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
-}
-
-static int next_byte(struct cli_items *items)
-{
-    return items->head_at < items->head_len ? items->head[items->head_at++]
-                                            : getc_unlocked(stdin);
-}
-
-/* The next line without its end; *n is SIZE_MAX at the end of stdin. */
-static int read_line(struct cli_items *items, size_t *n, struct ckpt_err *err)
-{
-    int c;
-
-    *n = 0;
-    items->n_line++;
-    while ((c = next_byte(items)) != EOF && c != items->end) {
-        if (*n == MAX_LINE - 1)
-            return ckpt_fail(err, CKPT_ELIMIT, "standard input: line %zu is longer than %d bytes",
-                             items->n_line, MAX_LINE - 1);
-        if (c == '\0') {
-            ckpt_fail(err, CKPT_EFORMAT, "standard input: line %zu has a NUL byte in it",
-                      items->n_line);
-            return ckpt_err_hint(err, "-0 reads paths that end with NUL");
-        }
-        items->line[(*n)++] = (char)c;
-    }
-    if (c == EOF && ferror(stdin))
-        return read_stdin_failed(err);
-    if (c == EOF && *n == 0)
-        *n = SIZE_MAX;
-    else
-        items->line[*n] = '\0';
-    return 0;
-}
-
-/* *out stays NULL at the end of stdin.  Empty lines are nothing. */
-static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
-{
-    size_t n = 0;
-
-    while (n == 0)
-        if (read_line(items, &n, err))
-            return err->code;
-    if (n == SIZE_MAX) {
-        items->from_stdin = false;
-        return 0;
-    }
-    *out = ckpt_strdup(items->line);
-    return *out ? 0 : ckpt_nomem(err, n + 1);
-}
-
-const char *cli_spool(void)
-{
-    const char *where = getenv("TMPDIR");
-
-    return where && *where ? where : NULL;
-}
-
-int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err)
-{
-    bool named = items->n > 0 && strcmp(items->arg[0], "-") == 0;
-
-    *bytes = false;
-    if (!items->from_stdin && !named)
-        return 0;
-    if (cli_look(items->head, &items->head_len, items->end, bytes, err))
-        return err->code;
-    if (!*bytes)
-        return 0;
-    items->from_stdin = false;
-    items->bytes = true;
-    items->at = named;
-    return cli_settle(items->head, items->head_len, err);
-}
-
-int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
-{
-    *out = NULL;
-    for (;;) {
-        if (cli_stop && (items->from_stdin || items->at < items->n))
-            return stopped(err);
-        if (items->bytes) {
-            items->bytes = false;
-            *out = ckpt_strdup("-");
-            return *out ? 0 : ckpt_nomem(err, 2);
-        }
-        if (items->from_stdin && (next_line(items, out, err) || *out))
-            return *out ? 0 : err->code;
-        if (items->at >= items->n)
-            return 0;
-        if (strcmp(items->arg[items->at], "-") != 0)
-            break;
-        items->from_stdin = true;
-        items->at++;
-    }
-    *out = ckpt_strdup(items->arg[items->at]);
-    if (!*out)
-        return ckpt_nomem(err, strlen(items->arg[items->at]) + 1);
-    items->at++;
-    return 0;
-}
-
-void cli_items_close(struct cli_items *items) { ckpt_free(items); }

@@ -32,6 +32,8 @@ struct cli {
  * are closed.  cli is kept until cli_end.
  */
 void cli_begin(struct cli *cli, const char *tool);
+/* A reader of stdout that left is an error of writing (EPIPE) and no end. */
+void cli_ignore_pipe(void);
 /* Print "tool: text" and the hint to stderr, with --json one object (tool, status, reason, error,
  * hint); returns the exit status for err. */
 int cli_error(const struct cli *cli, const struct ckpt_err *err);
@@ -40,26 +42,18 @@ int cli_error(const struct cli *cli, const struct ckpt_err *err);
 int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_err *err);
 /* Close the program: flush and check stdout, closing warning line.  Gives the exit status. */
 int cli_end(struct cli *cli, int status);
-/* Set by SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2; one a second
- * later has its default action. */
+/*
+ * Set by SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2; one a second later has its default action.
+ */
 extern volatile int cli_stop;
-
 /*
- * Work items: the positional arguments, or lines of stdin when there are none or one is "-".
- * Next item or NULL at the end; NUL-separated with -0.  The string is yours (ckpt_free).
- * CKPT_ESTOPPED when a signal asked to stop and items are left, or may come.
+ * While on, a first SIGINT does not set cli_stop: a note says that the work goes on to its end, and
+ * one a second later has its default action.
  */
-struct cli_items;
-/*
- * A checkpoint, an archive or something compressed may come on stdin instead of lines: then the
- * item is "-", stdin is a file from then on (spooled where it was a pipe), and *bytes is true.
- * Looking at stdin waits for its first bytes; a tool that does not call this takes lines only.
- */
-int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err);
+void cli_drain(bool on);
+/* CKPT_ESTOPPED with the signal's name. */
+int cli_stopped(struct ckpt_err *err);
 /* Where to unpack: TMPDIR, or NULL for the library's own place. */
 const char *cli_spool(void);
-int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err);
-int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
-void cli_items_close(struct cli_items *items);
 
 #endif

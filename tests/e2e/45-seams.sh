@@ -130,3 +130,72 @@ as_adapter() { set -o pipefail; echo piped/checkpoint-2 | ckpt-merge -q --to pef
 t "the adapter alone, pushed" as_adapter
 t "is cloned" git clone -q a.git a-clone
 t "as PEFT keeps it" bash -c "cmp a-clone/adapter_model.safetensors piped/checkpoint-2/adapter_model.safetensors && [ -e a-clone/adapter_config.json ]"
+
+# -- a gap in a list -----------------------------------------------------------------------------
+cp -r "$BASE" one-model; cp -r "$BASE" other-model; touch other-model/LICENSE
+expect 66 "merge: one of three is gone" merge one-model gone other-model
+t "says which" says "ckpt-merge: gone: no such file or directory"
+t "the others were merged" bash -c "printf 'one-model-merged\nother-model-merged\n' | cmp - .out"
+t "both" bash -c "cmp one-model-merged/model.safetensors other-model-merged/model.safetensors"
+rm -rf ./*-model-merged
+through() { printf '%s\n' one-model gone "$T/bare" other-model | "$@"; }
+expect_two() {              # through a pipe, with two failures: the first one's status
+    local tool=$1; shift
+    through "$@" >.out 2>.err; got=$?
+    t "$tool: from a pipe, the first failure's status" [ $got = 66 ]
+    t "$tool: tells both" bash -c "[ \$(grep -c ^$tool: .err) = 2 ] && grep -q 'gone: no such file' .err && grep -q 'lora_A.default' .err"
+}
+expect_two ckpt-merge ckpt-merge -q
+t "and merges the others" bash -c "printf 'one-model-merged\nother-model-merged\n' | cmp - .out"
+expect 66 "push goes on" bash -c "printf 'one-model\ngone\nother-model\n' | ckpt-push -q --create gap.git"
+t "it tells the one" says "ckpt-push: gone: "
+t "the last is published" git -C gap.git cat-file -e HEAD:LICENSE
+expect 66 "inspect goes on" ckpt-inspect one-model gone other-model
+t "to the last" bash -c "[ \$(grep -c '^path: ' .out) = 2 ]"
+expect 66 "eval goes on" ckpt-eval -q --eval-file rows.jsonl one-model gone other-model
+t "to the last one too" bash -c "[ \$(grep -c perplexity .out) = 2 ]"
+
+# -- Ctrl-C in a pipeline ------------------------------------------------------------------------
+wait_for() { for _ in $(seq 200); do eval "$1" && return 0; sleep 0.05; done; return 1; }
+# interrupted COMMANDS - a pipeline in a group of its own that gets INT once its first checkpoint
+# is there, as a terminal sends it; its statuses are in `status`.
+interrupted() {
+    rm -rf long status
+    setsid bash -c "trap : INT; $1; echo \"\${PIPESTATUS[@]}\" > status" >log.out 2>log.err &
+    local pid=$!
+    wait_for '[ -d long/checkpoint-40 ]' && kill -INT -- -$pid && wait $pid
+    wait_for '[ -e status ]'
+}
+LONG="ckpt-train -q --model small --train-file rows.jsonl --max-steps 1000000 --save-steps 40 --save-total-limit 3 -o long"
+t "INT to all of train, merge, push" interrupted "$LONG | ckpt-merge | ckpt-push --create int.git"
+t "the trainer stopped, the others ended well" grep -qx '75 0 0' status
+t "the trainer says how to go on" grep -q 'go on with --resume-from-checkpoint latest' log.err
+t "merge says what it does" grep -q '^ckpt-merge: interrupted: working through what the pipe still brings' log.err
+t "push too, once each" bash -c "[ \$(grep -c ': interrupted: ' log.err) = 2 ]"
+newest() { ls -d long/checkpoint-*[0-9] | sort -t- -k2n | tail -n 1; }
+t "what was saved last was merged" test -d "$(newest)-merged"
+t "and is what was published" bash -c "git clone -q int.git int-clone && cmp int-clone/model.safetensors $(newest)-merged/model.safetensors"
+t "INT when nobody reads any more" interrupted "$LONG | true"
+t "the trainer stopped" grep -qx '75 0' status
+t "said once that nobody reads" bash -c "[ \$(grep -c 'warning: standard output: Broken pipe' log.err) -le 1 ]"
+t "said how to go on" grep -q 'go on with --resume-from-checkpoint latest' log.err
+left() { rm -rf left; train left small --nproc 1 --zero-stage 0 --max-steps 4 --save-steps 1 2>log.err | true; echo "${PIPESTATUS[0]}" > status; }
+left
+t "a reader that left: 74 at the end" grep -qx 74 status
+t "all was saved" test -d left/checkpoint-4
+t "told at the end" grep -qx 'ckpt-train: standard output: Broken pipe' log.err
+left2() { rm -rf left; ckpt-train --model small --train-file rows.jsonl --max-steps 4 --save-steps 1 -o left 2>log.err | true; }
+left2
+t "a warning, once" bash -c "[ \$(grep -c 'warning: standard output: Broken pipe: no checkpoint is announced' log.err) = 1 ]"
+rm -rf ./*-model-merged; mkfifo fifo
+waiting() { ckpt-merge < fifo > .out 2> .err & pid=$!; exec 3> fifo; sleep 0.2; }
+waiting; kill -INT $pid; sleep 0.2
+t "a consumer that waits goes on waiting" kill -0 $pid
+echo one-model >&3; wait_for '[ -s .out ]'
+t "and works" grep -qx one-model-merged .out
+sleep 1; kill -INT $pid; wait $pid; got=$?; exec 3>&-
+t "once more ends it" [ $got = 130 ]
+rm -rf one-model-merged
+waiting; kill -TERM $pid; wait $pid; got=$?; exec 3>&-
+t "TERM stops it at once" [ $got = 75 ]
+t "and says so" grep -qx 'ckpt-merge: stopped by SIGTERM before all was done' .err

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio_ext.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "libckpt/json.h"
+#include "libckpt/lock.h"
 #include "libckpt/log.h"
-#include "tools/cli.h"
+#include "tools/cli_items.h"
 
 /* stdin is these bytes for what follows. */
 static void feed(const char *bytes, size_t n)
@@ -68,6 +70,196 @@ static void test_items(void **state)
     feed("", 0);
     assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), 0);
     assert_string_equal(got, "");
+}
+
+/* stdin is the read end of a pipe; the write end. */
+static int pipe_in(void)
+{
+    int fd[2];
+
+    assert_int_equal(pipe(fd), 0);
+    assert_int_equal(dup2(fd[0], STDIN_FILENO), STDIN_FILENO);
+    close(fd[0]);
+    return fd[1];
+}
+
+static void send_to(int fd, const char *text)
+{
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static void test_items_of_a_pipe(void **state)
+{
+    static const char *const mixed[] = {"a", "-", "b"};
+    struct ckpt_err err = {0};
+    struct cli_items *items;
+    char got[256], *item;
+    bool bytes;
+    int fd = pipe_in();
+
+    (void)state;
+    send_to(fd, "x\n\ny");
+    close(fd);
+    assert_int_equal(items_of(got, sizeof got, mixed, 3, false, &err), 0);
+    assert_string_equal(got, "a|x|y|b");
+    fd = pipe_in();
+    send_to(fd, "first-of-some\nz\n");
+    close(fd);
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    assert_int_equal(cli_items_bytes(items, &bytes, &err), 0);      /* has taken some of it */
+    assert_false(bytes);
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_string_equal(item, "first-of-some");
+    ckpt_free(item);
+    cli_items_close(items);                     /* with one that nobody took */
+    fd = pipe_in();
+    send_to(fd, "x\n");
+    assert_int_equal(write(fd, "q\0\n", 3), 3);
+    close(fd);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EFORMAT);
+    assert_string_equal(got, "x");              /* what came before it is not lost */
+    assert_string_equal(err.text, "standard input: line 2 has a NUL byte in it");
+    fd = pipe_in();
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    cli_items_close(items);                     /* never asked */
+    close(fd);
+}
+
+static bool leased(const char *path)
+{
+    for (int i = 0; i < 200; i++) {             /* the thread may take its time */
+        if (!ckpt_lock_unread(path))
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* From when a path is announced until it was worked on. */
+static void test_items_are_leased(void **state)
+{
+    const char *const dir = scratch("cli");
+    const char *arg[1];
+    struct ckpt_err err = {0};
+    struct cli_items *items;
+    char one[300], two[300], lines[700], *item;
+    int fd;
+
+    (void)state;
+    snprintf(one, sizeof one, "%s/one", dir);
+    snprintf(two, sizeof two, "%s/two", dir);
+    arg[0] = one;
+    assert_true(mkdir(one, 0777) == 0 && mkdir(two, 0777) == 0);
+    fd = pipe_in();
+    snprintf(lines, sizeof lines, "%s\n%s\nnot-there\n", one, two);
+    send_to(fd, lines);
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    ckpt_free(item);
+    assert_true(leased(one) && leased(two));
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    ckpt_free(item);
+    assert_true(ckpt_lock_unread(one) && !ckpt_lock_unread(two));
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_string_equal(item, "not-there");
+    ckpt_free(item);
+    assert_true(ckpt_lock_unread(two));
+    snprintf(lines, sizeof lines, "%s\n%s\n", one, two);
+    send_to(fd, lines);
+    cli_items_hold(items);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cli_items_next(items, &item, &err), 0);
+        ckpt_free(item);
+    }
+    assert_true(!ckpt_lock_unread(one) && !ckpt_lock_unread(two));
+    cli_items_close(items);                     /* the pipe's other end is open still */
+    assert_true(ckpt_lock_unread(one) && ckpt_lock_unread(two));
+    close(fd);
+    assert_int_equal(cli_items_open(&items, (char **)arg, 1, false, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    ckpt_free(item);
+    assert_false(ckpt_lock_unread(one));
+    cli_items_close(items);
+    assert_true(ckpt_lock_unread(one));
+    scratch_remove(dir);
+}
+
+/* Through a pipe: INT is waited out and told, TERM is not. */
+static void test_signals_and_pipes(void **state)
+{
+    struct cli cli = {0};
+    struct ckpt_err err = {0};
+    struct cli_items *items;
+    struct stdio_to s;
+    char *item, *said;
+    int fd = pipe_in();
+
+    (void)state;
+    cli_begin(&cli, "tool");
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    stdio_begin(&s, stderr);
+    raise(SIGINT);
+    raise(SIGINT);                              /* at once: the same request */
+    said = stdio_end(&s);
+    assert_string_equal(said, "tool: interrupted: working through what the pipe still brings; once "
+                        "more ends it now\n");
+    free(said);
+    assert_int_equal(cli_stop, 0);
+    send_to(fd, "x\n");
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_string_equal(item, "x");
+    ckpt_free(item);
+    raise(SIGTERM);
+    assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
+    assert_null(item);
+    cli_stop = 0;
+    close(fd);
+    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_null(item);
+    cli_items_close(items);
+    raise(SIGINT);                              /* no pipe any more: as ever */
+    assert_int_equal(cli_stop, SIGINT);
+    cli_stop = 0;
+    ckpt_log_hook(NULL, NULL);
+}
+
+static int two_fail(void *ctx, const char *item, struct ckpt_err *err)
+{
+    strcat(ctx, item);
+    return strcmp(item, "b") == 0 ? ckpt_fail(err, CKPT_ENOTFOUND, "%s: is gone", item)
+           : strcmp(item, "c") == 0 ? ckpt_fail(err, CKPT_EFORMAT, "%s: is bad", item)
+           : strcmp(item, "e") == 0 ? ckpt_fail(err, CKPT_ESTOPPED, "stopped") : 0;
+}
+
+static void test_a_failure_hides_no_other_item(void **state)
+{
+    static const char *const all[] = {"a", "b", "c", "d"}, *const stop[] = {"b", "e", "a"};
+    struct cli cli = {.tool = "tool"};
+    struct ckpt_err err = {0};
+    struct cli_items *items;
+    char seen[16] = "", *said;
+    struct stdio_to s;
+    int status = 0;
+
+    (void)state;
+    assert_int_equal(cli_items_open(&items, (char **)all, 4, false, &err), 0);
+    stdio_begin(&s, stderr);
+    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, &err), 0);
+    said = stdio_end(&s);
+    cli_items_close(items);
+    assert_string_equal(seen, "abcd");
+    assert_int_equal(status, 66);               /* the first's */
+    assert_string_equal(said, "tool: b: is gone\ntool: c: is bad\n");
+    free(said);
+    *seen = '\0';
+    status = 0;
+    assert_int_equal(cli_items_open(&items, (char **)stop, 3, false, &err), 0);
+    stdio_begin(&s, stderr);
+    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, &err), CKPT_ESTOPPED);
+    free(stdio_end(&s));
+    cli_items_close(items);
+    assert_string_equal(seen, "be");
+    assert_int_equal(status, 66);
 }
 
 static void test_items_refused(void **state)
@@ -288,7 +480,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_later_signal_ends_the_process),
-        cmocka_unit_test(test_items),     cmocka_unit_test(test_items_refused),
+        cmocka_unit_test(test_items),     cmocka_unit_test(test_items_of_a_pipe),
+        cmocka_unit_test(test_items_are_leased), cmocka_unit_test(test_signals_and_pipes),
+        cmocka_unit_test(test_a_failure_hides_no_other_item), cmocka_unit_test(test_items_refused),
         cmocka_unit_test(test_stop_between_items), cmocka_unit_test(test_errors),
         cmocka_unit_test(test_artifacts), cmocka_unit_test(test_end),
         cmocka_unit_test(test_closed_descriptors),

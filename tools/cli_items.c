@@ -1,0 +1,197 @@
+/* cli_items - see cli_items.h. */
+#include "tools/cli_items.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/lock.h"
+#include "tools/cli_ahead.h"
+#include "tools/cli_bytes.h"
+
+struct cli_items {
+    char **arg;
+    int    n, at;
+    bool   from_stdin, bytes;   /* bytes: stdin is a checkpoint: one item, "-" */
+    bool   pipe;                /* stdin is one */
+    bool   hold;                /* leases are kept */
+    unsigned char     head[CLI_HEAD];   /* what was read of stdin to see what it is */
+    size_t            head_len;
+    struct cli_ahead *ahead;    /* reads the pipe; NULL: lines are read when they are wanted */
+    struct cli_lines  lines;
+    struct ckpt_lock **lease;   /* [n_lease] of the items at work */
+    size_t             n_lease, cap;
+};
+
+static bool is_pipe(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, struct ckpt_err *err)
+{
+    struct cli_items *items;
+
+    *out = NULL;
+    if (n_arg == 0 && isatty(STDIN_FILENO))
+        return ckpt_fail(err, CKPT_EUSAGE, "nothing to work on: name a path, or pipe paths in");
+    items = ckpt_alloc(1, sizeof *items);
+    if (!items)
+        return ckpt_nomem(err, sizeof *items);
+    items->arg = arg;
+    items->n = n_arg;
+    items->from_stdin = n_arg == 0;
+    items->pipe = is_pipe(STDIN_FILENO);
+    items->lines.end = nul ? '\0' : '\n';
+    items->lines.quit = -1;
+    cli_drain(items->pipe && items->from_stdin);
+    *out = items;
+    return 0;
+}
+
+int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err)
+{
+    bool named = items->n > 0 && strcmp(items->arg[0], "-") == 0;
+
+    *bytes = false;
+    if (!items->from_stdin && !named)
+        return 0;
+    cli_drain(items->pipe);
+    if (cli_look(items->head, &items->head_len, items->lines.end, bytes, err))
+        return err->code;
+    items->lines.head = items->head;
+    items->lines.n_head = items->head_len;
+    if (!*bytes)
+        return 0;
+    cli_drain(false);
+    items->from_stdin = false;
+    items->bytes = true;
+    items->at = named;
+    return cli_settle(items->head, items->head_len, err);
+}
+
+/* -- leases ---------------------------------------------------------------------------------- */
+
+static void release_leases(struct cli_items *items)
+{
+    while (items->n_lease > 0)
+        ckpt_lock_release(items->lease[--items->n_lease]);
+}
+
+/* Takes lease; without memory there is none, and the item is worked on all the same. */
+static void keep_lease(struct cli_items *items, struct ckpt_lock *lease)
+{
+    if (!lease)
+        return;
+    if (items->n_lease == items->cap) {
+        size_t cap = items->cap ? 2 * items->cap : 4;
+        struct ckpt_lock **more = ckpt_grow(items->lease, cap, sizeof *more);
+
+        if (!more) {
+            ckpt_lock_release(lease);
+            return;
+        }
+        items->lease = more;
+        items->cap = cap;
+    }
+    items->lease[items->n_lease++] = lease;
+}
+
+void cli_items_hold(struct cli_items *items) { items->hold = true; }
+
+/* -- the next one ---------------------------------------------------------------------------- */
+
+/* A copy of a path, with its lease. */
+static int give(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
+{
+    *out = ckpt_strdup(path);
+    if (!*out)
+        return ckpt_nomem(err, strlen(path) + 1);
+    keep_lease(items, ckpt_lock_reader(path));
+    return 0;
+}
+
+/* *out stays NULL at the end of stdin. */
+static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
+{
+    struct ckpt_lock *lease;
+    bool more;
+
+    if (items->pipe) {
+        cli_drain(true);
+        if (!items->ahead && cli_ahead_start(&items->ahead, items->lines.end, items->lines.head,
+                                             items->lines.n_head, err))
+            return err->code;
+        if (cli_ahead_next(items->ahead, out, &lease, err))
+            return err->code;
+        keep_lease(items, lease);
+        items->from_stdin = *out != NULL;
+        return 0;
+    }
+    if (cli_lines_next(&items->lines, &more, err))
+        return err->code;
+    items->from_stdin = more;
+    return more ? give(items, out, items->lines.line, err) : 0;
+}
+
+int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
+{
+    int rc;
+
+    *out = NULL;
+    if (!items->hold)
+        release_leases(items);
+    for (;;) {
+        if (cli_stop && ((items->from_stdin && !items->ahead) || items->at < items->n))
+            return cli_stopped(err);
+        if (items->bytes) {
+            items->bytes = false;
+            *out = ckpt_strdup("-");
+            return *out ? 0 : ckpt_nomem(err, 2);
+        }
+        rc = items->from_stdin ? next_line(items, out, err) : 0;
+        if (rc || *out)
+            return rc;
+        if (items->at >= items->n)
+            return 0;
+        if (strcmp(items->arg[items->at], "-") != 0)
+            return give(items, out, items->arg[items->at++], err);
+        items->from_stdin = !items->ahead;
+        items->at++;
+    }
+}
+
+void cli_items_close(struct cli_items *items)
+{
+    if (!items)
+        return;
+    cli_drain(false);
+    cli_ahead_end(items->ahead);
+    release_leases(items);
+    ckpt_free(items->lease);
+    ckpt_free(items);
+}
+
+int cli_items_each(struct cli_items *items, struct cli *cli, cli_item_fn *fn, void *ctx,
+                   int *status, struct ckpt_err *err)
+{
+    char *item = NULL;
+    int rc;
+
+    while ((rc = cli_items_next(items, &item, err)) == 0 && item) {
+        rc = fn(ctx, item, err);
+        ckpt_free(item);
+        if (rc == CKPT_ESTOPPED || (rc && ferror(stdout)))
+            return rc;
+        if (rc) {
+            int got = cli_error(cli, err);
+
+            *status = *status ? *status : got;
+            ckpt_err_clear(err);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,94 @@
+/* cli_lines - see cli_lines.h. */
+#include "tools/cli_lines.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cli.h"
+
+/* Whether standard input has something to read, its end included; false when quit came first. */
+static bool wait_for_input(const struct cli_lines *l)
+{
+    struct pollfd fd[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = l->quit, .events = POLLIN}};
+
+    if (l->quit < 0)
+        return true;
+    while (poll(fd, 2, -1) < 0)
+        if (errno != EINTR)
+            return false;
+    return fd[1].revents == 0;
+}
+
+/* Fill the buffer; nothing in it is the end. */
+static int fill(struct cli_lines *l, struct ckpt_err *err)
+{
+    ssize_t got;
+
+    l->head = l->buffer;
+    l->n_head = l->at = 0;
+    if (!wait_for_input(l))
+        return 0;
+    while ((got = read(STDIN_FILENO, l->buffer, sizeof l->buffer)) < 0) {
+        if (errno != EINTR)
+            return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
+        if (cli_stop)
+            return cli_stopped(err);
+    }
+    l->n_head = (size_t)got;
+    return 0;
+}
+
+/* A byte, or -1 at the end. */
+static int next_byte(int *c, struct cli_lines *l, struct ckpt_err *err)
+{
+    *c = -1;
+    if (l->at == l->n_head && fill(l, err))
+        return err->code;
+    if (l->at < l->n_head)
+        *c = l->head[l->at++];
+    return 0;
+}
+
+/* One line, which may be empty; *n is SIZE_MAX at the end. */
+static int read_line(struct cli_lines *l, size_t *n, struct ckpt_err *err)
+{
+    int c;
+
+    *n = 0;
+    l->n_line++;
+    for (;;) {
+        if (next_byte(&c, l, err))
+            return err->code;
+        if (c < 0 || c == l->end)
+            break;
+        if (*n == CLI_MAX_LINE - 1)
+            return ckpt_fail(err, CKPT_ELIMIT, "standard input: line %zu is longer than %d bytes",
+                             l->n_line, CLI_MAX_LINE - 1);
+        if (c == '\0') {
+            ckpt_fail(err, CKPT_EFORMAT, "standard input: line %zu has a NUL byte in it",
+                      l->n_line);
+            return ckpt_err_hint(err, "-0 reads paths that end with NUL");
+        }
+        l->line[(*n)++] = (char)c;
+    }
+    if (c < 0 && *n == 0)
+        *n = SIZE_MAX;
+    else
+        l->line[*n] = '\0';
+    return 0;
+}
+
+int cli_lines_next(struct cli_lines *l, bool *more, struct ckpt_err *err)
+{
+    size_t n = 0;
+
+    while (n == 0)
+        if (read_line(l, &n, err))
+            return err->code;
+    *more = n != SIZE_MAX;
+    return 0;
+}
