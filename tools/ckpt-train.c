@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "tools/cli.h"
 #include "tools/data_rows.h"
@@ -247,9 +248,23 @@ static const struct opt_rule rules[] = {
     {OPT_BARS, "dry-run", "profile dump-grads"},
 };
 
+/* Who is told of checkpoints, and whether anybody still listens. */
+struct told {
+    struct cli     *cli;
+    struct ckpt_err lost;               /* why stdout takes no more; told once, status at the end */
+};
+
+/* A reader that left, or a full disk below it, is no reason to lose what is being trained. */
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 {
-    return cli_artifact(ctx, path, NULL, err);
+    struct told *t = ctx;
+
+    (void)err;
+    if (t->lost.code || cli_artifact(t->cli, path, NULL, &t->lost) == 0)
+        return 0;
+    ckpt_log(CKPT_LOG_WARNING, "%s: no checkpoint is announced any more; training and saving go on",
+             t->lost.text);
+    return 0;
 }
 
 /*
@@ -320,7 +335,8 @@ int main(int argc, char **argv)
         .summary = "fine-tune a model, or train a fresh one, over one or several ranks",
         .row = row, .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
-    struct run_io io = {.ctx = &cli, .artifact = artifact, .stop = &cli_stop};
+    struct told told = {.cli = &cli};
+    struct run_io io = {.ctx = &told, .artifact = artifact, .stop = &cli_stop};
     struct ckpt_err err = {0};
     char **rest;
     int n_rest, rc;
@@ -334,6 +350,7 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0 && n_rest > 0)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "%s: no positional argument is taken", rest[0]);
+    cli_ignore_pipe();
     w.s.seed = (uint64_t)w.seed;
     take_lists(&w);
     if (rc == 0)
@@ -347,5 +364,9 @@ int main(int argc, char **argv)
         rc = run_train(&w.s, &io, &err);
     if (rc && io.told_elsewhere)
         return cli_end(&cli, ckpt_exit_status(rc));
+    if (rc == 0 && told.lost.code) {
+        err = told.lost;
+        rc = err.code;
+    }
     return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
 }
