@@ -8,12 +8,14 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "formats/foreign.h"
 #include "formats/place.h"
 #include "formats/weights/dcp.h"
 #include "formats/weights/deepspeed.h"
 #include "formats/weights/fsdp.h"
 #include "formats/weights/gguf.h"
 #include "formats/weights/hf_dir.h"
+#include "formats/weights/npy.h"
 #include "formats/weights/peft.h"
 #include "formats/weights/safetensors.h"
 #include "formats/weights/torch.h"
@@ -22,7 +24,7 @@
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
     &ckpt_format_universal, &ckpt_format_peft, &ckpt_format_gguf, &ckpt_format_dcp,
-    &ckpt_format_fsdp, NULL,
+    &ckpt_format_fsdp, &ckpt_format_numpy, NULL,
 };
 
 const struct ckpt_format *const *ckpt_formats(void) { return rows; }
@@ -34,19 +36,6 @@ const struct ckpt_format *ckpt_format_named(const char *name)
             return rows[i];
     return NULL;
 }
-
-/* Accidents that have a word of their own: what the first bytes show instead of a checkpoint. */
-static const struct {
-    const char *magic;
-    size_t      n;
-    const char *what;
-} accidents[] = {
-    {"version https://git-lfs", 23, "a Git LFS pointer, the file itself was not fetched"},
-    {"7z\xbc\xaf\x27\x1c", 6, "a 7z archive: unpack it first"},
-    {"PAR1", 4, "a parquet file, which holds rows and no tensors"},
-    {"\x93NUMPY", 6, "a numpy array, which is not read"},
-    {"\x89HDF", 4, "an HDF5 file, which is not read"},
-};
 
 /* A web page, whatever stands before its first tag and however that is spelt. */
 static bool is_html(const struct ckpt_place *p)
@@ -91,6 +80,8 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         place_has_like(p, "*.aria2"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a partial download: it has unfinished files and no weights", p->path);
+    if (foreign_tell(p, err))
+        return err->code;
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
@@ -122,10 +113,8 @@ static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
     if (is_html(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
-    for (size_t i = 0; i < sizeof accidents / sizeof accidents[0]; i++)
-        if (p->head_len >= accidents[i].n &&
-            memcmp(p->head, accidents[i].magic, accidents[i].n) == 0)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is %s", p->path, accidents[i].what);
+    if (foreign_tell(p, err))
+        return err->code;
     if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "%s: is a bare pickle, which others would execute", p->path);

@@ -1,6 +1,6 @@
 /*
- * quant_config - what a checkpoint says about how its weights are quantised, and a checkpoint that no
- * longer says so.
+ * quant_config - what a checkpoint says about how its weights are quantised, and a checkpoint that
+ * no longer says so.
  *
  * Places, in the order in which they are looked at: config.json's quantization_config,
  * compression_config or MLX's quantization, the same within text_config; quantize_config.json

@@ -1,5 +1,6 @@
 /*
- * quant_kinds - the table of libraries that quantise weights: by what they are known, which are read.
+ * quant_kinds - the table of libraries that quantise weights: by what they are known, and which
+ * are read.
  *
  * Sources: transformers 5.23 utils/quantization_config.py (QuantizationMethod), and the saved
  * models of the libraries that the rows name.

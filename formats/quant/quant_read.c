@@ -135,8 +135,8 @@ static void end(struct reader *r)
 
 /*
  * F8_E4M3 times a scale, eight at once, the same bits as the loop over value_of: seven bits moved
- * to where F16 has its exponent are the value over 256, subnormals included; all ones are NaN, whose
- * bits are those of half.h.
+ * to where F16 has its exponent are the value over 256, subnormals included; all ones are NaN,
+ * whose bits are those of half.h.
  * Gives how many were done.
  */
 __attribute__((target("avx2,f16c"))) static int64_t scale_e4m3(float *value,

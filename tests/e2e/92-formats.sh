@@ -20,6 +20,35 @@ made x.7z '7z\xbc\xaf\x27\x1c\x00\x00' 'a 7z archive'
 made x.gguf 'GGUF\x03\x00\x00\x00' 'the number of tensors needs 8 bytes at 8, the file has 8'
 made old.gguf 'GGUF\x01\x00\x00\x00' 'GGUF version 1, 2 and 3 are read'
 made x.parquet 'PAR1\x15\x04\x15\x00' 'parquet file'
+# Formats of other programs: the name, and a hint that says what converts them.
+foreign() { refused 65 "$1, which is not read" "$2" "$3"; t "$2: what converts it" grep -q '^hint: ' "$T/.err"; }
+bytes() { printf "$2" > "$T/in/$1"; foreign "$3" "$1" "$T/in/$1"; }
+folder() { mkdir -p "$T/in/$1"; for f in $3; do mkdir -p "$T/in/$1/$(dirname "$f")"; echo x > "$T/in/$1/$f"; done; foreign "$2" "$1" "$T/in/$1"; }
+bytes model.onnx '\x08\x07\x12\x07pytorch\x1a\x052.1.0' 'an ONNX model'
+bytes graph '\x08\x07\x12\x07pytorch\x1a\x052.1.0' 'an ONNX model'
+bytes x.tflite '\x1c\x00\x00\x00TFL3\x00\x00' 'a TFLite model'
+bytes x.pte '\x1c\x00\x00\x00ET12\x00\x00' 'an ExecuTorch program'
+bytes x.mlmodel '\x08\x05\x12\x02\x0a\x00' 'a CoreML model'
+bytes ggml.bin 'lmgg\x00\x7d\x00\x00' 'an old ggml file'
+bytes ggmf.bin 'fmgg\x01\x00\x00\x00' 'an old ggml file (ggmf)'
+bytes ggjt.bin 'tjgg\x03\x00\x00\x00' 'an old ggml file (ggjt)'
+bytes flax_model.msgpack '\x81\xa6params\x80' 'Flax weights in msgpack'
+bytes x.h5 '\x89HDF\r\n\x1a\n\x00\x00' 'an HDF5 file, of Keras or another program'
+bytes saved_model.pb '\x08\x01\x12\x00' 'the graph of a TensorFlow SavedModel'
+folder saved 'a TensorFlow SavedModel' 'saved_model.pb variables/variables.index'
+folder tf 'a TensorFlow checkpoint' 'checkpoint model.ckpt-1.index model.ckpt-1.data-00000-of-00001'
+folder keras 'a Keras model' 'metadata.json config.json model.weights.h5'
+folder flax "transformers' Flax weights in msgpack" 'config.json flax_model.msgpack'
+folder old-tf "transformers' TensorFlow weights" 'config.json tf_model.h5'
+folder orbax 'an Orbax checkpoint' '_CHECKPOINT_METADATA manifest.ocdbt d/x'
+folder x.mlpackage 'a CoreML package' 'Manifest.json Data/com.apple.CoreML/model.mlmodel'
+folder iter_0000001 'a Megatron-LM checkpoint in parts of a model' 'mp_rank_00/model_optim_rng.pt'
+folder onnx 'a folder of ONNX models' 'config.json model.onnx'
+mkdir -p "$T/in/megatron/iter_0000001"; echo 1 > "$T/in/megatron/latest_checkpointed_iteration.txt"
+refused 65 "the root of Megatron-LM's checkpoints" 'a Megatron root' "$T/in/megatron"
+refused 77 'object.npy: is an array of Python objects' 'an array of objects' "$G/numpy/object.npy"
+refused 77 'b.npy: is an array of Python objects' 'one in an archive' "$G/numpy/object.npz"
+refused 65 'elements of |V2 are not read' 'elements that numpy does not know' "$G/numpy/void.npy"
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
 refused 65 'such addresses are not read' 'an address' 'oci://127.0.0.1/model'
 # The containers of before 1.6 open, and hold what torch loads from them.

@@ -75,6 +75,10 @@ for d in "$G"/lora/*/; do
     [ -f "$d/merged.safetensors" ] && reads peft "$(basename "$d")" "$d/merged.safetensors" --base "$d/base" "$d/adapter"
 done
 near=0
+reads quantised "FP8 with block scales" "$G/quant/fp8.expected.safetensors" --dtype bf16 "$G/quant/fp8"
+reads numpy "an archive" "$G/numpy/all.expected.safetensors" "$G/numpy/all.npz"
+reads numpy "a packed archive" "$G/numpy/all.expected.safetensors" "$G/numpy/packed.npz"
+reads numpy "an array" "$G/numpy/one.expected.safetensors" "$G/numpy/one.npy"
 reads bitsandbytes "packed weights" "$G/bnb/weights.expected.safetensors" --dtype "l.0.wide.weight=bf16" "$G/bnb/weights.safetensors"
 ckpt-merge -q --exclude BF16 -o "$T/types.safetensors" "$G/gguf/types.safetensors" >/dev/null       # as U16 there
 reads gguf "every type that is read" "$T/types.safetensors" --exclude 'IQ[123]*' "$G/gguf/types.gguf"

@@ -23,6 +23,7 @@ seeds() {
                  for q in gptq awq ct-pack ct-int8 ct-float; do
                      { cat tests/golden/quant/$q/config.json; printf '\0'; cat tests/golden/quant/$q/model.safetensors; } >build/fuzz/quant/made/$q
                  done; find build/fuzz/quant/made -type f ;;
+    npy)         find tests/golden/numpy -name '*.npy' ;;
     gguf)        find tests/golden/gguf -name '*.gguf' -size -65k ;;
     torch)       find tests/golden/torch tests/golden/malicious/pt -name '*.pt' -size -20k
                  find tests/fuzz/seeds/pickle -type f ;;

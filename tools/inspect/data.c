@@ -4,13 +4,18 @@
 
 #include "formats/logs/run_log.h"
 #include "formats/records/record.h"
+#include "formats/weights/npy.h"
 #include "tools/inspect/inspect.h"
 
 enum kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };
 
 /* By its first bytes and its name. */
-static enum kind kind_of(const char *path, const unsigned char *head, size_t n)
+static enum kind kind_of(const struct inspect_want *w, const char *path,
+                         const unsigned char *head, size_t n)
 {
+    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0 &&
+        (!npy_is_ids(head, n) || w->tree || w->verify || inspect_tensors_asked(w)))
+        return NO_DATA;                 /* an array */
     return run_log_is(head, n) ? DATA_LOG
            : n >= 4 && memcmp(head, "PAR1", 4) == 0 ? DATA_PARQUET
            : records_is(path, head, n) && n > 0 ? DATA_ROWS : NO_DATA;
@@ -58,7 +63,7 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
     rc = n > 0 ? ckpt_file_read_at(file, head, n, 0, err) : 0;
     if (rc == 0)
-        kind = kind_of(path, head, n);
+        kind = kind_of(w, path, head, n);
     if (rc == 0 && kind != NO_DATA)
         rc = check_options(w, kind, path, err);
     if (rc == 0)
