@@ -238,6 +238,19 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     return rc;
 }
 
+/* Standard input is one thing: data, or models' paths. */
+static int check_stdin(const struct opt_list *data, char *const *rest, int n_rest,
+                       struct ckpt_err *err)
+{
+    bool models = n_rest == 0 || strcmp(rest[0], "-") == 0;
+
+    for (size_t i = 0; models && i < data->n; i++)
+        if (strcmp(data->item[i], "/dev/stdin") == 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "--eval-file - takes standard input: name the "
+                             "models");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -252,7 +265,7 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on held-out data and let them continue prompts", .row = row,
-        .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
+        .run_file = true, .streams = "eval-file chat-template", .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;
@@ -266,6 +279,8 @@ int main(int argc, char **argv)
         return cli_end(&cli, 0);
     if (rc == 0 && !w.data.n && !w.prompt.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
+    if (rc == 0)
+        rc = check_stdin(&w.data, rest, n_rest, &err);
     if (rc == 0)
         rc = data_rows_take(&data, &err);
     w.rows = data.s;

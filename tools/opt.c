@@ -173,6 +173,8 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
         rc = opt_run_file(&p.t, p.config, p.given, err);
     if (rc == 0 && !p.help && !p.version && !p.completion)
         rc = opt_check_rules(&p.t, spec, err);
+    if (rc == 0 && !p.help && !p.version && !p.completion)
+        rc = opt_streams(&p.t, spec->streams, err);
     cli->jobs = (int)jobs;
     for (int i = p.at; rc && i < argc && strcmp(argv[i], "--") != 0; i++)
         cli->json |= strcmp(argv[i], "--json") == 0;    /* it is about this error, too */

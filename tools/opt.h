@@ -67,6 +67,8 @@ struct opt_spec {
     const struct opt *row;
     size_t            n;
     bool              run_file;     /* accepts --config FILE */
+    const char       *streams;      /* space-separated: options whose files may be "-" or pipes,
+                                       which are then read once (OPT_PATH, OPT_LIST) */
     const struct opt_rule *rule;    /* n_rule of them */
     size_t            n_rule;
 };

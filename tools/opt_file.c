@@ -174,8 +174,11 @@ int opt_run_file(const struct opt_table *t, const char *path, bool *given, struc
     yaml_parser_t parser;
     char *text;
     size_t n;
-    int rc = ckpt_file_open(&file, path, CKPT_FOLLOW, err);
+    int rc = opt_stream(&path, t->arena, err);
 
+    r.path = path;
+    if (rc == 0)
+        rc = ckpt_file_open(&file, path, CKPT_FOLLOW, err);
     if (rc == 0)
         rc = ckpt_file_slurp(file, &a, MAX_BYTES, &text, &n, err);
     ckpt_file_close(file);

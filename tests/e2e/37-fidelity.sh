@@ -64,3 +64,31 @@ echo '{"text": "one <more>"}' > "$T/more.jsonl"
 expect 65 "one that a text needs" ckpt-train -q --model "$T/added" --train-file "$T/more.jsonl" -o "$T/no"
 t "is found before the first batch, with its record" says "more.jsonl: record 1: token"
 t "both numbers are named there too" says "has id $n (<more>), the model has $n (vocab_size)"
+
+# What options name by "-" and by pipes.
+rows "$S/llama" > "$T/train.jsonl"
+same_run() { cmp "$T/$1/checkpoint-2/model.safetensors" "$T/plain/checkpoint-2/model.safetensors"; }
+run() { local out=$1; shift; ckpt-train -q --model "$S/llama" --max-steps 2 --per-device-train-batch-size 2 -o "$T/$out" "$@"; }
+t "a run by files" run plain --train-file "$T/train.jsonl" --eval-file "$T/train.jsonl"
+t "the data from -" bash -c "$(declare -f run); S='$S'; T='$T'; cat $T/train.jsonl | run stdin --train-file -"
+t "gives the same weights" same_run stdin
+t "the data from <(...)" bash -c "$(declare -f run); S='$S'; T='$T'; run pipe --train-file <(cat $T/train.jsonl) --eval-file <(cat $T/train.jsonl)"
+t "gives the same too" same_run pipe
+mkfifo "$T/named"; cat "$T/train.jsonl" > "$T/named" &
+t "from a FIFO" run fifo --train-file "$T/named"
+t "the same" same_run fifo
+t "from standard input that is a file" bash -c "$(declare -f run); S='$S'; T='$T'; run redirected --train-file - < $T/train.jsonl"
+t "the same again" same_run redirected
+printf 'train-file: %s\nmax-steps: 2\nper-device-train-batch-size: 2\n' "$T/train.jsonl" > "$T/run.yaml"
+t "a run file from -" bash -c "cat $T/run.yaml | ckpt-train -q --config - --model $S/llama -o $T/yaml"
+t "is one" same_run yaml
+t "a run file from <(...)" bash -c "ckpt-train -q --config <(cat $T/run.yaml) --model $S/llama -o $T/yaml2"
+t "with two ranks from one pipe" bash -c "$(declare -f run); S='$S'; T='$T'; cat $T/train.jsonl | run ranks --train-file - --nproc 2 --per-device-train-batch-size 1"
+t "as from a file" bash -c "$(declare -f run); S='$S'; T='$T'; run ranks2 --train-file $T/train.jsonl --nproc 2 --per-device-train-batch-size 1 && cmp $T/ranks*/checkpoint-2/model.safetensors"
+expect 64 "ranks that others start cannot read one pipe" bash -c "cat $T/train.jsonl | WORLD_SIZE=2 RANK=0 ckpt-train --model $S/llama --train-file - -o $T/no"
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' > "$T/chat.jsonl"
+plain_template='{% for m in messages %}{% if m.role == "assistant" %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}'
+t "ckpt-eval: data and template from pipes" bash -c "ckpt-eval -q --eval-file <(cat $T/chat.jsonl) --chat-template <(echo '$plain_template') $S/llama"
+t "ckpt-eval: data from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file - $S/llama"
+expect 64 "both data and models from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file -"
+t "says so" says "--eval-file - takes standard input: name the models"
