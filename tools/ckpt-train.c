@@ -333,7 +333,8 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
         .summary = "fine-tune a model, or train a fresh one, over one or several ranks",
-        .row = row, .run_file = true, .streams = "train-file eval-file chat-template", .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
+        .row = row, .run_file = true, .streams = "train-file eval-file chat-template",
+        .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct told told = {.cli = &cli};
     struct run_io io = {.ctx = &told, .artifact = artifact, .stop = &cli_stop};

@@ -62,8 +62,8 @@ bool opt_takes_value(const struct opt *o);
 
 /* The run file's values into rows that `given` does not name.  CKPT_ECONFIG with file and line. */
 int opt_run_file(const struct opt_table *t, const char *path, bool *given, struct ckpt_err *err);
-/* A file that an option names: "-" and a pipe become the path of a file with all their bytes, in the
- * arena or for ever; anything else stays. */
+/* A file that an option names: "-" and a pipe become the path of a file with all their bytes, in
+ * the arena or for ever; anything else stays. */
 int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err);
 /* The same for all that the options of these names were given. */
 int opt_streams(const struct opt_table *t, const char *names, struct ckpt_err *err);
