@@ -265,7 +265,8 @@ int main(int argc, char **argv)
     struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on held-out data and let them continue prompts", .row = row,
-        .run_file = true, .streams = "eval-file chat-template", .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
+        .run_file = true, .streams = "eval-file chat-template", .rule = rules,
+        .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;

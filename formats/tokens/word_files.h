@@ -23,8 +23,8 @@ int vocab_merges_read(json_t **out, json_t *vocab, const char *merges, size_t n,
 int added_files_read(json_t *root, const json_t *added, const json_t *config,
                      struct ckpt_err *err);
 
-/* The sentinels <extra_id_N> of a config of T5's class, which lie beyond the pieces in reverse, where
- * nothing has put tokens there: a hundred of them, or as many as its "extra_ids" says. */
+/* The sentinels <extra_id_N> of a config of T5's class, which lie beyond the pieces in reverse,
+ * where nothing has put tokens there: a hundred of them, or as many as its "extra_ids" says. */
 int sentinels_read(json_t *root, const json_t *config, struct ckpt_err *err);
 
 #endif
