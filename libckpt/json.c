@@ -1,6 +1,7 @@
 /* json - see json.h.  Writing is in json_write.c. */
 #include "libckpt/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Nesting of a text, strings skipped; stops counting at limit + 1. */
@@ -107,6 +108,7 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
     struct ckpt_buf json;
     size_t good = ckpt_utf8_prefix(text, len);
     json_error_t why;
+    char line[32] = "";
 
     *out = NULL;
     if (good < len)
@@ -132,10 +134,12 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
         return 0;
     if (json_error_code(&why) == json_error_out_of_memory)
         return ckpt_nomem(err, len);
+    if (!(flags & CKPT_JSON_LINE))
+        snprintf(line, sizeof line, "line %d, ", why.line);
     return ckpt_fail_as(err, CKPT_EFORMAT,
                         json_error_code(&why) == json_error_duplicate_key ? "duplicate"
                                                                           : "malformed",
-                        "json: line %d, column %d: %s", why.line, why.column, why.text);
+                        "json: %scolumn %d: %s", line, why.column, why.text);
 }
 
 int ckpt_json_read(json_t **out, struct ckpt_file *file, uint64_t limit, unsigned flags,

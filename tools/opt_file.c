@@ -4,6 +4,7 @@
 #include <strings.h>
 #include <yaml.h>
 
+#include "formats/text/yaml_limits.h"
 #include "libckpt/file.h"
 #include "tools/opt_rows.h"
 
@@ -182,6 +183,8 @@ int opt_run_file(const struct opt_table *t, const char *path, bool *given, struc
     if (rc == 0)
         rc = ckpt_file_slurp(file, &a, MAX_BYTES, &text, &n, err);
     ckpt_file_close(file);
+    if (rc == 0 && (rc = yaml_check_limits(text, n, err)))
+        ckpt_err_in(err, "%s", path);
     r.seen = ckpt_arena_alloc(&a, opt_count(t), sizeof *r.seen);
     if (rc == 0 && (!r.seen || !yaml_parser_initialize(&parser)))
         rc = ckpt_nomem(err, sizeof parser);

@@ -47,7 +47,8 @@ static int jsonl_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
     ckpt_buf_init(&line, SIZE_MAX);
     rc = lines_get(self, i, &line, err);
     if (rc == 0)
-        rc = ckpt_json_parse(&record, (const char *)line.data, line.len, CKPT_JSON_PYTHON, err);
+        rc = ckpt_json_parse(&record, (const char *)line.data, line.len,
+                             CKPT_JSON_PYTHON | CKPT_JSON_LINE, err);
     if (rc == 0 && !json_is_object(record))
         rc = ckpt_fail(err, CKPT_EFORMAT, "not a JSON object");
     if (rc)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "formats/text/yaml_limits.h"
 #include "libckpt/buf.h"
 #include "libckpt/log.h"
 
@@ -264,6 +265,8 @@ int record_card_parse(struct card_config **out, size_t *n, const char *text, siz
     *n = 0;
     if (!front_matter(&text, &len))
         return 0;
+    if (yaml_check_limits(text, len, err))
+        return ckpt_err_in(err, "README.md");
     if (!yaml_parser_initialize(&parser))
         return ckpt_nomem(err, sizeof parser);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);

@@ -120,7 +120,7 @@ static const char *class_by(const json_t *model)
     return name;
 }
 
-/* What only config.json can say: the class, and without a tokenizer_config.json the end of texts. */
+/* What only config.json can say without a tokenizer_config.json: the class, the end of texts. */
 static int read_model_config(struct opening *o, struct ckpt_err *err)
 {
     struct { unsigned char before[16], said[16]; } both;
@@ -145,7 +145,8 @@ static int read_model_config(struct opening *o, struct ckpt_err *err)
     }
     eos = json_object_get(model, "eos_token_id");
     eos = json_is_array(eos) ? json_array_get(eos, 0) : eos;
-    if (json_is_integer(eos) && json_integer_value(eos) >= 0 && json_integer_value(eos) <= INT32_MAX)
+    if (json_is_integer(eos) && json_integer_value(eos) >= 0 &&
+        json_integer_value(eos) <= INT32_MAX)
         o->eos = (int32_t)json_integer_value(eos);
     json_decref(model);
     return rc;

@@ -92,3 +92,15 @@ t "ckpt-eval: data and template from pipes" bash -c "ckpt-eval -q --eval-file <(
 t "ckpt-eval: data from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file - $S/llama"
 expect 64 "both data and models from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file -"
 t "says so" says "--eval-file - takes standard input: name the models"
+
+# What libyaml would take minutes for.
+awk 'BEGIN { printf "model: "; for (i = 0; i < 60000; i++) printf "["; print "" }' > "$T/deep.yaml"
+expect 65 "a deep run file, at once" timeout 5 ckpt-train --config "$T/deep.yaml"
+t "says where" says "deep.yaml: line 1: nested deeper than 64 levels"
+mkdir "$T/set"; cp "$T/train.jsonl" "$T/set"
+{ echo ---; cat "$T/deep.yaml"; echo ---; } > "$T/set/README.md"
+expect 65 "a data set's deep README.md" timeout 5 ckpt-train --model "$S/llama" --train-file "$T/set" -o "$T/no"
+t "says it too" says "README.md: line 2: nested deeper than 64 levels"
+printf '{"text": "a"}\n{"text": 1 x}\n' > "$T/brk.jsonl"
+expect 65 "a line that is no JSON" ckpt-train --model "$S/llama" --train-file "$T/brk.jsonl" -o "$T/no"
+t "has one line" says "brk.jsonl: record 2: line 2: json: column 12: "

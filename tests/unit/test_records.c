@@ -188,6 +188,7 @@ static void test_json_layouts(void **state)
     fails("l.json", "[{\"a\":\"x]", NULL, 0, "where the end of a string was expected");
     fails("m.json", "{\"x\":1}", &deep, 0, "no member \"a.rows\"");
     fails("n.json", "[{\"a\":1,}, {}]", NULL, 0, "record 1: at byte 1: json: line 1");
+    fails("p.jsonl", "{\"a\":1}\n\n{\"a\": 1 x}", NULL, 1, "record 2: line 3: json: column 9: ");
     fails("o.json", "[{} {}]", NULL, 0, "byte 4 is '{' where ',' or ']' was expected");
 }
 
