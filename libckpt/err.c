@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libckpt/buf.h"
+#include "libckpt/secret.h"
 
 /* One row per code: its exit status and the reason word when a caller gives none. */
 static const struct {
@@ -123,9 +124,12 @@ static bool begins_with(const char *text, const char *name, size_t n)
 static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
 {
     char raw[sizeof err->text], old[sizeof err->text];
-    int n = vsnprintf(raw, sizeof raw, fmt, ap);
-    size_t len = n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1;
+    size_t len;
 
+    if (vsnprintf(raw, sizeof raw, fmt, ap) < 0)
+        raw[0] = '\0';
+    ckpt_secret_mask(raw);
+    len = strlen(raw);
     if (!front) {
         ckpt_escape(err->text, sizeof err->text, raw, len);
         return;
@@ -199,13 +203,13 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
 {
     va_list ap;
     char raw[sizeof err->hint];
-    int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(raw, sizeof raw, fmt, ap);
+    if (vsnprintf(raw, sizeof raw, fmt, ap) < 0)
+        raw[0] = '\0';
     va_end(ap);
-    ckpt_escape(err->hint, sizeof err->hint, raw,
-                n < 0 ? 0 : (size_t)n < sizeof raw ? (size_t)n : sizeof raw - 1);
+    ckpt_secret_mask(raw);
+    ckpt_escape(err->hint, sizeof err->hint, raw, strlen(raw));
     return err->code;
 }
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/secret.h"
+
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static ckpt_log_fn *hook_fn;
 static void *hook_ctx;
@@ -26,6 +28,7 @@ void ckpt_log(enum ckpt_log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    ckpt_secret_mask(raw);
     ckpt_escape(line, sizeof line, raw, strlen(raw));
     pthread_mutex_lock(&hook_lock);
     if (hook_fn)

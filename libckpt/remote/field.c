@@ -113,6 +113,41 @@ static void content_range(struct http_answer *a, struct text t)
     a->range_end = at == FIELD_NONE ? FIELD_NONE : last + 1;
 }
 
+/* Whether rel of a link's parameters has the word next: rel=next, rel="last next". */
+static bool is_next(struct text t)
+{
+    while (t.n > 0) {
+        struct text r = t;
+
+        t = (struct text){t.at + 1, t.n - 1};
+        if (!skip(&r, "rel"))
+            continue;
+        r = trim(r.at, r.n);
+        if (!skip(&r, "="))
+            continue;
+        r = trim(r.at, r.n);
+        if (skip(&r, "\"")) {
+            const char *end = memchr(r.at, '"', r.n);
+
+            r.n = end ? (size_t)(end - r.at) : r.n;
+        } else {
+            for (size_t i = 0; i < r.n; i++)
+                if (strchr(";, \t", r.at[i]) && r.at[i])
+                    r.n = i;
+        }
+        while (r.n > 0) {
+            size_t k = 0;
+
+            while (k < r.n && r.at[k] != ' ' && r.at[k] != '\t')
+                k++;
+            if (k == 4 && strncasecmp(r.at, "next", 4) == 0)
+                return true;
+            r = trim(r.at + k, r.n - k);
+        }
+    }
+    return false;
+}
+
 /* <address>; rel="next", others between commas. */
 static void link_next(struct http_answer *a, struct text t)
 {
@@ -120,20 +155,19 @@ static void link_next(struct http_answer *a, struct text t)
         const char *end, *open = memchr(t.at, '<', t.n);
         struct text address, rest;
 
-        if (!open || !(end = memchr(open, '>', t.n - (size_t)(open - t.at))))
+        if (!open || !(end = memchr(open, '>', t.n - (size_t)(open - t.at)))) {
+            a->bad_next = a->bad_next || is_next(t);
             return;
+        }
         address = (struct text){open + 1, (size_t)(end - open) - 1};
         t.n -= (size_t)(end - t.at) + 1;
         t.at = end + 1;
         end = memchr(t.at, '<', t.n);
         rest = (struct text){t.at, end ? (size_t)(end - t.at) : t.n};
-        for (size_t i = 0; i < rest.n; i++) {
-            struct text r = {rest.at + i, rest.n - i};
-
-            if (skip(&r, "rel=\"next\"") || skip(&r, "rel=next")) {
-                keep(a->next, sizeof a->next, address);
-                return;
-            }
+        if (is_next(rest)) {
+            keep(a->next, sizeof a->next, address);
+            a->bad_next = !a->next[0];
+            return;
         }
         t.n -= rest.n;
         t.at += rest.n;

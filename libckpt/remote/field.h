@@ -34,6 +34,7 @@ struct http_answer {
     char     problem[FIELD_BYTES];      /* X-Error-Message */
     char     problem_code[FIELD_BYTES]; /* X-Error-Code */
     char     next[FIELD_LINK];          /* Link; rel="next" */
+    bool     bad_next;                  /* there is one that does not fit, or is none */
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
 };
 

@@ -14,6 +14,7 @@
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
+#include "libckpt/secret.h"
 #include "libckpt/remote/curl.h"
 #include "libckpt/remote/http_try.h"
 
@@ -382,6 +383,8 @@ int http_get(struct http *h, const struct http_request *r, struct http_answer *a
     http_answer_clear(answer);
     if (!t)
         return ckpt_nomem(err, sizeof *t);
+    if (r->auth && r->auth->secret)
+        ckpt_secret_add(r->auth->secret);
     t->request = r;
     t->stop = stop_flag;
     snprintf(t->shown, sizeof t->shown, "%.*s", (int)strcspn(r->url, "?#"), r->url);

@@ -4,17 +4,20 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "libckpt/buf.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
+#include "libckpt/secret.h"
 
 #define HEADER_BYTES   65536u
 #define HEADER_LINES   100u
 #define PROBLEM_BYTES  ((size_t)16 << 10)   /* kept of a body that tells what is wrong */
 #define PROBLEM_SHOWN  200
 #define CONNECT_SECONDS 30L
+#define LOW_BYTES       1024u               /* in as many seconds as a stall lasts, at least */
 
 /* What libcurl's callbacks work on. */
 struct exchange {
@@ -23,7 +26,11 @@ struct exchange {
     struct ckpt_err    *err;
     size_t              header_bytes, header_lines;
     uint64_t            got;        /* bytes of the body */
-    bool                begun;
+    bool                begun, in_header;
+    bool                connected, stalled;
+    long                stall_seconds;
+    time_t              moved;      /* when a byte of the header's or the body's came last */
+    uint64_t            moved_at;   /* how many there were then */
     struct ckpt_buf     problem;    /* the body of an answer that is no success */
 };
 
@@ -40,6 +47,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *ctx)
                   "%u lines", x->t->name, HEADER_BYTES, HEADER_LINES);
         return 0;
     }
+    x->in_header = n > 2;
     http_answer_line(x->a, line, n);
     return n;
 }
@@ -80,6 +88,16 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *ctx)
     return r->put && r->put(r->ctx, bytes, n, x->err) ? 0 : n;
 }
 
+static time_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* libcurl's own bound counts bytes that say nothing, such as extensions of chunks: here only those
+ * count that reach us. */
 static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, curl_off_t un)
 {
     struct exchange *x = ctx;
@@ -88,7 +106,14 @@ static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, c
     (void)dn;
     (void)ul;
     (void)un;
-    return x->t->stop && *x->t->stop;
+    if (x->t->stop && *x->t->stop)
+        return 1;
+    if (x->got + x->header_bytes >= x->moved_at + LOW_BYTES) {
+        x->moved_at = x->got + x->header_bytes;
+        x->moved = now();
+    }
+    x->stalled = x->connected && now() - x->moved > (time_t)x->stall_seconds;
+    return x->stalled;
 }
 
 /* Addresses that only this host, or its own network, can reach. */
@@ -121,6 +146,8 @@ static int on_connected(void *ctx, char *ip, char *own, int port, int own_port)
     (void)own;
     (void)port;
     (void)own_port;
+    x->connected = true;
+    x->moved = now();
     if (x->t->hop == 0)
         x->t->is_private = is_private(ip);
     if (x->t->hop == 0 || x->t->is_private || !is_private(ip))
@@ -183,7 +210,7 @@ static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
     if (set->authorities)
         c->easy_setopt(e, CURLOPT_CAINFO, set->authorities);
     c->easy_setopt(e, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-    c->easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1024L);
+    c->easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, (long)LOW_BYTES);
     c->easy_setopt(e, CURLOPT_LOW_SPEED_TIME, set->stall_seconds);
     c->easy_setopt(e, CURLOPT_BUFFERSIZE, 262144L);
     c->easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -210,14 +237,12 @@ static bool is_transient(long status)
 /* What a server says is wrong: the header, or its JSON. */
 static const char *problem_of(struct exchange *x, json_t **json)
 {
-    const char *secret = x->t->request->auth ? x->t->request->auth->secret : NULL;
     struct ckpt_err ignored = {0};
     json_t *e;
 
     *json = NULL;
-    if (secret && *secret && (strstr(x->a->problem, secret) ||
-                              (ckpt_buf_str(&x->problem) &&
-                               strstr((char *)x->problem.data, secret))))
+    if (ckpt_secret_in(x->a->problem, strlen(x->a->problem)) ||
+        ckpt_secret_in((char *)x->problem.data, x->problem.len))
         return "";
     if (x->a->problem[0])
         return x->a->problem;
@@ -227,7 +252,8 @@ static const char *problem_of(struct exchange *x, json_t **json)
     e = json_object_get(*json, "error");
     if (json_is_array(e))
         e = json_array_get(e, 0);
-    return json_is_string(e) ? json_string_value(e) : "";
+    return json_is_string(e) && !ckpt_secret_in(json_string_value(e), json_string_length(e))
+               ? json_string_value(e) : "";
 }
 
 static int code_of(long status)
@@ -267,6 +293,11 @@ static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
 {
     switch (code) {
     case CURLE_ABORTED_BY_CALLBACK:
+        if (!x->err->code && x->stalled) {
+            ckpt_fail(x->err, CKPT_ESTOPPED, "%s: nothing came in %ld seconds", x->t->name,
+                      x->stall_seconds);
+            return HTTP_AGAIN;
+        }
         if (!x->err->code)
             ckpt_fail(x->err, CKPT_ESTOPPED, "%s: stopped by a signal", x->t->name);
         return HTTP_FAILED;
@@ -288,7 +319,11 @@ static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
         ckpt_fail(x->err, CKPT_ECONFIG, "%s: %s", x->t->name, why);
         return HTTP_FAILED;
     case CURLE_OUT_OF_MEMORY:
-        ckpt_nomem(x->err, 0);
+        if (!x->in_header)
+            ckpt_nomem(x->err, 0);
+        else if (!x->err->code)         /* so libcurl calls a line of more than 100 KiB */
+            ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer has a line that does "
+                      "not end", x->t->name);
         return HTTP_FAILED;
     default:
         if (!x->err->code)
@@ -321,7 +356,8 @@ enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
                        const struct http_setting *set, struct http_answer *a,
                        struct ckpt_err *err)
 {
-    struct exchange x = {.t = t, .a = a, .err = err};
+    struct exchange x = {.t = t, .a = a, .err = err, .in_header = true,
+                         .stall_seconds = set->stall_seconds};
     const struct http_request *r = t->request;
     char range[64], line[80], why[CURL_ERROR_SIZE] = "";
     struct curl_slist *list = NULL;

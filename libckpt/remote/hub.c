@@ -336,7 +336,8 @@ int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err)
 }
 
 /* The Hub does not say whether a repository is missing or hidden, but by a word of its own. */
-static int tell(const struct hub_place *p, const struct http_answer *a, struct ckpt_err *err)
+static int tell(const struct hub_place *p, const struct http_answer *a, bool has_token,
+                struct ckpt_err *err)
 {
     const char *code = a->problem_code;
 
@@ -346,10 +347,11 @@ static int tell(const struct hub_place *p, const struct http_answer *a, struct c
         ckpt_fail(err, CKPT_EREFUSED, "%s: its terms are not accepted yet", p->root);
         return ckpt_err_hint(err, "accept them on its page, and set HF_TOKEN");
     }
-    if (strcmp(code, "RepoNotFound") == 0 ||
+    if (strcmp(code, "RepoNotFound") == 0 || a->status == 404 ||
         (a->status == 401 && !strstr(a->problem, "Invalid credentials"))) {
         ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such repository, or no right to see it", p->root);
-        return ckpt_err_hint(err, "HF_TOKEN proves who asks");
+        return ckpt_err_hint(err, has_token ? "the token that was found may not see it"
+                                            : "if it is private, set HF_TOKEN");
     }
     return err->code;
 }
@@ -370,11 +372,27 @@ static int ask_commit(struct hub *h, const struct hub_place *p, struct http *htt
         .url = url, .name = p->root, .auth = h->token ? &h->auth : NULL,
         .limit = REVISION_BYTES}, &a, err);
     if (rc)
-        return tell(p, &a, err);
+        return tell(p, &a, h->token, err);
     if (hub_read_commit(h->commit, answer, err))
         ckpt_err_in(err, "%s", p->root);
     json_decref(answer);
     return err->code;
+}
+
+/* The address of the next page in place of the last one's.  It is the server's word: only another
+ * page of the web is taken, and no http after https. */
+static int go_on(char *url, char *next, const struct http_answer *a, const char *name,
+                 struct ckpt_err *err)
+{
+    char from[512], to[512];
+
+    if (a->bad_next || http_join(next, url, a->next, err) || http_origin(from, url, err) ||
+        http_origin(to, next, err) ||
+        (strncmp(from, "https:", 6) == 0 && strncmp(to, "https:", 6) != 0))
+        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: its list of files goes on where nothing can be "
+                         "asked for", name);
+    memcpy(url, next, HTTP_URL);
+    return 0;
 }
 
 static int ask_files(struct tree *t, struct hub *h, const struct hub_place *p, struct http *http,
@@ -396,13 +414,12 @@ static int ask_files(struct tree *t, struct hub *h, const struct hub_place *p, s
         if (rc == 0 && hub_read_page(t, page, err))
             rc = ckpt_err_in(err, "%s", p->root);
         json_decref(page);
-        if (rc || !a.next[0])
+        if (rc || (!a.next[0] && !a.bad_next))
             break;
         if (++pages == MAX_PAGES)
             rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: its list of files does not end", p->root);
         else
-            rc = http_join(next, url, a.next, err);
-        memcpy(url, next, HTTP_URL);
+            rc = go_on(url, next, &a, p->root, err);
     }
     ckpt_free(url);
     return rc ? rc : tree_ready(t, err);

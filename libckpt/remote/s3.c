@@ -9,6 +9,7 @@
 #include "libckpt/json.h"
 #include "libckpt/remote/cache.h"
 #include "libckpt/remote/sigv4.h"
+#include "libckpt/secret.h"
 
 #define PAGE_BYTES ((uint64_t)16 << 20)
 #define MAX_PAGES  10000
@@ -96,6 +97,7 @@ static void find_key(struct s3 *s)
                        ini(k->secret, sizeof k->secret, path, profile, "aws_secret_access_key");
         ini(k->session, sizeof k->session, path, profile, "aws_session_token");
     }
+    ckpt_secret_add(k->session);
     aws_file(path, "AWS_CONFIG_FILE", "/.aws/config");
     snprintf(section, sizeof section, "%s%s", strcmp(profile, "default") == 0 ? "" : "profile ",
              profile);

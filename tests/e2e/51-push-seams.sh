@@ -196,3 +196,35 @@ damage "$H/blobs"; expect 0 "a damaged one" merge
 t "is told and not used" says "is damaged, and not used"
 t "the result is right" near
 rm -rf "$HF_HOME/hub"
+
+# -- what a server says -----------------------------------------------------------------------
+export HF_TOKEN=hf_canary
+fresh() { rm -rf "$CKPT_CACHE"; serve "$@"; }
+# ends STATUS NAME command... - as expect, of a command that says more than its error.
+ends() {
+    local want=$1 name=$2; shift 2; "$@" >"$T/.out" 2>"$T/.err"; local got=$?
+    [ $got = "$want" ] && echo "ok $name" || fail "$name: status $got, $want expected" "$T/.err"
+}
+silent() { ! grep -qiE 'canary|(\\u00|%)6[0-9a-f]' "$T/.err" "$T/.out"; }
+fresh 'say=403@/api/*'
+ends 77 "a token in JSON's escapes" ckpt-inspect -vv hf://acme/llama
+t "is in no message" silent
+fresh 'lead@/*/resolve/*'
+ends 66 "a token in a redirected path" ckpt-inspect -vv hf://acme/llama/config.json
+t "is in no message" silent
+fresh "away=http://hf_canary.invalid/@/*/resolve/*"
+ends 69 "a token as a host" env CKPT_HTTP_RETRIES=0 ckpt-inspect -vv hf://acme/llama/config.json
+t "is in no message" silent
+unset HF_TOKEN
+fresh 'dust@/web/*'
+expect 75 "chunks that are all extension" timeout 9 env CKPT_HTTP_RETRIES=0 ckpt-inspect "$W/llama/config.json"
+fresh 'line@/web/*'
+expect 76 "a line of a header without end" ckpt-inspect "$W/llama/config.json"
+for l in file:///etc/passwd long ftp://h/x //; do
+    fresh "link=$l@/api/*tree*"
+    expect 76 "a list that goes on at $l" ckpt-inspect hf://acme/llama
+    t "is not followed" [ "$(grep -c tree/ "$L")" = 1 ]
+done
+fresh 'status=404@/api/*'
+expect 66 "a repository that is not there, or private" ckpt-inspect hf://acme/llama
+t "says how to see it" says "hint: if it is private, set HF_TOKEN"

@@ -24,7 +24,10 @@
  *   html    a page                              cut     half of the body as if it were all
  *   loop    a redirect to itself                away=URL  a redirect to URL
  *   head    a header without end                gzip    a Content-Encoding nobody asked for
- *   echo=N  that status, and the Authorization it got as the message
+ *   echo=N  that status, and the Authorization it got as the message; say=N the same in JSON's
+ *           escapes; lead    a redirect to a path that has it
+ *   line    a line of a header without end      dust    chunks that are all extension
+ *   link=X  a page of a list that goes on at X; at an endless address where X is "long"
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -568,6 +571,36 @@ static bool by_rule(struct request *r)
             if (*p == '_' && p > body && p[-1] == 'r')
                 *p = ' ';
         answer(r, atoi(r->value), "", body, (size_t)n);
+    } else if (is(r, "say")) {
+        char body[8000] = "{\"error\":\"bad ";
+        size_t k = strlen(body);
+
+        for (const char *p = r->token; *p; p++)
+            k += (size_t)sprintf(body + k, "\\u%04x", (unsigned)(unsigned char)*p);
+        k += (size_t)sprintf(body + k, "\"}");
+        answer(r, atoi(r->value), "", body, k);
+    } else if (is(r, "lead")) {
+        snprintf(headers, sizeof headers, "Location: /web/%s/%%63%%61nary\r\n", r->token);
+        answer(r, 302, headers, "", 0);
+    } else if (is(r, "link")) {
+        char far[6001];
+
+        memset(far, 'x', 6000);
+        far[6000] = '\0';
+        snprintf(headers, sizeof headers, "Content-Type: application/json\r\nLink: <%s>; "
+                 "rel=\"next\"\r\n", strcmp(r->value, "long") == 0 ? far : r->value);
+        answer(r, 200, headers, "[]", 2);
+    } else if (is(r, "line") || is(r, "dust")) {
+        static char much[65536];
+
+        memset(much, 'x', sizeof much);
+        put(r->fd, is(r, "line") ? "HTTP/1.1 200 OK\r\nX-More: "
+                                 : "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;",
+            is(r, "line") ? 25 : 49);
+        for (int i = 0; i < 400 && put(r->fd, much, is(r, "line") ? sizeof much : 4096); i++)
+            usleep(is(r, "line") ? 0 : 20000);
+        say(r, 200, 0);
+        r->close = true;
     } else if (is(r, "html")) {
         answer(r, 200, "Content-Type: text/html\r\n", "<!doctype html><html></html>", 28);
     } else if (is(r, "loop") || is(r, "away")) {

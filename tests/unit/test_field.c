@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -81,12 +82,24 @@ static void test_tags(void **state)
 
 static void test_link_to_the_next_page(void **state)
 {
+    char longest[FIELD_LINK + 1] = "", line[FIELD_LINK + 100];
+
     (void)state;
     assert_string_equal(read("Link: <https://hub/x?cursor=1>; rel=\"next\"").next,
                         "https://hub/x?cursor=1");
     assert_string_equal(read("Link: <a>; rel=\"prev\", <b>; rel=\"next\"").next, "b");
     assert_string_equal(read("Link: <a>; rel=\"prev\"").next, "");
     assert_string_equal(read("Link: <a; rel=\"next\"").next, "");
+    assert_true(read("Link: <a; rel=\"next\"").bad_next);
+    assert_string_equal(read("Link: <a>; rel=\"last next\"").next, "a");
+    assert_string_equal(read("Link: <a>; REL = Next; title=x").next, "a");
+    assert_string_equal(read("Link: <a>; rel=nextish, <b>; rel=\"next-to\"").next, "");
+    assert_string_equal(read("Link: <a>; title=\"next\"").next, "");
+    memset(longest, 'x', sizeof longest - 1);
+    snprintf(line, sizeof line, "Link: <%s>; rel=\"next\"", longest);
+    assert_string_equal(read(line).next, "");
+    assert_true(read(line).bad_next);
+    assert_false(read("Link: <b>; rel=\"next\"").bad_next);
 }
 
 static void test_waits(void **state)
