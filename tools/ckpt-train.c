@@ -1,15 +1,13 @@
 /* ckpt-train - fine-tune a model over shards of ranks: options -> settings -> run. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libckpt/log.h"
-#include "libckpt/mem.h"
 #include "tools/cli.h"
 #include "tools/data_rows.h"
 #include "tools/opt.h"
+#include "trainer/comm/ranks.h"
+#include "trainer/comm/report.h"
+#include "trainer/comm/supervise.h"
 #include "trainer/run.h"
 
 struct want {
@@ -17,7 +15,6 @@ struct want {
     struct opt_list train, eval;
     struct opt_list target, exclude, save, ranks, alphas, tokens;
     int64_t         seed;
-    int64_t         nproc;
     struct data_want data;
 };
 
@@ -201,8 +198,8 @@ static size_t rows(struct opt *row, struct want *w)
         {0, "dump-grads", "FILE", OPT_PATH, &s->dump_grads,
          "write the first step's gradients as safetensors", NULL, 0, 0, false},
         {0, "rank-options", NULL, OPT_GROUP, NULL, "Ranks", NULL, 0, 0, true},
-        {0, "nproc", "N", OPT_INT, &w->nproc,
-         "start N ranks on this host (through mpirun)", NULL, 0, 4096, false},
+        {0, "nproc", "N", OPT_INT, &s->nproc,
+         "start N ranks on this host, through mpirun, and answer for them", NULL, 0, 4096, false},
         {0, "zero-stage", "N", OPT_INT, &s->zero_stage,
          "0: every rank holds all; 3: weights, gradients and optimizer are sharded", NULL, 0, 3,
          false},
@@ -267,37 +264,60 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     return 0;
 }
 
-/*
- * Become mpirun of ourselves with n ranks.  Comes back only on failure.  The child sees
- * CKPT_LAUNCHED, so that --nproc in its own arguments does not start ranks again.
- */
-static int launch(int64_t n, int argc, char **argv, struct ckpt_err *err)
-{
-    static const char *const before[] = {"mpirun", "--oversubscribe", "--bind-to", "none",
-                                         "--quiet", "-np"};
-    const size_t k = sizeof before / sizeof before[0];
-    const char **args = ckpt_alloc((size_t)argc + k + 3, sizeof *args);
-    char count[32], self[4096];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+static void print(void *ctx, const struct ckpt_err *err) { cli_error(ctx, err); }
 
-    if (!args || len <= 0)
-        return ckpt_nomem(err, (size_t)argc * sizeof *args);
-    self[len] = '\0';
-    snprintf(count, sizeof count, "%lld", (long long)n);
-    memcpy(args, before, sizeof before);
-    args[k] = count;
-    args[k + 1] = self;
-    memcpy(args + k + 2, argv + 1, (size_t)argc * sizeof *argv);    /* the NULL too */
-    setenv("CKPT_LAUNCHED", "1", 1);
-    if (geteuid() == 0) {               /* Open MPI refuses root without both */
-        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    }
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);  /* CMA fails in containers */
-    execvp(args[0], (char *const *)args);
-    ckpt_fail_errno(err, CKPT_EDEVICE, errno, "mpirun");
-    ckpt_free(args);
-    return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
+/* A rank's own failure is its supervisor's to print; without one, it is told with the rank. */
+static void fail(void *ctx, const struct ckpt_err *err)
+{
+    const struct told *t = ctx;
+    struct ranks r = ranks_found();
+    struct ckpt_err own = *err;
+
+    if (report_error(err, false))
+        return;
+    if (r.world_size > 1 && r.meets && strncmp(own.text, "rank ", 5) != 0)
+        ckpt_err_in(&own, "rank %ld", r.rank);
+    cli_error(t->cli, &own);
+}
+
+/* Whether this process is to start ranks: those that were started already do not. */
+static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err *err)
+{
+    struct ranks r = ranks_found();
+
+    *starts = s->nproc > 1 && !s->dry_run && !report_watched();
+    if (!*starts || r.world_size == 1 || !r.placed)
+        return 0;
+    *starts = false;
+    if (r.meets && r.world_size == s->nproc)
+        return 0;
+    ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld starts ranks, but this process is one of %ld ranks "
+              "of %s already (%s)", (long long)s->nproc, r.world_size, r.launcher, r.where);
+    return ckpt_err_hint(err, "leave --nproc out, or start ckpt-train once");
+}
+
+/* Start ranks, or be one, or the only one.  Returns the exit status. */
+static int train(struct cli *cli, struct want *w, char **argv, struct ckpt_err *err)
+{
+    struct told told = {.cli = cli};
+    struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .stop = &cli_stop};
+    const struct supervise_opts many = {.n = w->s.nproc, .argv = argv, .ctx = cli, .tell = print};
+    bool starts = false;
+    int status = 0;
+
+    if (starts_ranks(&starts, &w->s, err) == 0 && starts)
+        supervise_run(&status, &many, err);
+    else if (err->code == 0)
+        run_train(&w->s, &io, err);
+    if (err->code == 0 && told.lost.code)
+        *err = told.lost;
+    if (err->code == 0)
+        return status;
+    if (!io.agreed && !io.told)
+        fail(&told, err);
+    else if (!io.told && !report_error(err, true))
+        cli_error(cli, err);
+    return ckpt_exit_status(err->code);
 }
 
 /* Lists of the command line in the settings. */
@@ -336,8 +356,6 @@ int main(int argc, char **argv)
         .row = row, .run_file = true, .streams = "train-file eval-file chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
-    struct told told = {.cli = &cli};
-    struct run_io io = {.ctx = &told, .artifact = artifact, .stop = &cli_stop};
     struct ckpt_err err = {0};
     char **rest;
     int n_rest, rc;
@@ -346,9 +364,11 @@ int main(int argc, char **argv)
     settings_default(&w.s);
     w.data.s = w.s.data;
     spec.n = rows(row, &w);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    rc = report_open(&err);
+    if (rc == 0)
+        rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
     if (rc == 1)
-        return cli_end(&cli, 0);
+        return report_close(cli_end(&cli, 0));
     if (rc == 0 && n_rest > 0)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "%s: no positional argument is taken", rest[0]);
     cli_ignore_pipe();
@@ -359,15 +379,8 @@ int main(int argc, char **argv)
     w.s.data = w.data.s;
     if (rc == 0)
         rc = settings_check(&w.s, &err);
-    if (rc == 0 && w.nproc > 1 && !getenv("CKPT_LAUNCHED"))
-        rc = launch(w.nproc, argc, argv, &err);
     if (rc == 0)
-        rc = run_train(&w.s, &io, &err);
-    if (rc && io.told_elsewhere)
-        return cli_end(&cli, ckpt_exit_status(rc));
-    if (rc == 0 && told.lost.code) {
-        err = told.lost;
-        rc = err.code;
-    }
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
+        return report_close(cli_end(&cli, train(&cli, &w, argv, &err)));
+    fail(&(struct told){.cli = &cli}, &err);
+    return report_close(cli_end(&cli, ckpt_exit_status(rc)));
 }

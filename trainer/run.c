@@ -9,6 +9,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/comm/report.h"
 #include "trainer/evaluate.h"
 #include "trainer/memory_log.h"
 #include "trainer/metrics.h"
@@ -120,6 +121,7 @@ static int evaluate(struct run *r, struct ckpt_err *err)
     json_t *row;
     int rc;
 
+    report_phase("evaluation after step %lld", (long long)r->state.global_step);
     if (evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
                      r->data.eval.loader, err))
         return err->code;
@@ -162,6 +164,7 @@ static int save(struct run *r, struct ckpt_err *err)
 {
     double start = now();
 
+    report_phase("save of step %lld", (long long)r->state.global_step);
     if (r->state.best_global_step == r->state.global_step)
         snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
                  "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
@@ -229,6 +232,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
         struct step_result res;
 
+        report_phase("train step %lld", (long long)r->state.global_step + 1);
         if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
                                       r->state.max_steps - first, err))
             return err->code;
@@ -376,11 +380,15 @@ static int prepare(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
 
-    if (session_join(&r->session, err) || find_start(r, err) ||
+    if (session_join(&r->session, s->dry_run ? (int)s->nproc : 0, err) || find_start(r, err) ||
         run_start_open(&r->session, &r->start, s, err))
         return err->code;
+    report_phase("load");
     run_data_open(&r->data, s, &r->session, r->io->stop, err);
-    if (comm_agree(r->session.comm, err) || plan(r, err) || set_schedule(r, err))
+    if (comm_agree(r->session.comm, err) || plan(r, err))
+        return err->code;
+    set_schedule(r, err);
+    if (comm_agree(r->session.comm, err))
         return err->code;
     r->state.logging_steps = s->logging_steps;
     r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
@@ -392,7 +400,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
     r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
                                         .state = &r->state, .scaler = &r->scaler,
                                         .base = s->model ? r->start.base : NULL};
-    if (data_source_fingerprint(r->data.train.source, r->checkpoint.data, err))
+    data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
+    if (comm_agree(r->session.comm, err))
         return err->code;
     if (s->dry_run || run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
                                      err))
@@ -402,7 +411,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
     if (!*r->start.resume)
         return 0;
     r->saved_step = r->state.global_step;
-    return loader_seek(r->data.train.loader, r->state.global_step, err);
+    loader_seek(r->data.train.loader, r->state.global_step, err);
+    return comm_agree(r->session.comm, err);
 }
 
 /* A fresh model as a directory, to start from or to compare with. */
@@ -414,7 +424,7 @@ static int init_only(struct run *r, struct ckpt_err *err)
     const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
                                     .weights = CKPT_F32};
 
-    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, err) ||
+    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err) ||
         session_plan(&r->session, &small, &zero, err) ||
         session_init_weights(&r->session, r->s->seed, err) ||
         checkpoint_save_bare(r->s->output_dir, &r->session, err))
@@ -458,6 +468,22 @@ static int watch_memory(struct run *r, struct ckpt_err *err)
     return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
 }
 
+/* Who tells the failure: rank 0 when all know of it, else the rank that it is of, now: its peers
+ * are ended before this process comes back from closing its session. */
+static void end_of_ranks(struct run *r, struct ckpt_err *err)
+{
+    const struct comm *c = r->session.comm;
+
+    if (!c || !err->code)
+        return;
+    r->io->agreed = c->agreed;
+    r->io->told = c->agreed && c->rank != 0;
+    if (comm_alone(c, err) && r->io->fail) {
+        r->io->fail(r->io->ctx, err);
+        r->io->told = true;
+    }
+}
+
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
     struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1,
@@ -492,8 +518,7 @@ out:
     run_data_close(&r.data);
     run_state_release(&r.state);
     run_dir_close(&r.dir);
-    io->told_elsewhere = err->code && r.session.comm && r.session.comm->agreed &&
-                         r.session.comm->rank != 0;
+    end_of_ranks(&r, err);
     session_close(&r.session, err);
     return err->code;
 }

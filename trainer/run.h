@@ -13,8 +13,10 @@ struct run_io {
     int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
     const volatile int *stop;
-    /* Set by run_train: the failure is every rank's and rank 0 tells it. */
-    bool told_elsewhere;
+    /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */
+    void (*fail)(void *ctx, const struct ckpt_err *err);
+    /* Set by run_train: every rank knows of the failure; it was told, or another rank tells it. */
+    bool agreed, told;
 };
 
 /* Collective when started by a launcher.  settings have passed settings_check. */

@@ -122,7 +122,7 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
 
     model_dir(dir, *start->base ? start->base : start->resume);
     if (rc == 0)
-        rc = session_open(s, set->init ? set->init : dir, set->tokenizer, &device, err);
+        rc = session_open(s, set->init ? set->init : dir, set->tokenizer, &device, 0, err);
     if (rc == 0 && set->lora_rank > 0)
         rc = adapter_config_of(&wanted, set, s->arch, err);
     if (rc == 0 && config && wanted)

@@ -113,16 +113,16 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
                                                                     : check_vocabulary(s, err);
 }
 
-int session_join(struct session *s, struct ckpt_err *err)
+int session_join(struct session *s, int ranks, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    return comm_open(&s->comm, err);
+    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
-                 const struct device_opts *device, struct ckpt_err *err)
+                 const struct device_opts *device, int ranks, struct ckpt_err *err)
 {
-    if (!s->comm && session_join(s, err))
+    if (!s->comm && session_join(s, ranks, err))
         return err->code;
     open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, err);

@@ -33,15 +33,19 @@ struct session {
                                            there; 0: for the device that is open */
 };
 
-/* The ranks alone, for what they must agree on before anything is opened. */
-int session_join(struct session *s, struct ckpt_err *err);
 /*
- * Ranks (unless s has joined; else it is zeroed), device and description.  model_dir is a directory
- * with config.json (or config.json itself, whatever its name on this machine); tokenizer_dir NULL:
- * beside it, if there.  Ranks on one host share its CPUs, so that threads 0 means one each there.
+ * The ranks alone, for what they must agree on before anything is opened.  ranks 0: as the process
+ * was started; 1: alone, whatever a launcher says; more: a plan for so many.
+ */
+int session_join(struct session *s, int ranks, struct ckpt_err *err);
+/*
+ * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
+ * description.  model_dir is a directory with config.json (or config.json itself, whatever its name
+ * on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on one host share its CPUs, so
+ * that threads 0 means one each there.
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
-                 const struct device_opts *device, struct ckpt_err *err);
+                 const struct device_opts *device, int ranks, struct ckpt_err *err);
 /* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
  * then it is kept apart, with a warning.  Before session_plan. */
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
@@ -66,7 +70,8 @@ struct sample_pair session_pair(const struct session *s);
 /* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
 void session_describe(const struct session *s, int64_t max_steps);
 /*
- * Close.  err is the run's outcome: when it failed on this rank alone, the peers are ended too.
+ * Close.  err is the run's outcome: when it failed on this rank alone (comm_alone), the peers are
+ * ended too, and perhaps this process with them: it has been told before.
  */
 void session_close(struct session *s, const struct ckpt_err *err);
 

@@ -94,6 +94,8 @@ struct settings {
     uint64_t     device_memory_limit;   /* bytes; 0: none */
     const char  *offload_optimizer;     /* where states lie: none (on the device), cpu */
     const char  *offload_param;         /* where weights and gradients do, likewise */
+    int64_t      nproc;                 /* ranks to start on this host, or with dry_run to plan
+                                           for; 0: as the process was started */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;

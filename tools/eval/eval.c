@@ -90,7 +90,7 @@ static int open_session(struct eval *e, char path[4096], const char *model, cons
         rc = adapter_base(path, config, adapter, err);
     model_dir(dir, path);
     if (rc == 0)
-        rc = session_open(&e->s, dir, e->w->tokenizer, &device, err);
+        rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err);
     if (rc == 0 && adapter)
         rc = session_adapt(&e->s, config, err);
     json_decref(config);

@@ -96,10 +96,19 @@ int comm_agree(struct comm *c, struct ckpt_err *err)
     return err->code;
 }
 
+bool comm_alone(const struct comm *c, struct ckpt_err *err)
+{
+    if (!c || !err->code || c->agreed || c->world_size == 1)
+        return false;
+    name_rank(err, c->rank);
+    return true;
+}
+
 void comm_close(struct comm *c)
 {
     if (!c)
         return;
+    c->status = ckpt_exit_status(c->err.code);
     c->ops->close(c);
     ckpt_free(c);
 }

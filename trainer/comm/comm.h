@@ -43,6 +43,8 @@ struct comm {
     int                    rank, world_size, local_rank;
     struct ckpt_err        err;             /* err.code != 0: broken */
     bool                   agreed;          /* all ranks know that they leave */
+    int                    status;          /* with err: what ranks that are ended with this one
+                                               end with */
 };
 
 /* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */
@@ -59,13 +61,22 @@ int comm_error(const struct comm *c, struct ckpt_err *err);
  * on every rank the code and text of the lowest failing rank ("rank 2: ...").
  */
 int comm_agree(struct comm *c, struct ckpt_err *err);
+/*
+ * Whether err is this rank's alone, so that no other will tell it; then "rank N: " stands in front
+ * of it.  To be asked, and told, before comm_close, which ends the peers.
+ */
+bool comm_alone(const struct comm *c, struct ckpt_err *err);
+/* NULL is closed.  With a failure that was not agreed upon all peers are ended too. */
 void comm_close(struct comm *c);
 
 /*
  * Chooser (comm_open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
- * at run time), single otherwise.  CKPT_ECOMM when several ranks are announced and no plug-in
- * can be opened.
+ * at run time), single otherwise.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG
+ * for ranks that were announced and cannot meet.
  */
 int comm_open(struct comm **out, struct ckpt_err *err);
+/* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this
+ * one brings to a collective stands for all. */
+int comm_open_single(struct comm **out, int n, struct ckpt_err *err);
 
 #endif

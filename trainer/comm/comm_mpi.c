@@ -9,6 +9,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "trainer/comm/comm.h"
 #include "trainer/comm/comm_plugin.h"
@@ -135,13 +136,16 @@ static void mpi_barrier(struct comm *c) { mark(c, MPI_Barrier(world_of(c)), "bar
 
 static void mpi_close(struct comm *c)
 {
+    const struct timespec heard = {.tv_nsec = 200000000};   /* mpirun forwards the last words */
     int done = 0;
 
     MPI_Finalized(&done);
     if (done)
         return;
-    if (c->err.code)
-        MPI_Abort(world_of(c), 75);     /* peers may hang in a collective: end them too */
+    if (c->err.code) {                  /* peers may hang in a collective: end them too */
+        nanosleep(&heard, NULL);
+        MPI_Abort(world_of(c), c->status);
+    }
     MPI_Finalize();
 }
 

@@ -11,7 +11,7 @@
 
 #include "trainer/comm/comm.h"
 
-#define COMM_PLUGIN_VERSION 1
+#define COMM_PLUGIN_VERSION 2
 
 struct comm_plugin {
     int    version;

@@ -1,0 +1,32 @@
+/*
+ * supervise - the process that a user started stays, starts ranks on this host and answers for
+ * them: no end without a reason told, nobody left.
+ *
+ * - A rank's own failure is printed once, with the rank, and its status is the run's.
+ * - A rank that is killed, stopped or silent ends the run within five seconds.
+ * - INT, TERM, HUP, USR1 and USR2 are passed on to every rank once; the run is then waited for,
+ *   however long its save takes.  INT or TERM a second later ends all at once.
+ * - When this process is killed itself, its ranks and mpirun end.
+ */
+#ifndef CKPT_SUPERVISE_H
+#define CKPT_SUPERVISE_H
+
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct supervise_opts {
+    int64_t n;                          /* ranks, > 1 */
+    char  **argv;                       /* this program's; ranks get the same */
+    void   *ctx;
+    void  (*tell)(void *ctx, const struct ckpt_err *err);   /* print one failure */
+};
+
+/*
+ * Run ranks to their end.  0 with *status what to exit with: what went wrong has been told;
+ * negative when nothing could be started.  More ranks than four for each CPU, and than 16, are
+ * refused (CKPT_ECONFIG).
+ */
+int supervise_run(int *status, const struct supervise_opts *opts, struct ckpt_err *err);
+
+#endif
