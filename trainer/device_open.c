@@ -170,3 +170,11 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
     ckpt_err_clear(err);
     return open_cpu(out, opts, err);
 }
+
+bool device_gpu_usable(void)
+{
+    const struct cuda_plugin *plugin;
+    struct ckpt_err unused = {0};
+
+    return open_cuda(&plugin, &unused) == 0 && plugin->count() > 0;
+}

@@ -72,7 +72,10 @@ static const struct way {
     {"--gradient-checkpointing --offload-param cpu", RECOMPUTE_FULL, false, true, true},
 };
 
-static void hint(const struct fit_opts *o, struct ckpt_err *err)
+static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
+
+/* Another level of recompute, moments or place. */
+static bool hint_way(const struct fit_opts *o, struct ckpt_err *err)
 {
     for (size_t i = 0; o->model.train && i < sizeof ways / sizeof ways[0]; i++) {
         struct ckpt_err unused = {0};
@@ -86,26 +89,72 @@ static void hint(const struct fit_opts *o, struct ckpt_err *err)
         with.zero.offload_param |= ways[i].streamed;
         with.zero.moments = ways[i].coded ? OP_MOMENTS_8BIT : o->zero.moments;
         if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload, &unused)) {
-            ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, (double)f.all / (1 << 30));
-            return;
+            ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, gib(f.all));
+            return true;
         }
     }
-    if (o->model.max_docs > 1)
-        ckpt_err_hint(err, "take fewer or shorter samples at once: "
-                      "--per-device-train-batch-size, --max-seq-length");
+    return false;
+}
+
+static int64_t part(int64_t n, int64_t of, int64_t all)
+{
+    int64_t k = n / all * of + (n % all * of + all - 1) / all;
+
+    return n > 0 && k < 1 ? 1 : k;
+}
+
+/* Whether it fits with of/all of what is worked on at once. */
+static bool fits_part(struct fit *f, const struct fit_opts *o, enum recompute level, int64_t of,
+                      int64_t all, bool docs_too)
+{
+    struct ckpt_err unused = {0};
+    struct fit_opts with = *o;
+
+    with.model.max_tokens = part(o->model.max_tokens, of, all);
+    with.model.max_rows = part(o->model.max_rows, of, all);
+    with.model.max_enc = part(o->model.max_enc, of, all);
+    if (docs_too)
+        with.model.max_docs = part(o->model.max_docs, of, all);
+    return fits(f, &with, level, o->zero.offload && o->model.train, &unused);
+}
+
+/* Fewer samples at once, where there are several, or shorter ones. */
+static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
+{
+    enum recompute level = o->model.recompute;
+    struct fit f;
+
+    for (int pass = 0; pass < (o->model.train && level < RECOMPUTE_FULL ? 2 : 1); pass++) {
+        const char *also = pass ? "--gradient-checkpointing " : "";
+
+        for (int64_t b = o->batch / 2; b >= 1 && o->batch_option; b /= 2)
+            if (fits_part(&f, o, pass ? RECOMPUTE_FULL : level, b, o->batch, true)) {
+                ckpt_err_hint(err, "%s%s %lld makes it %.2f GiB", also, o->batch_option,
+                              (long long)b, gib(f.all));
+                return true;
+            }
+    }
+    for (int64_t by = 2; by <= 16 && o->model.max_tokens / by >= 16; by *= 2)
+        if (fits_part(&f, o, level, 1, by, false)) {
+            ckpt_err_hint(err, "samples of 1/%lld of the length make it %.2f GiB: "
+                          "--max-seq-length", (long long)by, gib(f.all));
+            return true;
+        }
+    return false;
 }
 
 static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
 {
-    const double gib = 1.0 / (1 << 30);
+    uint64_t fixed = f->all - f->activations - f->workspace;
 
     ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
-              "%.2f, activations %.2f, workspace %.2f), %.2f may be taken",
-              o->dev->apart ? o->dev->label : "the limit", (double)f->all * gib,
-              (double)f->zero.weights * gib, (double)f->zero.grads * gib,
-              (double)(f->zero.states + f->zero.ring) * gib, (double)f->activations * gib,
-              (double)f->workspace * gib, (double)f->room * gib);
-    hint(o, err);
+              "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
+              o->dev->apart ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
+              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->activations), gib(f->workspace), gib(f->room));
+    if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
+        ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
+                      "model%s", gib(fixed), o->model.train ? ", or an adapter (--lora-rank)" : "");
     return err->code;
 }
 

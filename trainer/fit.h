@@ -32,11 +32,13 @@ struct fit_opts {
     struct zero_opts   zero;            /* paged: as many states as must may go to the host;
                                            offload: all do */
     uint64_t           room;
+    int64_t            batch;           /* samples of the micro-batch that model is sized for, */
+    const char        *batch_option;    /* and the option that says so; 0 and NULL: unknown */
 };
 
 /*
  * The first that fits of: all as asked; norms made again, with choose; states on the host, where
- * they may be paged.  CKPT_ENOMEM when nothing does, with the figures, and a hint of what would.
+ * they may be paged.  CKPT_ENOMEM when nothing does, with figures that add up, and a hint of what would: of nothing that would not.
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);
 /* Bytes that the host can still give; UINT64_MAX when the system does not tell. */

@@ -81,6 +81,12 @@ static int plan(struct run *r, struct ckpt_err *err)
     if (*r->start.base && session_untie(&r->session, r->start.base, NULL, err))
         return err->code;
     r->session.paper_limit = r->s->device_memory_limit;
+    r->session.batch = r->s->per_device_train_batch_size;
+    r->session.batch_option = "--per-device-train-batch-size";
+    if (e && loader_max_tokens(e) > loader_max_tokens(t)) {
+        r->session.batch = r->s->per_device_eval_batch_size;
+        r->session.batch_option = "--per-device-eval-batch-size";
+    }
     return session_plan(&r->session, &opts, &zero, err);
 }
 

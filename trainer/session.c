@@ -62,14 +62,17 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
 
     if (many && opts.threads == 0)
         opts.threads = 1;
+    if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
+        ckpt_fail(err, CKPT_ECONFIG, "--device %s is of one rank, there are %d", opts.name,
+                  s->comm->world_size);
+        return ckpt_err_hint(err, "several ranks train on CPUs (--device cpu)");
+    }
+    if (many && any && s->comm->rank == 0 && device_gpu_usable())
+        ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
+                 "alone: one rank trains there", s->comm->world_size);
     if (many && any)
         opts.name = "cpu";
-    if (device_open(&s->dev, &opts, err))
-        return err->code;
-    if (many && s->dev->apart)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "device %s: several ranks train on CPUs only",
-                         opts.name);
-    return 0;
+    return device_open(&s->dev, &opts, err);
 }
 
 /*
@@ -188,7 +191,8 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 {
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
-                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev)};
+                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev),
+                         .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
 
     if (o.choose)

@@ -159,6 +159,9 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0)
         return clash(err, "--packing fills micro-batches itself: --train-sampling-strategy "
                      "group_by_length excludes it");
+    if (s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0)
+        return ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld trains on CPUs, --device %s is of one "
+                         "rank", (long long)s->nproc, s->device);
     if (s->gradient_checkpointing && strcmp(s->recompute, "norms") == 0)
         return clash(err, "--gradient-checkpointing is --recompute full: norms excludes it");
     if (strcmp(s->offload_param, "cpu") == 0 && !s->bf16 && !s->fp16)

@@ -92,3 +92,44 @@ start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their super
 start o2; until_seen 5 there o2 1; t "also while they start" gone o2; wait $run 2>/dev/null
 lone() { since=$(now); for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpirun ] && kill -s KILL "$p"; done; ended "$1" 75 'mpirun ended by SIGKILL, '; }
 start m1 --logging-steps 1; until_seen 9 steps m1; t "and with mpirun" lone m1
+
+# What a job says of ranks, and whether they were started.  A11
+one() { timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 "$@"; }
+check() { [ "$2" = 0 ] && echo "ok $1" || fail "$1" "$T/.out" "$T/.err"; }
+expect 0 "an evaluation is never one of ranks" env SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=0 WORLD_SIZE=2 RANK=1 OMPI_COMM_WORLD_SIZE=2 ckpt-eval -q --max-eval-samples 4 --eval-file "$T/eval.jsonl" "$T/base"
+t "nor is a look" env SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=0 WORLD_SIZE=2 RANK=1 OMPI_COMM_WORLD_SIZE=2 ckpt-inspect "$T/base"
+job() { env "${@:2}" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/$1"; }
+expect 78 "torchrun's ranks" job j1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+says "WORLD_SIZE says 2 ranks"; check "what was found where" $?
+says "hint: --nproc 2 on one host, mpirun -np 2, or srun --mpi=pmix"; check "and what starts them" $?
+expect 78 "a number of ranks alone" job j1 WORLD_SIZE=2
+expect 78 "tasks of srun without PMIx" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8
+expect 78 "ranks of another MPI" job j1 PMI_SIZE=2 PMI_RANK=0
+says "MPI found 1"; check "it is told" $?
+expect 0 "one process in a batch script" env SLURM_NTASKS=8 SLURM_PROCID=0 timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/j2"
+says "SLURM_NTASKS says 8 tasks; this process is none that srun started: one rank"; check "says so" $?
+expect 0 "a step of one task" job j3 SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1
+expect 0 "WORLD_SIZE=1" job j4 WORLD_SIZE=1 RANK=0
+expect 78 "ranks of ranks" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=1 ckpt-train -q --nproc 2 --model "$T/base" --train-file "$T/train.jsonl" -o "$T/j1"
+
+# Plans, and more ranks than there is room for.  A9
+expect 0 "a plan for 999 ranks starts none" timeout 5 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --zero-stage 3 --nproc 999 --dry-run -o "$T/none"
+says "ranks: 999 (planned), ZeRO stage 3"; check "it is of 999" $?
+shard() { ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --zero-stage 3 --dry-run --nproc "$1" -o "$T/none" 2>&1 | sed -n 's/.*optimizer \([0-9.]*\),.*/\1/p'; }
+t "a rank's part of the optimizer" awk -v a="$(shard 1)" -v b="$(shard 4)" 'BEGIN { exit !(a > 0 && b > 0.2 * a && b < 0.3 * a) }'
+expect 78 "more ranks than the host has room for" ranks 999 --train-file "$T/train.jsonl" --max-steps 1 -o "$T/none"
+expect 78 "ranks on a GPU" ranks 2 --train-file "$T/train.jsonl" --device cuda --dry-run -o "$T/none"
+expect 78 "also under mpirun" mpi 2 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --device cuda --dry-run -o "$T/none"
+mkdir -p "$T/lib" "$T/bin"; cp "$B/ckpt-train" "$B/libckpt_mpi.so" "$T/bin"
+for so in libcuda.so.1 libcublasLt.so.13; do gcc -shared -o "$T/lib/$so" -x c /dev/null; done
+case $BUILD in *asan*) san=-fsanitize=address,undefined ;; *) san= ;; esac
+gcc -shared -fPIC -O1 $san -I. -D_GNU_SOURCE -o "$T/bin/libckpt_cuda.so" tests/gpu/fault_plugin.c "$B/libtrain.a" "$B/libckpt.a" \
+    $(pkg-config --libs jansson libcrypto) -lopenblas -fopenmp -ldl -lm
+expect 0 "several ranks beside a GPU" env LD_LIBRARY_PATH="$T/lib" timeout 60 "$T/bin/ckpt-train" --model "$T/base" --train-file "$T/train.jsonl" \
+    --max-seq-length 64 --max-steps 1 --nproc 2 -o "$T/beside"
+[ "$(grep -c 'warning: 2 ranks train on the CPU' "$T/.err")" = 1 ]; check "are told once that they leave it alone" $?
+expect 71 "a plan that does not fit" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --eval-file "$T/eval.jsonl" --max-seq-length 64 \
+    --per-device-train-batch-size 1 --per-device-eval-batch-size 64 --device-memory-limit 1100M --dry-run -o "$T/none"
+grep -qE '^hint: --per-device-eval-batch-size [0-9]+ makes it' "$T/.err"; check "what would fit is named" $?
+expect 71 "another" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --per-device-train-batch-size 1 --device-memory-limit 1030M --dry-run -o "$T/none"
+! says batch-size; check "no smaller batch where there is none" $?

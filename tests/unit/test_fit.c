@@ -133,6 +133,64 @@ static void test_the_first_that_fits(void **state)
     golden_close(&g);
 }
 
+/* Figures have two places: each may be off by half of the second. */
+static void parts_add_up(const char *text)
+{
+    double sum = 0, all = strtod(strstr(text, ": ") + 2, NULL);
+
+    for (const char *at = strchr(text, '('); at && *at != ')'; at++)
+        if (*at == ' ' && at[1] >= '0' && at[1] <= '9')
+            sum += strtod(at, NULL);
+    assert_true(fabs(sum - all) < 0.04);
+}
+
+static void test_the_parts_of_a_refusal_add_up(void **state)
+{
+    static const struct model_opts wide = {.max_tokens = 8 << 20, .max_docs = 8,
+                                           .max_rows = 4 << 20, .train = true};
+    struct ckpt_err err = {0};
+    struct golden g;
+    struct device *dev;
+    struct fit_opts o;
+    struct fit f, one;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &train, 1);
+    dev = open_counting(CKPT_BF16);
+    o = wanted(&g, dev, 1 << 20);
+    o.model = wide;
+    o.zero.chunk = 1 << 28;             /* a ring and gathered weights that count */
+    o.zero.stage = 3;
+    o.world_size = 3;
+    assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
+    assert_non_null(strstr(err.text, "gathered "));
+    parts_add_up(err.text);
+    assert_true(f.zero.weights + f.zero.grads + f.zero.states + f.zero.ring + f.zero.gathered +
+                f.activations + f.workspace == f.all);
+    ckpt_err_clear(&err);
+    o.batch = 8;
+    o.batch_option = "--per-device-eval-batch-size";
+    o.model.recompute = RECOMPUTE_FULL;
+    o.room = UINT64_MAX;
+    OK(fit_find(&f, &o, &err), err);
+    o.model.max_tokens /= 8;
+    o.model.max_rows /= 8;
+    o.model.max_docs = 1;
+    OK(fit_find(&one, &o, &err), err);
+    o.model = wide;
+    o.model.recompute = RECOMPUTE_FULL;
+    o.room = one.all;                   /* one sample fits, two do not */
+    assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
+    assert_non_null(strstr(err.hint, "--per-device-eval-batch-size 1 makes it"));
+    ckpt_err_clear(&err);
+    o.batch = 1;                        /* there is none smaller */
+    assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
+    assert_null(strstr(err.hint, "batch-size"));
+    assert_non_null(strstr(err.hint, "--max-seq-length"));
+    device_close(dev);
+    golden_close(&g);
+}
+
 static void test_a_refusal_names_what_would_fit(void **state)
 {
     struct ckpt_err err = {0};
@@ -152,11 +210,13 @@ static void test_a_refusal_names_what_would_fit(void **state)
     o.room = full.all;
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "GiB are needed (weights"));
+    parts_add_up(err.text);
     assert_non_null(strstr(err.hint, "--gradient-checkpointing makes it"));
     ckpt_err_clear(&err);
     o.room = all.zero.weights;          /* nothing helps */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
-    assert_non_null(strstr(err.hint, "--per-device-train-batch-size"));
+    assert_null(strstr(err.hint, "--per-device-train-batch-size"));
+    assert_non_null(strstr(err.hint, "without any data"));
     ckpt_err_clear(&err);
     o.zero.offload = true;              /* the host is asked too */
     o.room = UINT64_MAX;
@@ -172,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_are_exact),
         cmocka_unit_test(test_the_first_that_fits),
+        cmocka_unit_test(test_the_parts_of_a_refusal_add_up),
         cmocka_unit_test(test_a_refusal_names_what_would_fit),
     };
 

@@ -542,8 +542,8 @@ static int check_cpus(int64_t n, struct ckpt_err *err)
     int64_t most = cpus > 4 ? 4 * (int64_t)cpus : 16;
 
     if (n > most) {
-        ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld: at most %lld ranks, four for each of %d CPUs",
-                  (long long)n, (long long)most, cpus);
+        ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld: this host has %d CPU%s, for at most %lld ranks",
+                  (long long)n, cpus, cpus == 1 ? "" : "s", (long long)most);
         return ckpt_err_hint(err, "to start more all the same: mpirun --oversubscribe -np %lld "
                              "ckpt-train ...", (long long)n);
     }

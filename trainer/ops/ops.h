@@ -585,6 +585,8 @@ struct device_opts {
 /* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
  * is asked for by name and cannot be used. */
 int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
+/* Whether "auto" would be a GPU. */
+bool device_gpu_usable(void);
 void device_close(struct device *dev);
 /* As ops->alloc, with the reason in err when it is NULL. */
 void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
