@@ -38,7 +38,8 @@ struct fit_opts {
 
 /*
  * The first that fits of: all as asked; norms made again, with choose; states on the host, where
- * they may be paged.  CKPT_ENOMEM when nothing does, with figures that add up, and a hint of what would: of nothing that would not.
+ * they may be paged.  CKPT_ENOMEM when nothing does, with figures that add up, and a hint of what
+ * would, if anything.
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);
 /* Bytes that the host can still give; UINT64_MAX when the system does not tell. */

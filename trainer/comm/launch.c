@@ -27,15 +27,29 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
+static int draw(char *digits, size_t n, struct ckpt_err *err)
+{
+    unsigned char bits[CONTROL_WORD / 2];
+
+    if (getrandom(bits, n / 2, 0) != (ssize_t)(n / 2))
+        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "random bytes");
+    for (size_t i = 0; i < n / 2; i++)
+        snprintf(digits + 2 * i, 3, "%02x", bits[i]);
+    return 0;
+}
+
 /* In memory where that is possible: MPI maps files of its own there. */
 static int make_dir(struct launch *l, struct ckpt_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     const char *const in[] = {"/dev/shm", tmp && strlen(tmp) < 32 ? tmp : "/tmp", "/tmp"};
+    char name[17];
 
+    if (draw(name, sizeof name - 1, err))
+        return err->code;
     for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
-        snprintf(l->dir, sizeof l->dir, "%s/ckpt-ranks-XXXXXX", in[i]);
-        if (mkdtemp(l->dir))            /* 0700 */
+        snprintf(l->dir, sizeof l->dir, "%s/ckpt-%s", in[i], name);
+        if (mkdir(l->dir, 0700) == 0)
             return 0;
     }
     l->dir[0] = '\0';
@@ -45,12 +59,9 @@ static int make_dir(struct launch *l, struct ckpt_err *err)
 static int listen_there(struct launch *l, struct ckpt_err *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    unsigned char bits[CONTROL_WORD / 2];
 
-    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "random bytes");
-    for (size_t i = 0; i < sizeof bits; i++)
-        snprintf(l->word + 2 * i, 3, "%02x", bits[i]);
+    if (draw(l->word, CONTROL_WORD, err))
+        return err->code;
     snprintf(at.sun_path, sizeof at.sun_path, "%s/control", l->dir);
     l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (l->listener < 0 || bind(l->listener, (struct sockaddr *)&at, sizeof at) ||
@@ -71,7 +82,8 @@ static int set_environment(const struct launch *l)
         rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     }
-    rc |= setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);  /* CMA fails in containers */
+    /* CMA fails in containers */
+    rc |= setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     rc |= setenv("OMPI_MCA_orte_tmpdir_base", l->dir, 1);
     rc |= setenv("OMPI_MCA_btl_vader_backing_directory", l->dir, 1);
     return rc;
