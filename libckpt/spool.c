@@ -40,6 +40,10 @@ bool ckpt_is_compressed(const unsigned char *head, size_t n)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (n >= kinds[i].n && memcmp(head, kinds[i].magic, kinds[i].n) == 0)
             return true;
+    /* lzma of old: its properties, and a length that is not told. */
+    if (n >= 13 && memcmp(head, "\x5d\0\0", 3) == 0 &&
+        memcmp(head + 5, "\xff\xff\xff\xff\xff\xff\xff\xff", 8) == 0)
+        return true;
     /* A word could begin so: its first block, or its end where it has none, must follow. */
     return n >= 10 && memcmp(head, "BZh", 3) == 0 && head[3] >= '1' && head[3] <= '9' &&
            (memcmp(head + 4, "1AY&SY", 6) == 0 ||
@@ -119,7 +123,7 @@ static int add_filters(struct archive *a)
     if (archive_bzlib_version())
         rc |= archive_read_support_filter_bzip2(a);
     if (archive_liblzma_version())
-        rc |= archive_read_support_filter_xz(a);
+        rc |= archive_read_support_filter_xz(a) | archive_read_support_filter_lzma(a);
     if (archive_liblz4_version())
         rc |= archive_read_support_filter_lz4(a);
     if (archive_libzstd_version())

@@ -1,8 +1,8 @@
 /*
  * spool - bytes that cannot be read at any offset, put where they can: what comes through a pipe
  * or is compressed goes into a file without a name, which is gone with the process however that
- * ends.  gzip, bzip2, xz, lz4 and zstd are unpacked on the way, by libarchive 3.6 or newer and
- * never by a program; nothing else is changed.
+ * ends.  gzip, bzip2, xz, lzma, lz4 and zstd are unpacked on the way, by libarchive 3.6 or newer
+ * and never by a program; nothing else is changed.
  */
 #ifndef CKPT_SPOOL_H
 #define CKPT_SPOOL_H

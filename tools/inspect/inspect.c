@@ -225,6 +225,24 @@ int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err 
     return rc;
 }
 
+/*
+ * A hostile file is not shown as if it were fine, whatever was asked about it.  A folder, and what
+ * is packed, is looked through only where all of it is read anyway.
+ */
+static int look_for_danger(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                           const char *path, struct ckpt_err *err)
+{
+    struct ckpt_err scan = {0};
+
+    if (strcmp(path, "-") == 0 || ckpt_path_is_remote(path) || w->n_part ||
+        (!w->verify && (!ckpt_path_is_file(path) || ckpt_pack_of(path) != CKPT_PACK_NONE)) ||
+        inspect_scan_quietly(cli, path, &scan) != CKPT_EREFUSED)
+        return 0;
+    *err = scan;
+    out_str(o, "refused", "refused", err->text);
+    return err->code;
+}
+
 static int inspect_into(struct out *o, const struct inspect_want *w, struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
@@ -260,6 +278,8 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         return err->code;
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
+    if (rc == 0 && look_for_danger(o, w, cli, path, err))       /* shown all the same */
+        return finish(o, w, &print) ? (*err = print).code : err->code;
     if (rc == 0)
         return inspect_finish(o, w, err);
     if (w->verify && !err->hint[0])

@@ -85,9 +85,12 @@ int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cl
                     const char *path, struct ckpt_err *err);
 /* Groups, and norms of every parameter's moments. */
 int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct ckpt_err *err);
-/* Names that pickles would import, tricks of zip and path.  CKPT_EREFUSED when something is
- * dangerous, CKPT_EFORMAT when damaged, CKPT_ENO when only suspicious; o is whole all the same. */
+/* What loading the files of a path could do.  CKPT_EREFUSED when something is dangerous,
+ * CKPT_EFORMAT when damaged, CKPT_EUNSUPPORTED when not to be judged, CKPT_ENO when only
+ * suspicious; o is whole all the same. */
 int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
+/* The same untold: CKPT_EREFUSED names the first that is dangerous. */
+int inspect_scan_quietly(const struct cli *cli, const char *path, struct ckpt_err *err);
 /* trainer_state.json: how far, how good; plot draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
 /* Every row of its log. */

@@ -1,0 +1,352 @@
+/* archives - what is packed in a file, each as a file of its own; see scan.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/container/tar_walk.h"
+#include "formats/container/unfold.h"
+#include "formats/container/zip.h"
+#include "formats/container/zip_walk.h"
+#include "formats/weights/torch.h"
+#include "libckpt/spool.h"
+#include "tools/inspect/scan/scan.h"
+
+#define MAX_MEMBERS  1048576
+#define MAX_UNPACKED ((uint64_t)256 << 30)      /* bytes in one scan */
+
+static void put_limit(struct scan *s, const char *path, const char *what)
+{
+    scan_put(s, path, what, SCAN_NOWHERE, "", SCAN_UNJUDGED, "beyond a limit");
+}
+
+/* A name that an unpacker would write elsewhere. */
+static bool leads_out(const char *name)
+{
+    if (*name == '/' || *name == '\\' || (name[0] && name[1] == ':'))
+        return true;
+    for (const char *p = name; p; p = strpbrk(p, "/\\")) {
+        p += *p == '/' || *p == '\\';
+        if (strncmp(p, "..", 2) == 0 && (!p[2] || p[2] == '/' || p[2] == '\\'))
+            return true;
+    }
+    return false;
+}
+
+/* One more member: its name is judged.  False at the limit. */
+static bool enter(struct scan *s, const char *path, const char *name)
+{
+    if (++s->members > MAX_MEMBERS)
+        return false;
+    if (leads_out(name))
+        scan_put(s, path, name, SCAN_NOWHERE, "", SCAN_DANGEROUS,
+                 "the member's name leads out of the folder");
+    return true;
+}
+
+/* What came out of a stream is judged; file is closed. */
+static int unpacked(struct scan *s, const struct subject *f, const char *name,
+                    struct ckpt_file *file, struct ckpt_err *err)
+{
+    s->unpacked += ckpt_file_size(file);
+    if (s->unpacked <= MAX_UNPACKED)
+        return scan_made(s, f, name, file, err);
+    ckpt_file_close(file);
+    put_limit(s, f->path, "more bytes are packed than are unpacked in one scan");
+    return 0;
+}
+
+/* A stream beyond a limit is a bomb, or looks like one: no verdict. */
+static int not_unpacked(struct scan *s, const struct subject *f, const char *name,
+                        struct ckpt_err *err)
+{
+    char path[8192];
+
+    snprintf(path, sizeof path, "%s%s%s", f->path, name ? "!" : "", name ? name : "");
+    return scan_refused(s, path, err);
+}
+
+/* -- zip ------------------------------------------------------------------------------------- */
+
+/* A member whose bytes are storages, in an archive that torch's strict reader takes. */
+static bool is_storage(const struct zip_piece *p)
+{
+    const char *slash = p->name ? strchr(p->name, '/') : NULL;
+
+    return slash && p->method == 0 && !p->wrong &&
+           (strncmp(slash, "/data/", 6) == 0 || strncmp(slash, "/constants/", 11) == 0);
+}
+
+static bool is_torch(struct ckpt_file *file)
+{
+    struct ckpt_err ignored = {0};
+    struct zip z;
+    bool yes;
+
+    if (zip_open(&z, file, &ignored))
+        return false;
+    yes = zip_find(&z, "data.pkl") != NULL;
+    zip_release(&z);
+    return yes;
+}
+
+/* The strict reader's word on an archive in which nothing was found. */
+static int scan_strictly(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    struct torch_archive *a;
+    struct ckpt_file *again;
+
+    if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
+        return scan_refused(s, f->path, err);
+    if (torch_archive_open(&a, again, err))             /* takes it */
+        return scan_strict_word(s, f->path, err);
+    torch_archive_close(a);
+    return 0;
+}
+
+static int scan_piece(struct scan *s, const struct subject *f, const struct zip_piece *p,
+                      struct ckpt_err *err)
+{
+    struct ckpt_file *file;
+    char path[8192];
+    uint64_t used;
+
+    snprintf(path, sizeof path, "%s!%s", f->path, p->name);
+    if (p->wrong)
+        scan_put(s, path, p->wrong, SCAN_NOWHERE, "", SCAN_DAMAGED,
+                 "readers of zip files disagree about it");
+    if (p->encrypted) {
+        scan_put(s, path, "an encrypted member", SCAN_NOWHERE, "", SCAN_UNJUDGED,
+                 "cannot be read without its key");
+        return 0;
+    }
+    if (p->size == 0 && p->name[0] && p->name[strlen(p->name) - 1] == '/')
+        return 0;                                       /* a folder */
+    if (p->method == 0)
+        return scan_part(s, f, p->name, p->offset, p->size, f->rest, err);
+    if (p->method == 8) {
+        if (unfold(&file, &used, f->file, p->offset, p->size, UNFOLD_DEFLATE, s->spool, err))
+            return not_unpacked(s, f, p->name, err);
+        return unpacked(s, f, p->name, file, err);
+    }
+    scan_put(s, path, "a member compressed by another method than deflate", SCAN_NOWHERE, "",
+             SCAN_UNJUDGED, "is not unpacked");
+    return 0;
+}
+
+/* The bytes between members: mostly zeros that align what follows. */
+static int scan_gap(struct scan *s, const struct subject *f, const struct zip_piece *p,
+                    struct ckpt_err *err)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "bytes of no member at %llu", (unsigned long long)p->offset);
+    return scan_part(s, f, name, p->offset, p->size, true, err);
+}
+
+/* All pieces of one archive. */
+static int scan_pieces(struct scan *s, const struct subject *f, bool torch, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct zip_piece *piece;
+    size_t n = 0;
+    int rc = 0;
+
+    if (zip_walk(&piece, &n, f->file, &a, err)) {
+        rc = scan_refused(s, f->path, err);
+        return rc ? rc : scan_hidden(s, f, err);
+    }
+    if (n == 0)
+        scan_put(s, f->path, "a zip file without members", SCAN_NOWHERE, "", SCAN_DAMAGED,
+                 "holds nothing");
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (piece[i].name && !enter(s, f->path, piece[i].name)) {
+            put_limit(s, f->path, "more members than are looked at");
+            break;
+        }
+        if (!torch || !is_storage(&piece[i]))
+            rc = piece[i].name ? scan_piece(s, f, &piece[i], err) : scan_gap(s, f, &piece[i], err);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* Of that verdict or a worse one. */
+static int64_t findings(const struct scan *s, enum verdict from)
+{
+    int64_t n = 0;
+
+    for (int v = (int)from; v < SCAN_VERDICTS; v++)
+        n += s->count[v];
+    return n;
+}
+
+/* One archive, or several behind each other, as torch's distributed checkpoints are: the last
+ * first, since only its end can be found. */
+int scan_zip(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    static const char *const tails[] = {".pt", ".pth", ".bin", ".ckpt", ".th", NULL};
+    uint64_t size = ckpt_file_size(f->file);
+    int rc = 0;
+
+    while (rc == 0 && size > 0) {
+        struct subject one = *f;
+        int64_t before = findings(s, SCAN_UNJUDGED);
+        uint64_t front = 0;
+        bool torch;
+
+        if (ckpt_file_window(&one.file, f->file, 0, size, f->path, err))
+            return scan_refused(s, f->path, err);
+        front = zip_front(one.file);
+        ckpt_file_close(one.file);
+        if (ckpt_file_window(&one.file, f->file, front, size - front, f->path, err))
+            return scan_refused(s, f->path, err);
+        torch = is_torch(one.file);
+        rc = scan_pieces(s, &one, torch, err);
+        if (rc == 0 && findings(s, SCAN_UNJUDGED) == before &&
+            (torch || scan_ends_in_any(f->path, tails)))
+            rc = scan_strictly(s, &one, err);
+        ckpt_file_close(one.file);
+        size = front;
+    }
+    return rc;
+}
+
+/* -- tar and streams ------------------------------------------------------------------------- */
+
+static int scan_member(struct scan *s, const struct subject *f, const struct tar_piece *p,
+                       struct ckpt_err *err)
+{
+    char path[8192], what[160];
+
+    if (p->kind == TAR_FILE)
+        return scan_part(s, f, p->name, p->offset, p->size, false, err);
+    if (p->kind == TAR_DIR)
+        return 0;
+    snprintf(path, sizeof path, "%s!%s", f->path, p->name);
+    snprintf(what, sizeof what, "%s%s", p->kind == TAR_LINK ? "a link to " : "neither file nor "
+             "folder", p->link);
+    if (p->kind == TAR_LINK && leads_out(p->link))
+        scan_put(s, path, what, SCAN_NOWHERE, "", SCAN_DANGEROUS, "leads out of the folder");
+    else
+        scan_put(s, path, what, SCAN_NOWHERE, "",
+                 p->kind == TAR_LINK ? SCAN_NOTE : SCAN_SUSPICIOUS, "is not followed");
+    return 0;
+}
+
+/* Pickles wherever they are in a member. */
+static int scan_mixed(struct scan *s, const struct subject *f, const struct tar_piece *p,
+                      struct ckpt_err *err)
+{
+    struct subject part = *f;
+    char path[8192];
+    int rc;
+
+    snprintf(path, sizeof path, "%s!%s", f->path, p->name);
+    part.path = path;
+    if (ckpt_file_window(&part.file, f->file, p->offset, p->size, path, err))
+        return scan_refused(s, path, err);
+    rc = scan_hidden(s, &part, err);
+    ckpt_file_close(part.file);
+    return rc;
+}
+
+/* After the end mark there are zeros. */
+static int scan_after(struct scan *s, const struct subject *f, uint64_t at, struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(f->file);
+    unsigned char buf[4096];
+
+    while (at < size) {
+        size_t n = size - at < sizeof buf ? (size_t)(size - at) : sizeof buf;
+
+        if (ckpt_file_read_at(f->file, buf, n, at, err))
+            return scan_refused(s, f->path, err);
+        if (buf[0] || memcmp(buf, buf + 1, n - 1) != 0)
+            return scan_part(s, f, "bytes after the end", at, size - at, true, err);
+        at += n;
+    }
+    return 0;
+}
+
+int scan_tar(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    int64_t before = s->count[SCAN_DANGEROUS] + s->count[SCAN_SUSPICIOUS];
+    struct tar_walk w = {.file = f->file};
+    bool torch = false;
+    struct tar_piece *p = ckpt_alloc(1, sizeof *p);
+    int rc = p ? 0 : ckpt_nomem(err, sizeof *p), got = 1;
+
+    while (rc == 0 && (got = tar_walk_next(&w, p, err)) == 1) {
+        if (!enter(s, f->path, p->name)) {
+            put_limit(s, f->path, "more members than are looked at");
+            break;
+        }
+        /* Of torch's tar: pickles with numbers between them, which its own reader judges. */
+        if (p->kind == TAR_FILE &&
+            (strcmp(p->name, "storages") == 0 || strcmp(p->name, "tensors") == 0)) {
+            torch = true;
+            rc = scan_mixed(s, f, p, err);
+        } else {
+            rc = scan_member(s, f, p, err);
+        }
+    }
+    if (rc == 0 && got < 0)
+        rc = scan_refused(s, f->path, err);
+    else if (rc == 0 && got == 0)
+        rc = scan_after(s, f, w.at, err);
+    if (rc == 0 && torch && before == s->count[SCAN_DANGEROUS] + s->count[SCAN_SUSPICIOUS])
+        rc = scan_strictly(s, f, err);
+    ckpt_free(p);
+    return rc;
+}
+
+/* What a name is without the tail of its compression. */
+static const char *unpacked_name(char dst[512], const char *path)
+{
+    static const char *const tails[] = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".lzma", ".z", NULL};
+    const char *base = scan_base(path);
+
+    snprintf(dst, 512, "%s", base);
+    for (size_t i = 0; tails[i]; i++)
+        if (scan_ends_in(dst, tails[i])) {
+            dst[strlen(dst) - strlen(tails[i])] = '\0';
+            return dst;
+        }
+    if (scan_ends_in(dst, ".tgz"))
+        memcpy(dst + strlen(dst) - 4, ".tar", 4);
+    return dst;
+}
+
+int scan_packed(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    struct ckpt_file *again, *file;
+    char name[512];
+
+    if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
+        return scan_refused(s, f->path, err);
+    if (ckpt_spool_file(&file, again, s->spool, err))   /* takes it */
+        return not_unpacked(s, f, NULL, err);
+    /* A tar file in it is what it is: its members are those of the path. */
+    return unpacked(s, f, scan_ends_in(unpacked_name(name, f->path), ".tar") ? NULL : name, file,
+                    err);
+}
+
+int scan_zlib(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(f->file), used, skip = 0;
+    struct ckpt_file *file;
+    char head[2], name[512];
+    int rc;
+
+    /* joblib before 0.10: "ZF", and the length as text of 19 or 21 bytes. */
+    if (ckpt_file_read_at(f->file, head, 2, 0, err))
+        return scan_refused(s, f->path, err);
+    if (memcmp(head, "ZF", 2) == 0)
+        skip = 21;
+    if (unfold(&file, &used, f->file, skip, size - skip, UNFOLD_ZLIB, s->spool, err))
+        return not_unpacked(s, f, NULL, err);
+    rc = unpacked(s, f, unpacked_name(name, f->path), file, err);
+    if (rc == 0 && used < size - skip)
+        rc = scan_part(s, f, "bytes after what is packed", skip + used, size - skip - used, true,
+                       err);
+    return rc;
+}

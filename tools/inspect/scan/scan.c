@@ -1,0 +1,300 @@
+/* scan - the folder, the findings and the closing word; see scan.h. */
+#include "tools/inspect/scan/scan.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/path.h"
+#include "tools/inspect/inspect.h"
+
+#define MAX_FOLDERS 64              /* below each other */
+#define MAX_FILES   1048576
+#define MAX_ROWS    100000          /* told; the rest is counted */
+#define MAX_PATH    8192
+
+static const char *const words[SCAN_VERDICTS] = {
+    "clean", "note", "suspicious", "unjudged", "damaged", "dangerous",
+};
+
+bool scan_ends_in(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+
+    return n >= k && strcmp(s + n - k, tail) == 0;
+}
+
+bool scan_ends_in_any(const char *s, const char *const *tails)
+{
+    while (*tails && !scan_ends_in(s, *tails))
+        tails++;
+    return *tails;
+}
+
+const char *scan_base(const char *path)
+{
+    const char *bang = strrchr(path, '!'), *slash = strrchr(bang ? bang : path, '/');
+
+    return slash ? slash + 1 : bang ? bang + 1 : path;
+}
+
+void scan_put(struct scan *s, const char *path, const char *what, int64_t at, const char *use,
+              enum verdict verdict, const char *reason)
+{
+    const char *bang = strchr(path, '!');
+    char file[MAX_PATH];
+    int64_t rows = 0;
+
+    for (size_t i = 0; i < SCAN_VERDICTS; i++)
+        rows += s->count[i];
+    s->count[verdict]++;
+    if (verdict == SCAN_DANGEROUS && !s->worst[0])
+        snprintf(s->worst, sizeof s->worst, "%.250s: %.150s: %.150s", path, what, reason);
+    if (!s->o || rows > MAX_ROWS)
+        return;
+    if (rows == MAX_ROWS) {             /* the last row says so */
+        path = "";
+        bang = NULL;
+        what = "more findings than are told: these are counted only";
+        reason = use = "";
+        at = SCAN_NOWHERE;
+    }
+    snprintf(file, sizeof file, "%.*s", bang ? (int)(bang - path) : (int)strlen(path), path);
+    out_cell_str(s->o, path);
+    out_cell_str(s->o, file);
+    out_cell_str(s->o, bang ? bang + 1 : "");
+    out_cell_str(s->o, what);
+    if (at == SCAN_NOWHERE)
+        out_cell_none(s->o);
+    else
+        out_cell_int(s->o, at);
+    out_cell_str(s->o, use);
+    out_cell_str(s->o, words[verdict]);
+    out_cell_str(s->o, reason);
+}
+
+int scan_refused(struct scan *s, const char *path, struct ckpt_err *err)
+{
+    enum verdict v = err->code == CKPT_EREFUSED ? SCAN_DANGEROUS
+                     : err->code == CKPT_EFORMAT || err->code == CKPT_EMISMATCH ? SCAN_DAMAGED
+                                                                                : SCAN_UNJUDGED;
+
+    if (err->code == CKPT_ENOMEM)
+        return err->code;
+    scan_put(s, path, err->text, SCAN_NOWHERE, "", v,
+             v == SCAN_DANGEROUS ? "is refused by every reader here"
+             : v == SCAN_DAMAGED ? "is not as its format has it" : "cannot be looked into");
+    ckpt_err_clear(err);
+    return 0;
+}
+
+int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err)
+{
+    bool unread = err->code == CKPT_EUNSUPPORTED;
+    bool known = strstr(err->text, "in no table of known names") != NULL;
+
+    if (!unread && !known)
+        return scan_refused(s, path, err);
+    if (unread)
+        scan_put(s, path, err->text, SCAN_NOWHERE, "", SCAN_NOTE, "is not read here");
+    ckpt_err_clear(err);
+    return 0;
+}
+
+int scan_made(struct scan *s, const struct subject *f, const char *name, struct ckpt_file *file,
+              struct ckpt_err *err)
+{
+    char path[MAX_PATH];
+    struct subject part = {.file = file, .path = path, .depth = f->depth + 1, .rest = f->rest};
+    int rc;
+
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", f->path, name ? "!" : "",
+                         name ? name : "") >= sizeof path)
+        scan_put(s, f->path, "a path of too many bytes", SCAN_NOWHERE, "", SCAN_UNJUDGED,
+                 "beyond a limit");
+    rc = scan_subject(s, &part, err);
+    ckpt_file_close(file);
+    return rc;
+}
+
+int scan_part(struct scan *s, const struct subject *f, const char *name, uint64_t offset,
+              uint64_t size, bool rest, struct ckpt_err *err)
+{
+    struct subject whole = *f;
+    struct ckpt_file *window;
+
+    whole.rest = rest;
+    if (ckpt_file_window(&window, f->file, offset, size, ckpt_file_name(f->file), err))
+        return scan_refused(s, f->path, err);
+    return scan_made(s, &whole, name, window, err);
+}
+
+/* -- folders --------------------------------------------------------------------------------- */
+
+/* A name that could not be opened: a link says where it leads, when it is on this host. */
+static int put_unopened(struct scan *s, const char *path, struct ckpt_dir *dir,
+                        const struct ckpt_entry *entry, struct ckpt_err *err)
+{
+    char full[MAX_PATH];
+    struct stat st;
+
+    snprintf(full, sizeof full, "%s/%s", ckpt_dir_path(dir), entry->name);
+    if (lstat(full, &st) == 0 && S_ISLNK(st.st_mode)) {
+        scan_put(s, path, "a symbolic link", SCAN_NOWHERE, "", SCAN_DANGEROUS,
+                 "is not followed: it may lead out of the folder (--follow-symlinks)");
+        ckpt_err_clear(err);
+        return 0;
+    }
+    if (err->code == CKPT_ENOTFOUND || err->code == CKPT_EIO) {
+        scan_put(s, path, err->text, SCAN_NOWHERE, "", SCAN_UNJUDGED, "cannot be read");
+        ckpt_err_clear(err);
+        return 0;
+    }
+    return scan_refused(s, path, err);
+}
+
+static int scan_dir(struct scan *s, const char *prefix, struct ckpt_dir *dir, int depth,
+                    struct ckpt_err *err);
+
+static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
+                       const struct ckpt_entry *entry, int depth, struct ckpt_err *err)
+{
+    struct ckpt_dir *sub;
+    char prefix[MAX_PATH + 1];
+    int rc;
+
+    if (strcmp(entry->name, ".git") == 0) {
+        scan_put(s, path, "git's own folder", SCAN_NOWHERE, "", SCAN_NOTE,
+                 "is no part of the model, and was not looked at");
+        return 0;
+    }
+    if (depth == MAX_FOLDERS) {
+        scan_put(s, path, "folders below each other", SCAN_NOWHERE, "", SCAN_UNJUDGED,
+                 "deeper than 64");
+        return 0;
+    }
+    if (ckpt_dir_open_at(&sub, dir, entry->name, err))
+        return put_unopened(s, path, dir, entry, err);
+    snprintf(prefix, sizeof prefix, "%s/", path);
+    rc = scan_dir(s, prefix, sub, depth + 1, err);
+    ckpt_dir_close(sub);
+    return rc;
+}
+
+static int scan_dir(struct scan *s, const char *prefix, struct ckpt_dir *dir, int depth,
+                    struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    int rc = ckpt_dir_list(dir, &a, &entry, &n, err) ? scan_refused(s, prefix, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct subject f = {0};
+        char path[MAX_PATH];
+
+        if ((size_t)snprintf(path, sizeof path, "%s%s", prefix, entry[i].name) >= sizeof path ||
+            s->files == MAX_FILES) {
+            scan_put(s, prefix, "more files, or longer paths, than are looked at", SCAN_NOWHERE,
+                     "", SCAN_UNJUDGED, "beyond a limit");
+            break;
+        }
+        f.path = path;
+        if (entry[i].is_dir) {
+            rc = scan_folder(s, path, dir, &entry[i], depth, err);
+        } else if (ckpt_file_open_at(&f.file, dir, entry[i].name, err)) {
+            s->files++;
+            rc = put_unopened(s, path, dir, &entry[i], err);
+        } else {
+            s->files++;
+            rc = scan_subject(s, &f, err);
+        }
+        ckpt_file_close(f.file);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+static int scan_path(struct scan *s, const char *path, bool follow, struct ckpt_err *err)
+{
+    unsigned flags = follow ? CKPT_FOLLOW : 0;
+    const char *slash = strrchr(path, '/');
+    struct subject f = {.path = slash ? slash + 1 : path};
+    struct ckpt_dir *dir;
+    int rc;
+
+    if (ckpt_path_is_dir(path)) {
+        rc = ckpt_path_dir(&dir, path, flags, err);
+        if (rc == 0) {
+            rc = scan_dir(s, "", dir, 0, err);
+            ckpt_dir_close(dir);
+        }
+        if (rc == 0 && s->files == 0)
+            scan_put(s, "", "a folder without files", SCAN_NOWHERE, "", SCAN_UNJUDGED,
+                     "there is nothing to judge");
+        return rc;
+    }
+    rc = ckpt_path_file(&f.file, path, flags, err);
+    if (rc == 0) {
+        s->files++;
+        rc = scan_subject(s, &f, err);
+    }
+    ckpt_file_close(f.file);
+    return rc;
+}
+
+/* -- the door -------------------------------------------------------------------------------- */
+
+static void put_counts(struct out *o, const struct scan *s)
+{
+    out_int(o, "files", "files", s->files);
+    out_int(o, "members", "members", s->members);
+    out_int(o, "pickles", "pickles", s->pickles);
+    for (int v = SCAN_VERDICTS - 1; v > SCAN_NOTE; v--)
+        out_int(o, words[v], words[v], s->count[v]);
+}
+
+/* The worst verdict is the status. */
+static int conclude(const struct scan *s, const char *path, struct ckpt_err *err)
+{
+    long long dangerous = s->count[SCAN_DANGEROUS], damaged = s->count[SCAN_DAMAGED];
+    long long unjudged = s->count[SCAN_UNJUDGED], suspicious = s->count[SCAN_SUSPICIOUS];
+
+    if (dangerous)
+        return ckpt_fail(err, CKPT_EREFUSED, "%s: %lld dangerous", path, dangerous);
+    if (damaged)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %lld damaged", path, damaged);
+    if (unjudged)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %lld that could not be judged", path,
+                         unjudged);
+    return suspicious ? ckpt_fail(err, CKPT_ENO, "%s: %lld suspicious", path, suspicious) : 0;
+}
+
+int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err)
+{
+    static const struct out_column columns[] = {
+        {"path", NULL, OUT_LEFT},        {"file", "file", OUT_LEFT},
+        {"member", "member", OUT_LEFT},  {"what", "what", OUT_LEFT},
+        {"at", "at", OUT_RIGHT},         {"use", "use", OUT_LEFT},
+        {"verdict", "verdict", OUT_LEFT}, {"reason", "reason", OUT_LEFT},
+    };
+    struct scan s = {.o = o, .spool = cli_spool()};
+    int rc;
+
+    out_table(o, "scan", columns, sizeof columns / sizeof columns[0]);
+    rc = scan_path(&s, path, cli->follow, err);
+    out_table_end(o);
+    put_counts(o, &s);
+    return rc ? rc : conclude(&s, path, err);
+}
+
+int inspect_scan_quietly(const struct cli *cli, const char *path, struct ckpt_err *err)
+{
+    struct scan s = {.spool = cli_spool()};
+    int rc = scan_path(&s, path, cli->follow, err);
+
+    if (rc || s.count[SCAN_DANGEROUS] == 0)
+        return rc;
+    ckpt_fail_as(err, CKPT_EREFUSED, "refused-global", "%s", s.worst);
+    return ckpt_err_hint(err, "ckpt-inspect --scan tells all that is dangerous in it");
+}
