@@ -16,7 +16,8 @@ if [ ! -x "$PEERS" ]; then
     python3 -m venv build/peers
     "$PEERS" -m pip install -q torch --index-url https://download.pytorch.org/whl/cpu ||
         "$PEERS" -m pip install -q torch
-    "$PEERS" -m pip install -q deepspeed huggingface_hub transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken
+    "$PEERS" -m pip install -q deepspeed huggingface_hub transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken \
+        picklescan fickling typing_extensions
 fi
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
@@ -36,6 +37,7 @@ DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/peers.py "$T"
 mkdir "$T/reshard"
 DS_ACCELERATOR=cpu "$PEERS" -P tests/peers/reshard.py "$T/reshard"
 "$PEERS" -P tests/peers/dcp.py "$T"
+"$PEERS" -P tests/peers/scan.py "$B/ckpt-inspect" tests/golden/malicious tests/golden/hf-trainer tests/golden/torch
 tests/peers/adapters.sh "$PEERS"
 tests/peers/lora.sh "$PEERS"
 tests/peers/models.sh "$PEERS"
