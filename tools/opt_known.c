@@ -92,8 +92,6 @@ static const struct known {
     {"logging-strategy", NULL, "--logging-steps N says how often"},
     {"save-safetensors save-only-model save-on-each-node", NULL,
      "weights are always safetensors, and all that resuming takes is saved: leave it out"},
-    {"overwrite-output-dir", NULL,
-     "name another --output-dir, or go on with --resume-from-checkpoint latest"},
     {"trust-remote-code use-auth-token", NULL, "no code of a model is ever run: leave it out"},
     {"remove-unused-columns dataloader-num-workers dataloader-pin-memory disable-tqdm "
      "preprocessing-num-workers group-texts", NULL, "it comes by itself: leave it out"},

@@ -89,8 +89,9 @@ alone ckpt-eval --text-field x --prompt x "$BASE"
 alone ckpt-eval --max-new-tokens 3 --eval-file "$T/texts" "$BASE"
 alone ckpt-eval --logits x --prompt x "$BASE"
 alone ckpt-eval --overwrite --prompt x "$BASE"
-alone ckpt-eval --temperature 2 --prompt x --tokenizer "$G/tokenizers/bloom" "$BASE"
-alone ckpt-eval --length-penalty 2 --prompt x --tokenizer "$G/tokenizers/bloom" "$BASE"
+ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/demo" > "$T/.t" 2>&1
+alone ckpt-eval --temperature 2 --prompt x "$T/demo"
+alone ckpt-eval --length-penalty 2 --prompt x "$T/demo"
 alone ckpt-train --data-dir x --model "$BASE" --train-file x
 alone ckpt-train --learning-rate 1 --init x --init-only --tokenizer x
 expect 64 "ZeRO's stage of what has none" ckpt-merge --stage 2 --to hf "$BASE"
