@@ -35,3 +35,22 @@ void ckpt_log(enum ckpt_log_level level, const char *fmt, ...)
         hook_fn(hook_ctx, level, line);
     pthread_mutex_unlock(&hook_lock);
 }
+
+static ckpt_log_progress_fn *progress_fn;
+static void *progress_ctx;
+
+void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx)
+{
+    pthread_mutex_lock(&hook_lock);
+    progress_fn = fn;
+    progress_ctx = ctx;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total)
+{
+    pthread_mutex_lock(&hook_lock);
+    if (progress_fn)
+        progress_fn(progress_ctx, what, unit, done, total);
+    pthread_mutex_unlock(&hook_lock);
+}

@@ -5,6 +5,8 @@
 #ifndef CKPT_LOG_H
 #define CKPT_LOG_H
 
+#include <stdint.h>
+
 #include "libckpt/err.h"
 
 enum ckpt_log_level { CKPT_LOG_ERROR, CKPT_LOG_WARNING, CKPT_LOG_NOTE, CKPT_LOG_DEBUG };
@@ -16,5 +18,14 @@ typedef void ckpt_log_fn(void *ctx, enum ckpt_log_level level, const char *line)
 void ckpt_log_hook(ckpt_log_fn *fn, void *ctx);
 
 void ckpt_log(enum ckpt_log_level level, const char *fmt, ...) CKPT_PRINTF(2, 3);
+
+/*
+ * How far long work has come: done of total, in unit ("steps"; NULL: bytes).  Called as often as
+ * the worker likes, by any thread; done == total ends it.  what and unit are string constants.
+ */
+typedef void ckpt_log_progress_fn(void *ctx, const char *what, const char *unit, uint64_t done,
+                                  uint64_t total);
+void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx);
+void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total);
 
 #endif

@@ -13,6 +13,7 @@
 #include "libckpt/ckpt.h"
 #include "libckpt/json.h"
 #include "libckpt/remote/remote.h"
+#include "tools/progress.h"
 
 volatile int cli_stop;
 
@@ -64,6 +65,7 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
         return;
     if (level == CKPT_LOG_DEBUG && cli->verbose < 2)
         return;
+    progress_hide();
     fprintf(stderr, "%s: %s%s\n", cli->tool, words[level], line);
 }
 
@@ -104,6 +106,7 @@ void cli_begin(struct cli *cli, const char *tool)
     drain_note_len = strlen(drain_note);
     drain_quiet = &cli->quiet;
     ckpt_log_hook(tell, cli);
+    progress_start(cli);
     ckpt_remote_stop_on(&cli_stop);
     for (size_t i = 0; i < sizeof orderly / sizeof orderly[0]; i++)
         sigaction(orderly[i], &act, NULL);
@@ -138,6 +141,7 @@ static bool error_json(const struct cli *cli, const struct ckpt_err *err)
 
 int cli_error(const struct cli *cli, const struct ckpt_err *err)
 {
+    progress_hide();
     if (cli->json && error_json(cli, err))
         return ckpt_exit_status(err->code);
     fprintf(stderr, "%s: %s\n", cli->tool, err->text);
@@ -159,6 +163,7 @@ int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_
     struct ckpt_buf b;
     int rc = 0;
 
+    progress_hide();
     if (!cli->json) {
         json_decref(object);
         printf("%s%c", path, cli->nul ? '\0' : '\n');
@@ -192,6 +197,7 @@ int cli_end(struct cli *cli, int status)
 {
     struct ckpt_err err = {0};
 
+    progress_stop();
     if (cli->warnings && !cli->quiet)
         fprintf(stderr, "%s: %lu warning%s\n", cli->tool, cli->warnings,
                 cli->warnings == 1 ? "" : "s");

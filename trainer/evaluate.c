@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "libckpt/log.h"
+
 static double now(void)
 {
     struct timespec t;
@@ -34,6 +36,8 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
         }
         count[0] += s->n_targets;
         count[1] += s->n_samples;
+        if (comm->rank == 0)
+            ckpt_log_progress("evaluation", "batches", (uint64_t)i + 1, (uint64_t)steps);
     }
     comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
     comm_all_reduce(comm, count, 2, CKPT_I64, COMM_SUM);

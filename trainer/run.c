@@ -246,6 +246,9 @@ static int loop(struct run *r, struct ckpt_err *err)
                      r->data.train.loader, &opts, lr, r->state.global_step + 1, err))
             return err->code;
         r->state.global_step++;
+        if (r->session.comm->rank == 0)
+            ckpt_log_progress("training", "steps", (uint64_t)r->state.global_step,
+                              (uint64_t)r->state.max_steps);
         r->state.epoch = res.epoch;
         r->state.num_input_tokens_seen += res.n_tokens;
         r->state.total_flos += r->token_flos * (double)res.n_tokens;

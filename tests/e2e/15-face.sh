@@ -163,3 +163,18 @@ on 80 ckpt-inspect "$BASE"; t "a terminal has bold headings" grep -q "$esc\[1m" 
 t "a pipe has none" bash -c "! ckpt-inspect $BASE | grep -q $esc && ! ckpt-train --help | grep -q $esc"
 export NO_COLOR=1; on 80 ckpt-inspect "$BASE"; t "nor has NO_COLOR" bash -c "! grep -q $esc $T/tty"; unset NO_COLOR
 TERM_IS=dumb; on 80 ckpt-inspect "$BASE"; t "nor a dumb terminal" bash -c "! grep -q $esc $T/tty"; unset TERM_IS
+# Progress: a line on a terminal, gone at the end; in a pipe none, but of what takes long.
+for i in $(seq 400); do printf '{"text": "%s one two three four five six seven eight nine ten eleven twelve thirteen"}\n' $i; done > "$T/texts.jsonl"
+on 80 ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --eval-file "$T/texts.jsonl" --max-steps 30 --logging-steps 10 --data-cache off -o "$T/tr"
+t "training tells how far it is" grep -qE 'training: [0-9]+ of 30 steps' "$T/tty"
+t "so does an evaluation" grep -qE 'evaluation: [0-9]+ of 50 batches' "$T/tty"
+sed -E "s/^.*$esc\[K//" "$T/tty" > "$T/left"          # what stays on the screen
+t "nothing of it stays" bash -c "grep -q 'trained 30 steps' $T/left && ! grep -E 'of 30 steps|of 50 batches' $T/left"
+on 80 ckpt-train -q --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr2"
+t "nothing with -q" bash -c "! grep -q 'of 10 steps' $T/tty"
+TERM_IS=dumb; on 80 ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr3"; unset TERM_IS
+t "nor on a dumb terminal" bash -c "! grep -qE \"of 10 steps|$esc\" $T/tty"
+ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr4" > "$T/out" 2>&1
+t "nor in a pipe" bash -c "! grep -E \"of 10 steps|$esc\" $T/out"
+on 80 ckpt-eval --eval-file "$T/texts.jsonl" --generate 20 --max-new-tokens 64 --do-sample --seed 1 "$T/demo"
+t "an evaluation by itself" grep -q 'evaluation: [0-9]* of' "$T/tty"

@@ -1,6 +1,7 @@
 /* scan - a pass over all records of a source, see stream.h: lengths, bad records, statistics. */
 #include <string.h>
 
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/pool.h"
 #include "trainer/data/keep.h"
@@ -16,6 +17,7 @@ struct survey {
     const struct data_source *d;
     const struct scan_sink   *sink;         /* or NULL */
     int32_t                  *length;       /* [n] of every record, -1: not usable; or NULL */
+    int64_t                   done;         /* records */
     struct surveyor           worker[SCAN_WORKERS];
 };
 
@@ -77,6 +79,9 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
         if (s->sink && s->sink->put(s->sink->ctx, i_worker, i, good ? &w->sample : NULL, err))
             return err->code;
     }
+    ckpt_log_progress("tokenising", "records",
+                      (uint64_t)__atomic_add_fetch(&s->done, end - first, __ATOMIC_RELAXED),
+                      (uint64_t)s->d->n);
     return s->sink ? s->sink->end(s->sink->ctx, i_worker, first, end - first, err) : 0;
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/model/arch.h"
 #include "trainer/model/logits.h"
@@ -174,7 +175,7 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
 
 static int run(struct state *s, const struct model_weights *w, struct ckpt_err *err)
 {
-    int64_t fed = 0;
+    int64_t fed = 0, step = 0;
 
     if (encode(s, w, 1, err))
         return err->code;
@@ -198,6 +199,9 @@ static int run(struct state *s, const struct model_weights *w, struct ckpt_err *
             if (s->n_new[i])
                 s->ids[fed++] = q->out[q->n_out - 1];
         }
+        step = fed ? step + 1 : s->opts->max_new_tokens;
+        ckpt_log_progress("generation", "tokens each", (uint64_t)step,
+                          (uint64_t)s->opts->max_new_tokens);
     }
     return 0;
 }
