@@ -58,8 +58,10 @@ CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(wildcard trainer/cuda/*.cu)))
 PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/comm_mpi.c),$B/libckpt_mpi.so)) \
            $(if $(filter 1,$(CUDA)),$B/libckpt_cuda.so)
 
-# make V=1 shows whole commands.
+# A line for each folder that is worked on; make V=1 shows whole commands.
 Q := $(if $(V),,@)
+$(shell rm -rf $B/.said)
+say = $(if $(V),,@mkdir -p $B/.said; mkdir $B/.said/$(1)-$(subst /,-,$(2)) 2>/dev/null && echo "$(1) $(2)" || true)
 
 all: $(TOOLS) $(PLUGINS) $B/libckpt.so $B/ckpt.pc   ## build tools, library and plug-ins (the default)
 
@@ -67,40 +69,42 @@ $B/libckpt.a:  $(call obj,$(CKPT))
 $B/libtrain.a: $(call obj,$(TRAIN))
 $B/libcli.a:   $(call obj,$(SHARED))
 $B/%.a:
-	@rm -f $@; echo AR $@; $(AR) rcs $@ $^
+	$(if $(V),,@echo AR $@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
 
 $B/libckpt.so: $(call obj,$(CKPT)) libckpt/libckpt.map
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libckpt.so.0 -Wl,--version-script=libckpt/libckpt.map -o $@ $(filter %.o,$^) $(LIBS_CKPT)
 $B/ckpt.pc: libckpt/ckpt.pc.in libckpt/ckpt.h Makefile
 	@mkdir -p $(@D)
 	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' $< > $@
 
 $(TOOLS): $B/%: $B/tools/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $< $(filter %.a,$^) $(if $(filter %ckpt-train %ckpt-eval,$@),$(LIBS_TRAIN)) $(LIBS_TOOLS)
 
 $B/unit/%: $B/tests/unit/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN) $(LIBS_TOOLS)
 $B/agree/%: $B/tests/agree/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 $B/fault/%: $B/tests/fault/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
 $B/serve: $B/tests/serve/serve.o
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
 
 $B/libckpt_mpi.so: trainer/comm/comm_mpi.c
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
 
 # Hopper gets code of its own; others from 8.0 on start from the PTX, which the driver compiles once.
@@ -110,24 +114,24 @@ NVCC_FLAGS = -std=c++17 -O3 -lineinfo -I. -D_GNU_SOURCE $(CUDA_ARCH) -diag-suppr
 comma := ,
 $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 	@mkdir -p $(@D)
-	@echo NVCC $<
+	$(call say,NVCC,$(<D))
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
 # The rooms of the floors below that the plug-in takes along.
 $B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o $B/formats/weights/bnb_codes.o
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
 $B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
 # In the plug-in's place; the second says that it is of another version.
 $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so: tests/gpu/fault_plugin.c $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared -I. -D_GNU_SOURCE $(ALL_CFLAGS) $(if $(findstring other,$@),-DFAULT_VERSION=CUDA_PLUGIN_VERSION+1) -o $@ $^ $(LIBS_TRAIN)
 $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
-	@echo LD $@
+	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 
 # The library's objects are seen by default; libckpt.map lets only ckpt_ names out of it.
@@ -140,7 +144,7 @@ $B/trainer/%.o: TRAIN_CFLAGS ?= -fopenmp
 
 $B/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	@echo CC $<
+	$(call say,CC,$(<D))
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
 
 # The page of ckpt-inspect --html, as a string.

@@ -178,3 +178,11 @@ ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data
 t "nor in a pipe" bash -c "! grep -E \"of 10 steps|$esc\" $T/out"
 on 80 ckpt-eval --eval-file "$T/texts.jsonl" --generate 20 --max-new-tokens 64 --do-sample --seed 1 "$T/demo"
 t "an evaluation by itself" grep -q 'evaluation: [0-9]* of' "$T/tty"
+# make: a line a folder, whole commands with V=1; the demo, short, in a pipe.
+t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run.o'"
+seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, two & three"}/' > "$T/rows.jsonl"
+expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
+t "without a colour in a pipe" bash -c "! grep -q $esc $T/.out $T/.err"
+t "without a list of all tensors" bash -c "[ \$(grep -c 'transformer.h.[0-9]' $T/.out) = 0 ]"
+t "says what there is now" bash -c "grep -q '^loss on held-out rows: [0-9.]* of the base, [0-9.]* after 4 steps' $T/.out && grep -q 'What next:' $T/.out"
+t "and there it is" test -s "$T/demo.d/run.html" -a -d "$T/demo.d/hub.git"

@@ -13,8 +13,21 @@ here=tools/recipes/demo
 dir=${DEMO_DIR:-build/demo}
 steps=${DEMO_STEPS:-240}
 start=$(date +%s)
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
-run() { printf '\033[2m$ %s\033[0m\n' "$*" >&2; "$@"; }
+bold= dim= plain=
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    bold=$(printf '\033[1m') dim=$(printf '\033[2m') plain=$(printf '\033[0m')
+fi
+say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+# A command as it could be typed.
+show() {
+    local word line=
+    for word; do
+        case $word in *[!A-Za-z0-9_./:=,+%-]*) line="$line '$word'" ;; *) line="$line $word" ;; esac
+    done
+    printf '%s$%s%s\n' "$dim" "$line" "$plain" >&2
+}
+run() { show "$@"; "$@"; }
+size() { du -sh "$1" | cut -f1; }
 
 rm -rf "$dir"
 mkdir -p "$dir"
@@ -26,7 +39,7 @@ else
     run $here/wordnet.sh "$dir"
 fi
 wc -l "$dir"/train.jsonl "$dir"/eval.jsonl | sed '$d'
-head -n 2 "$dir/train.jsonl"
+head -n 2 "$dir/train.jsonl" | cut -c 1-150
 
 say "2. The base model"
 if [ -n "${DEMO_MODEL:-}" ]; then
@@ -35,7 +48,7 @@ else
     base=$dir/base
     run ckpt-train --init $here/config.json --tokenizer $here/tokenizer --init-only -o "$base"
 fi
-run ckpt-inspect "$base" | head -n 12
+run ckpt-inspect --tree "$base"
 
 say "3. Train on two ZeRO-3 ranks, merging each checkpoint as it appears"
 run ckpt-train --model "$base" --train-file "$dir/train.jsonl" --eval-file "$dir/eval.jsonl" \
@@ -47,23 +60,40 @@ checkpoint=$dir/run/checkpoint-$steps
 merged=$(tail -n 1 "$dir/merged.txt")
 
 say "4. What the run left behind"
-run ckpt-inspect "$checkpoint"
-run ckpt-inspect --plot "$checkpoint/trainer_state.json"
-run ckpt-inspect "$checkpoint/rng_state_0.pth"
-run ckpt-inspect "$checkpoint/rng_state_1.pth" | head -n 4
-run ckpt-inspect "$merged" | head -n 12
+run ckpt-inspect --plot "$checkpoint"
+run ckpt-inspect --rng "$checkpoint" | head -n 3
+run ckpt-inspect --html "$dir/run.html" "$checkpoint"
 
-say "5. Against the base, on held-out rows"
-run ckpt-eval --base "$base" --eval-file "$dir/eval.jsonl" --generate 4 --max-new-tokens 32 "$merged"
+say "5. Against the base, on held-out rows; then some words of its own"
+run ckpt-eval --base "$base" --eval-file "$dir/eval.jsonl" "$merged" | tee "$dir/scores.txt"
+run ckpt-eval --prompt "Define the noun: river
+" --prompt "Define the noun: singer
+" --prompt "Define the adjective: quiet
+" --max-new-tokens 24 --do-sample --top-p 0.9 --temperature 0.8 --seed 2 "$merged"
 
 say "6. Push to a git + LFS remote, clone it back, verify"
 run ckpt-push --create "$dir/hub.git" "$merged"
-run env GIT_LFS_SKIP_SMUDGE=0 git -c protocol.file.allow=always \
+show git clone "$dir/hub.git" "$dir/clone"
+# git-lfs by options: this machine's git may not know it.
+GIT_LFS_SKIP_SMUDGE=0 git -c protocol.file.allow=always \
     -c filter.lfs.smudge='git-lfs smudge -- %f' -c filter.lfs.process='git-lfs filter-process' \
     -c filter.lfs.required=true clone -q "$dir/hub.git" "$dir/clone"
 (cd "$merged" && find . -type f | sort | xargs sha256sum) > "$dir/sent.sha256"
 (cd "$dir/clone" && sha256sum -c --quiet) < "$dir/sent.sha256"
-echo "$(wc -l < "$dir/sent.sha256") files of the clone have the digests of what was sent:"
-sed 's/^/  /' "$dir/sent.sha256"
+echo "all $(wc -l < "$dir/sent.sha256") files of the clone have the digests of what was sent"
 
-say "Done in $(($(date +%s) - start)) s: $dir"
+loss() { awk -v row="$1" '$2 ~ /^[0-9.]+$/ && ++n == row { print $2 }' "$dir/scores.txt"; }
+say "Done in $(($(date +%s) - start)) s"
+cat <<END
+loss on held-out rows: $(loss 1) of the base, $(loss 2) after $steps steps
+
+$(size "$dir/run")	$dir/run	checkpoints of both ranks, and what was merged of each
+$(size "$merged")	$merged	a model directory, as transformers loads it
+$(size "$dir/hub.git")	$dir/hub.git	a git repository with it, its weights in LFS
+$(size "$dir/run.html")	$dir/run.html	the run as a page: open it in a browser
+
+What next:
+  $1/ckpt-eval --prompt "Define the noun: hat" --do-sample --top-p 0.9 $merged
+  DEMO_MODEL=bloom-560m DEMO_DATA=my.jsonl make demo    # a model and texts of your own
+  man ./man/ckpt-train.1                                # and its siblings
+END
