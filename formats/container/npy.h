@@ -1,23 +1,37 @@
 /*
  * npy - the header of a numpy array's file.
  *
- *   "\x93NUMPY", major, minor, header bytes (u16 of version 1, u32 of 2 and 3), a Python dict as
- *   text: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }; then the elements, or of
- *   objects a pickle.
- * Source: numpy 2.3 numpy/lib/_format_impl.py.
+ *   "\x93NUMPY", major, minor; the length of the header: u16 in version 1.0, u32 in 2.0 and 3.0
+ *   header: a Python dictionary as text, padded with blanks and a line end:
+ *       {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+ *   elements, row-major, or column-major where fortran_order says so
+ *
+ * descr is byte order (< > | =), kind (f i u b c and others) and bytes, or a list of named fields.
+ * Arrays of objects are a pickle, which numpy executes.
+ * Source: numpy 2.4, lib/_format_impl.py.
  */
 #ifndef CKPT_FORMATS_CONTAINER_NPY_H
 #define CKPT_FORMATS_CONTAINER_NPY_H
 
 #include "libckpt/file.h"
+#include "libckpt/tensor.h"
+
+#define NPY_MAGIC "\x93NUMPY"
 
 struct npy {
-    uint64_t data, end;         /* of the elements; the end of the file when not known */
-    bool     object;            /* some element is an object of Python's */
-    bool     record;            /* elements have fields: their width is not looked for */
+    enum ckpt_dtype   dtype;            /* CKPT_DTYPE_NONE: elements of another kind */
+    bool              swapped, fortran;
+    bool              record;           /* elements have fields */
+    bool              object;           /* they are objects of Python's, or have such a field */
+    struct ckpt_shape shape;
+    char              descr[64];        /* "" where elements have fields */
+    uint64_t          width;            /* bytes of an element; 0: not known */
+    uint64_t          data;             /* where elements begin */
 };
 
-/* CKPT_EFORMAT when the header is damaged, or the elements are cut. */
-int npy_read(struct npy *npy, struct ckpt_file *file, struct ckpt_err *err);
+/* The dictionary alone.  CKPT_EFORMAT, CKPT_ELIMIT; errors do not name the file. */
+int npy_parse(struct npy *npy, const char *text, size_t n, struct ckpt_err *err);
+/* The header of a file.  Likewise; CKPT_EUNSUPPORTED of a later version. */
+int npy_header(struct npy *npy, struct ckpt_file *file, struct ckpt_err *err);
 
 #endif

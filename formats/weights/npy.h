@@ -1,15 +1,8 @@
 /*
- * npy - numpy's arrays: one in a .npy file, several in a .npz archive.
+ * npy - numpy's arrays as tensors: one in a .npy file, several in a .npz archive.
  *
- *   "\x93NUMPY", major, minor; the length of the header: u16 in version 1.0, u32 in 2.0 and 3.0
- *   header: a Python dictionary as text, padded with blanks and a line end:
- *       {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
- *   elements, row-major, or column-major where fortran_order says so
- *
- * descr is byte order (< > | =), kind (f i u b c) and bytes.  An .npz file is a zip file of such
- * files; a name without ".npy" is the tensor's, folders included.  A lone array is called by its
- * file's name.  Arrays of objects are a pickle inside, which numpy executes: refused.
- * Source: numpy 2.4, lib/_format_impl.py.
+ * An .npz file is a zip file of .npy files (container/npy.h); a name without ".npy" is the tensor's,
+ * folders included.  A lone array is called by its file's name.  Arrays of objects are refused.
  */
 #ifndef CKPT_FORMATS_WEIGHTS_NPY_H
 #define CKPT_FORMATS_WEIGHTS_NPY_H

@@ -76,6 +76,11 @@ static void test_headers_that_lie_are_refused(void **state)
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", 8, "array of records"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)}", 8,
          "more than 16 axes"},
+        {"{'descr': 'i4,2O', 'fortran_order': False, 'shape': (2,)}", 8, "Python objects"},
+        {"{'descr': 'object', 'fortran_order': False, 'shape': (2,)}", 8, "Python objects"},
+        {"{'descr': [('a', [('b', '|O8')], (2,))], 'fortran_order': False, 'shape': (2,)}", 8,
+         "Python objects"},
+        {"{'descr': [('a', '<f4', 'fortran_order': False, 'shape': (2,)}", 8, "no list of fields"},
         {"[]", 8, "no dictionary"},
         {"", 8, "no dictionary"},
     };

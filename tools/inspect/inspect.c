@@ -279,7 +279,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0 && look_for_danger(o, w, cli, path, err))       /* shown all the same */
-        return finish(o, w, &print) ? (*err = print).code : err->code;
+        return inspect_finish(o, w, &print) ? (*err = print).code : err->code;
     if (rc == 0)
         return inspect_finish(o, w, err);
     if (w->verify && !err->hint[0])

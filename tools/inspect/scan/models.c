@@ -71,20 +71,42 @@ int scan_gguf(struct scan *s, const struct subject *f, struct ckpt_err *err)
     return rc;
 }
 
+static bool count_of(uint64_t *count, const struct ckpt_shape *shape)
+{
+    *count = 1;
+    for (int k = 0; k < shape->rank; k++)
+        if (!ckpt_mul(count, *count, (uint64_t)shape->dim[k]))
+            return false;
+    return true;
+}
+
 /* Arrays of objects are pickles; arrays can follow each other. */
 int scan_npy(struct scan *s, const struct subject *f, struct ckpt_err *err)
 {
-    uint64_t size = ckpt_file_size(f->file);
+    uint64_t size = ckpt_file_size(f->file), bytes = 0, count;
     struct npy npy;
 
-    if (npy_read(&npy, f->file, err))
+    if (npy_header(&npy, f->file, err))
         return scan_refused(s, f->path, err);
     if (npy.object) {
         put(s, f, "an array of objects", SCAN_SUSPICIOUS, "is a pickle, which numpy.load may run");
         return scan_part(s, f, "array", npy.data, size - npy.data, false, err);
     }
-    return npy.end < size ? scan_part(s, f, "bytes after the array", npy.end, size - npy.end, true,
-                                      err) : 0;
+    if (npy.record)                     /* how much its elements take is not told */
+        return 0;
+    if (npy.width == 0) {
+        put(s, f, "elements of an unknown kind", SCAN_UNJUDGED, "are nothing that numpy writes");
+        return 0;
+    }
+    if (!count_of(&count, &npy.shape) || !ckpt_mul(&bytes, count, npy.width) ||
+        bytes > size - npy.data) {
+        ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: the elements pass the end of the file",
+                     f->path);
+        return scan_refused(s, f->path, err);
+    }
+    bytes += npy.data;
+    return bytes < size ? scan_part(s, f, "bytes after the array", bytes, size - bytes, true, err)
+                        : 0;
 }
 
 /* -- bytes that are looked through ------------------------------------------------------------ */
