@@ -54,6 +54,8 @@ struct ckpt_create_opts {
     int                    stream_fd;        /* > 0: write there instead of path; 0: no stream */
     const struct ckpt_source *origin;        /* what the tensors come from, below all views: for
                                                 a format that keeps more of it; or NULL */
+    struct ckpt_dir       *run;              /* whose optimizer and states of a run go along as they
+                                                are, into a directory; or NULL */
     int                    zero_stage, world_size;   /* DeepSpeed: 0: as the origin has it */
 };
 

@@ -75,6 +75,13 @@ static void close_hf(void *self)
 /* Reading is gathering: fragments do the work. */
 static const struct ckpt_source_ops ops = {.format = "hf", .close = close_hf};
 
+struct ckpt_dir *hf_source_dir(const struct ckpt_source *src)
+{
+    const struct hf *h = src ? ckpt_source_self(src, &ops) : NULL;
+
+    return h ? h->dir : NULL;
+}
+
 /* A shard of another format, its tensors listed as ours; their fragments stay the shard's. */
 static int add_source(struct shard *s, struct ckpt_tensors *list, struct ckpt_place *p,
                       const struct ckpt_format *format, struct ckpt_err *err)

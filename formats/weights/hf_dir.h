@@ -16,4 +16,7 @@
 
 extern const struct ckpt_format ckpt_format_hf;
 
+/* The directory of a source that this format opened, as long as it is open; else NULL. */
+struct ckpt_dir *hf_source_dir(const struct ckpt_source *src);
+
 #endif

@@ -232,6 +232,8 @@ int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_te
         rc = strcmp(opts->extra[i].name, "config.json") == 0
                  ? put_config(s, &opts->extra[i], err)
                  : side_file_put(s->dir, &opts->extra[i], err);
+    if (rc == 0 && opts->run)
+        rc = side_files_put_states(s->dir, opts->run, err);
     if (rc) {
         sink_abort(s);
         return rc;

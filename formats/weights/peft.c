@@ -58,6 +58,13 @@ static const struct ckpt_source_ops ops = {
     .format = "peft", .read = read_peft, .locate = locate_peft, .close = close_peft,
 };
 
+struct ckpt_dir *peft_source_dir(const struct ckpt_source *src)
+{
+    const struct peft *p = src ? ckpt_source_self(src, &ops) : NULL;
+
+    return p ? p->dir : NULL;
+}
+
 static const struct kind *kind_of(const struct ckpt_place *p)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

@@ -9,6 +9,9 @@
 /* Lists the adapter's own tensors under their names; info has "adapter_config". */
 extern const struct ckpt_format ckpt_format_peft;
 
+/* The directory of a source that this format opened, as long as it is open; NULL for shards. */
+struct ckpt_dir *peft_source_dir(const struct ckpt_source *src);
+
 /* One of several adapters for one base. */
 struct peft_adapter {
     struct ckpt_source *source;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/weights/safetensors_out.h"
+#include "formats/weights/side_files.h"
 #include "libckpt/json.h"
 
 #define MAX_CONFIG ((size_t)64 << 20)
@@ -142,6 +143,8 @@ int peft_create(struct ckpt_sink **out, const char *path, const struct ckpt_tens
         rc = put_config(s, config, err);
     if (rc == 0)
         rc = put_weights(s, opts->metadata, err);
+    if (rc == 0 && opts->run)
+        rc = side_files_put_states(s->dir, opts->run, err);
     if (rc) {
         if (s)
             sink_abort(s);

@@ -149,8 +149,20 @@ static bool goes_along(const char *name, int world)
     return strcmp(end, ".pth") == 0 && world > 1 && rank < world;
 }
 
-int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world,
-                       struct ckpt_err *err)
+const char *side_files_optimizer(struct ckpt_dir *dir)
+{
+    static const char *const names[] = {"optimizer.pt", "optimizer.bin"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (ckpt_dir_has(dir, names[i]))
+            return names[i];
+    return NULL;
+}
+
+/* Copy the files of a directory that are wanted. */
+static int put_wanted(struct ckpt_outdir *out, struct ckpt_dir *from,
+                      bool (*is_wanted)(const char *name, int world), int world,
+                      struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct ckpt_entry *entry;
@@ -160,7 +172,7 @@ int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_extra e = {.name = entry[i].name};
 
-        if (!entry[i].is_file || !goes_along(entry[i].name, world))
+        if (!entry[i].is_file || !is_wanted(entry[i].name, world))
             continue;
         rc = ckpt_file_open_at(&e.file, from, entry[i].name, err);
         if (rc == 0)
@@ -169,4 +181,27 @@ int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world
     }
     ckpt_arena_release(&a);
     return rc;
+}
+
+static bool is_state(const char *name, int world)
+{
+    static const char *const states[] = {
+        "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth", "trainer_state.json",
+        "training_args.bin", "optimizer*.bin", "scheduler*.bin", "sampler*.bin",
+        "dl_state_dict*.bin", "random_states_*.pkl", "custom_checkpoint_*.pkl",
+    };
+
+    (void)world;
+    return any(states, sizeof states / sizeof states[0], name);
+}
+
+int side_files_put_states(struct ckpt_outdir *out, struct ckpt_dir *from, struct ckpt_err *err)
+{
+    return put_wanted(out, from, is_state, 0, err);
+}
+
+int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world,
+                       struct ckpt_err *err)
+{
+    return put_wanted(out, from, goes_along, world, err);
 }

@@ -29,5 +29,12 @@ int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ck
  */
 int side_files_put_run(struct ckpt_outdir *out, struct ckpt_dir *from, int world,
                        struct ckpt_err *err);
+/* The name of the file that HF Trainer or accelerate keep an optimizer in, or NULL. */
+const char *side_files_optimizer(struct ckpt_dir *dir);
+/*
+ * Copy what a run goes on from, whatever its weights are: the optimizer's file, schedule, loss
+ * scale, random states, places in the data, state and arguments of the run.
+ */
+int side_files_put_states(struct ckpt_outdir *out, struct ckpt_dir *from, struct ckpt_err *err);
 
 #endif

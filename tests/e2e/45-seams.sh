@@ -199,3 +199,38 @@ rm -rf one-model-merged
 waiting; kill -TERM $pid; wait $pid; got=$?; exec 3>&-
 t "TERM stops it at once" [ $got = 75 ]
 t "and says so" grep -qx 'ckpt-merge: stopped by SIGTERM before all was done' .err
+
+# -- what --optimizer keep keeps -----------------------------------------------------------------
+same_but() { diff <(sums "$1" | grep -vE "$3") <(sums "$2" | grep -vE "$3"); }
+for d in "$BASE" "$G/wholes/accelerate/checkpoints/checkpoint_1"; do
+    n=kept-$(basename "$(dirname "$d")")
+    t "$n: an optimizer's file goes along" merge --optimizer keep -o "$n" "$d"
+    t "$n: with all that a run goes on from" same_but "$d" "$n" 'model.safetensors|MANIFEST|README|json$'
+    t "$n: without being asked it does not" merge -o "$n-drop" "$d"
+    t "$n: nor do the others" bash -c "! ls $n-drop | grep -qE 'optimizer|scheduler|rng|random'"
+done
+expect 65 "not into a file" ckpt-merge --optimizer keep -o no/k.safetensors "$BASE"
+t "which is said" says "--optimizer keep: optimizer.pt numbers its states and names none"
+expect 65 "nor into DCP" ckpt-merge --optimizer keep --to dcp -o no/k "$BASE"
+expect 65 "nor beside other tensors" ckpt-merge --optimizer keep --exclude 'model.norm.*' -o no/k "$BASE"
+expect 65 "nor beside a mean" ckpt-merge --optimizer keep --average -o no/k "$BASE" "$BASE"
+expect 65 "shards' states not into a model's directory" ckpt-merge -q --optimizer keep -o no/k "$G/deepspeed/0.19-s3_w2_bf16/ckpt"
+expect 65 "nor into an adapter's" ckpt-merge -q --optimizer keep --to peft -o no/k "$ADS"
+expect 65 "nor into a merged one" ckpt-merge -q --optimizer keep --base "$BASE" -o no/k "$ADS"
+expect 0 "a model that has none" ckpt-merge --optimizer keep -o kept-none "$G/lora/bloom-qkv/base"
+t "is told" says "there is no optimizer's state to keep"
+alone() { ckpt-train -q --model small --train-file rows.jsonl --learning-rate 1e-2 --max-steps 4 --save-steps 2 --per-device-train-batch-size 1 -o "$@"; }
+t "a run on one rank" alone whole-run
+t "its middle, with its optimizer" merge --optimizer keep -o kept-half whole-run/checkpoint-2
+t "is gone on from" alone went-on --resume-from-checkpoint kept-half
+t "to the same weights" cmp whole-run/checkpoint-4/model.safetensors went-on/checkpoint-4/model.safetensors
+lone() { ckpt-train -q --model small --train-file rows.jsonl --lora-rank 2 --max-steps 2 -o lone; }
+t "an adapter of one rank" lone
+t "is written with its optimizer" merge --optimizer keep --to peft -o kept-lone lone
+t "as it lies there" cmp kept-lone/optimizer.pt lone/checkpoint-2/optimizer.pt
+expect 65 "but not merged with it" ckpt-merge -q --optimizer keep -o no/k lone
+expect 0 "the optimizer of a folder is told" ckpt-inspect --optimizer "$BASE"
+t "its groups and states" bash -c "grep -q 'weight decay' .out && grep -qE '^state.19 +4' .out"
+cp .out folder.out
+expect 0 "of the file alone too" ckpt-inspect --optimizer "$BASE/optimizer.pt"
+t "the same" bash -c "diff <(grep -A2 '^group' folder.out) <(grep -A2 '^group' .out)"

@@ -5,9 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/formats.h"
+#include "formats/place.h"
+#include "formats/weights/side_files.h"
 #include "formats/weights/torch.h"
+#include "libckpt/file_at.h"
 #include "libckpt/json.h"
 #include "libckpt/map.h"
+#include "libckpt/pack.h"
 #include "tools/inspect/inspect.h"
 
 /* The file of that name in dir, or the file itself when it was given. */
@@ -117,6 +122,7 @@ int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cl
 /* One tensor of an optimizer's state: "name|exp_avg", or "state.0.exp_avg" of optimizer.pt. */
 struct moment { size_t index, param, part; };
 
+#define GROUP_VALUES 1000000    /* of groups, each parameter's number among them */
 #define MAX_PARTS 8             /* kinds of state a parameter may have */
 
 struct moments {
@@ -207,20 +213,17 @@ static int put_moments(struct out *o, struct moments *m, const struct tensor_mea
     return 0;
 }
 
-/* The hyper-parameters of each group, as the format tells them. */
-static void put_groups(struct out *o, const struct ckpt_source *src)
+/* The hyper-parameters of each group. */
+static void put_groups(struct out *o, const json_t *groups)
 {
     static const struct out_column columns[] = {
         {"group", "group", OUT_RIGHT}, {"lr", "lr", OUT_RIGHT}, {"betas", "betas", OUT_LEFT},
         {"eps", "eps", OUT_RIGHT}, {"weight_decay", "weight decay", OUT_RIGHT},
         {"parameters", "parameters", OUT_RIGHT},
     };
-    const json_t *info = ckpt_source_info(src), *groups = json_object_get(info, "param_groups");
     size_t i;
     json_t *g;
 
-    if (!groups)                        /* of optimizer.pt, among its values */
-        groups = json_object_get(json_object_get(info, "value"), "param_groups");
     if (!json_array_size(groups))
         return;
     out_table(o, "optimizer_groups", columns, 6);
@@ -233,7 +236,8 @@ static void put_groups(struct out *o, const struct ckpt_source *src)
     out_table_end(o);
 }
 
-int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct ckpt_err *err)
+static int put_states(struct out *o, struct ckpt_source *src, const json_t *groups, int jobs,
+                      struct ckpt_err *err)
 {
     struct moments m = {0};
     struct tensor_measure *measure = NULL;
@@ -250,7 +254,7 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct c
     if (rc == 0)
         rc = tensors_measure(measure, src, index, m.n, MEASURE_STATS, jobs, err);
     if (rc == 0)
-        put_groups(o, src);
+        put_groups(o, groups);
     if (rc == 0 && m.n)
         rc = put_moments(o, &m, measure, err);
     ckpt_free(m.item);
@@ -258,5 +262,86 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct c
     ckpt_arena_release(&m.arena);
     ckpt_free(measure);
     ckpt_free(index);
+    return rc;
+}
+
+/* The optimizer's file: path itself, or in the directory that path leads to; NULL without one. */
+static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
+                          const struct inspect_want *w, const struct cli *cli, const char *path,
+                          struct ckpt_err *err)
+{
+    struct ckpt_open_opts opts = {.tag = w->tag, .follow = cli->follow, .spool = cli_spool(),
+                                  .part = w->part, .n_part = w->n_part};
+    const char *name;
+
+    *file = NULL;
+    *dir = NULL;
+    if (ckpt_path_is_file(path) && ckpt_pack_of(path) == CKPT_PACK_NONE)
+        return ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
+    if (strcmp(path, "-") == 0)
+        return 0;
+    if (ckpt_open_dir(dir, path, &opts, err) || !*dir)
+        return err->code;
+    name = side_files_optimizer(*dir);
+    return name ? ckpt_file_open_at(file, *dir, name, err) : 0;
+}
+
+/* Its groups, out of the pickle.  Another file is no optimizer's: *groups stays NULL. */
+static int read_groups(json_t **groups, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct torch_archive *a = NULL;
+    struct ckpt_file *own;
+    int rc = file_part(&own, file, 0, ckpt_file_size(file), ckpt_file_name(file), err);
+
+    if (rc == 0)
+        rc = torch_archive_open(&a, own, err);          /* takes it */
+    if (rc == 0 && value_get(torch_archive_root(a), "param_groups"))
+        *groups = value_to_json(value_get(torch_archive_root(a), "param_groups"), GROUP_VALUES);
+    torch_archive_close(a);
+    return rc;
+}
+
+static bool has_moments(const struct ckpt_source *src)
+{
+    for (size_t i = 0; i < ckpt_source_count(src); i++)
+        if (ckpt_source_tensor(src, i)->kind == CKPT_OPTIM)
+            return true;
+    return false;
+}
+
+int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspect_want *w,
+                      const struct cli *cli, const char *path, struct ckpt_err *err)
+{
+    static const struct ckpt_open_opts none;
+    struct ckpt_source *states = NULL;
+    struct ckpt_file *file = NULL;
+    struct ckpt_dir *dir = NULL;
+    struct ckpt_place place;
+    json_t *groups = NULL;
+    int rc;
+
+    if (has_moments(src))
+        return put_states(o, src, json_object_get(ckpt_source_info(src), "param_groups"),
+                          cli->jobs, err);
+    rc = find_optimizer(&file, &dir, w, cli, path, err);
+    if (rc == 0 && file && inspect_is_torch(file)) {
+        rc = read_groups(&groups, file, err);
+        if (rc == 0 && dir) {
+            rc = place_of_file(&place, file, err);      /* takes it */
+            file = NULL;
+        }
+        if (rc == 0 && dir && ckpt_format_torch.open(&states, &place, &none, err)) {
+            place_close(&place);
+            rc = err->code;
+        }
+        if (rc == 0 && (groups || states))
+            rc = put_states(o, states ? states : src, groups, cli->jobs, err);
+    }
+    if (rc == 0 && !groups)
+        ckpt_log(CKPT_LOG_NOTE, "%s: no optimizer's state in it", path);
+    json_decref(groups);
+    ckpt_source_close(states);
+    ckpt_file_close(file);
+    ckpt_dir_close(dir);
     return rc;
 }

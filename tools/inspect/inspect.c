@@ -116,7 +116,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     else if (rc == 0 && !w->plot)
         rc = inspect_source(o, &page, src, cli->jobs, err);
     if (rc == 0 && w->optimizer && !w->tensor && !w->plot)
-        rc = inspect_optimizer(o, src, cli->jobs, err);
+        rc = inspect_optimizer(o, src, w, cli, path, err);
     ckpt_source_close(src);
     return rc;
 }

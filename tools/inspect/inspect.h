@@ -83,8 +83,12 @@ int inspect_rng(struct out *o, const char *file, const struct torch_archive *a, 
 /* --rng, --args, --state of a directory, or of the one file. */
 int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cli *cli,
                     const char *path, struct ckpt_err *err);
-/* Groups, and norms of every parameter's moments. */
-int inspect_optimizer(struct out *o, struct ckpt_source *src, int jobs, struct ckpt_err *err);
+/*
+ * Groups, and norms of every parameter's moments: those of src, or of the optimizer.pt that path
+ * is or has.
+ */
+int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspect_want *w,
+                      const struct cli *cli, const char *path, struct ckpt_err *err);
 /* What loading the files of a path could do.  CKPT_EREFUSED when something is dangerous,
  * CKPT_EFORMAT when damaged, CKPT_EUNSUPPORTED when not to be judged, CKPT_ENO when only
  * suspicious; o is whole all the same. */

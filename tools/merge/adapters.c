@@ -169,6 +169,11 @@ int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struc
         return w->exclude_adapter.n
                    ? ckpt_fail(err, CKPT_ENOTFOUND, "--exclude %s: there is no adapter",
                                w->exclude_adapter.item[0]) : 0;
+    if (from_adapter && merge_has_states(*src)) {
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "--optimizer keep: the states are the adapter's, a "
+                  "merged model has no place for them");
+        return ckpt_err_hint(err, "--to deepspeed cuts the shards anew with them");
+    }
     if (from_adapter) {
         adapter[n++] = (struct peft_adapter){*src, job->input[0], 1};
         rc = find_base(&path, &a, w, job->input[0], *src, err);

@@ -93,18 +93,28 @@ static int take_metadata(json_t **out, const struct ckpt_source *src, struct ckp
     return 0;
 }
 
+/* What an output is made of. */
+struct making {
+    const struct ckpt_source *origin;   /* below all views, or NULL */
+    struct ckpt_dir          *run;      /* whose states go along, or NULL */
+    const char               *format, *output;
+    struct provenance        *record;
+};
+
 /* Create the sink and move everything into it; the record's digests are taken meanwhile. */
-static int write_out(struct ckpt_source *src, const struct ckpt_source *origin,
-                     const struct merge_want *w, const struct cli *cli, const char *format,
-                     const char *output, struct provenance *record, struct ckpt_err *err)
+static int write_out(struct ckpt_source *src, const struct making *m, const struct merge_want *w,
+                     const struct cli *cli, struct ckpt_err *err)
 {
+    const char *format = m->format, *output = m->output;
+    struct provenance *record = m->record;
     bool packed = merge_is_packed(output, format), stream = !packed && strcmp(output, "-") == 0;
     unsigned flags = w->overwrite ? CKPT_REPLACE : 0;
     struct merge_packed *archive = NULL;
     const char *path = output;
     json_t *metadata = NULL;
     struct ckpt_create_opts create = {
-        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src), .origin = origin,
+        .max_shard_bytes = w->max_shard_size, .info = ckpt_source_info(src),
+        .origin = m->origin, .run = m->run,
         .zero_stage = (int)w->stage, .world_size = (int)w->world,
         .flags = packed ? 0 : flags, .stream_fd = stream ? STDOUT_FILENO : 0,
     };
@@ -170,6 +180,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     const struct ckpt_source *origin = NULL;
     struct provenance *record = NULL;
     struct ckpt_source *src = NULL;
+    struct ckpt_dir *run = NULL;
     struct ckpt_arena a = {0};
     const char *format;
     int rc = output_format(&format, w, job->output, err);
@@ -197,10 +208,13 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = refuse_unread(src, job->input[0], err);
     if (rc == 0)
         rc = merge_check_result(src, origin, job, format, err);
+    if (rc == 0)
+        rc = merge_keep_states(&run, src, origin, w, job, format, err);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)
-        rc = write_out(src, origin, w, cli, format, job->output, record, err);
+        rc = write_out(src, &(struct making){origin, run, format, job->output, record}, w, cli,
+                       err);
     if (rc == 0 && w->verify && !w->dry_run && strcmp(job->output, "-") != 0)
         rc = merge_verify(src, job->output, strcmp(w->optimizer, "keep") == 0 ||
                                             strcmp(format, "dcp") == 0, err);

@@ -72,6 +72,17 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
 int merge_check_result(const struct ckpt_source *src, const struct ckpt_source *origin,
                        const struct merge_job *job, const char *format, struct ckpt_err *err);
 
+/* Whether an optimizer's states are among the tensors. */
+bool merge_has_states(const struct ckpt_source *src);
+/*
+ * With --optimizer keep: *run becomes the directory whose states go along as files, where the input
+ * has them in a file.  CKPT_EUNSUPPORTED when the output has no place for the input's; a warning
+ * when there are none.  origin may be NULL.
+ */
+int merge_keep_states(struct ckpt_dir **run, const struct ckpt_source *src,
+                      const struct ckpt_source *origin, const struct merge_want *w,
+                      const struct merge_job *job, const char *format, struct ckpt_err *err);
+
 /* What would be written, as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
                const struct merge_job *job, struct ckpt_err *err);
