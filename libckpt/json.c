@@ -132,7 +132,8 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
     ckpt_buf_release(&json);
     if (*out)
         return 0;
-    if (json_error_code(&why) == json_error_out_of_memory)
+    /* jansson tells no cause when a buffer of its own cannot grow */
+    if (json_error_code(&why) == json_error_out_of_memory || (why.line < 0 && !*why.text))
         return ckpt_nomem(err, len);
     if (!(flags & CKPT_JSON_LINE))
         snprintf(line, sizeof line, "line %d, ", why.line);

@@ -8,6 +8,7 @@
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
 #include "tools/out.h"
+#include "trainer/cpu/blas.h"
 
 #define ROWS (40 + DATA_ROWS)
 
@@ -272,6 +273,7 @@ int main(int argc, char **argv)
     char **rest;
     int n_rest, rc, status = 0;
 
+    blas_begin(argv);
     cli_begin(&cli, "ckpt-eval");
     data_settings_default(&data.s);
     spec.n = rows(row, &w, &data);

@@ -8,6 +8,7 @@
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
 #include "trainer/comm/supervise.h"
+#include "trainer/cpu/blas.h"
 #include "trainer/run.h"
 
 struct want {
@@ -360,6 +361,7 @@ int main(int argc, char **argv)
     char **rest;
     int n_rest, rc;
 
+    blas_begin(argv);
     cli_begin(&cli, "ckpt-train");
     settings_default(&w.s);
     w.data.s = w.s.data;

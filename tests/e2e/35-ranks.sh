@@ -133,3 +133,18 @@ expect 71 "a plan that does not fit" ckpt-train -q --model "$T/base" --train-fil
 grep -qE '^hint: --per-device-eval-batch-size [0-9]+ makes it' "$T/.err"; check "what would fit is named" $?
 expect 71 "another" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --per-device-train-batch-size 1 --device-memory-limit 1030M --dry-run -o "$T/none"
 ! says batch-size; check "no smaller batch where there is none" $?
+
+# A starved address space: refused with a line, never waited for.  R5
+starved() {
+    local kib threads got
+    for kib in 120000 200000 240000 280000 300000 320000 360000 500000 700000; do
+        for threads in 1 3; do
+            rm -rf "$T/v"
+            (ulimit -v $kib; OMP_NUM_THREADS=$threads timeout -s KILL 20 "$@" --threads $threads) >"$T/.out" 2>"$T/.err"; got=$?
+            [ $got = 0 ] && continue
+            [ $got = 71 ] && grep -v '^hint: ' "$T/.err" | one_line '^ckpt-[a-z]+: ' || { echo "ulimit -v $kib, $threads threads: status $got"; cat "$T/.err"; return 1; }
+        done
+    done
+}
+t "training" starved ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/v"
+t "evaluation" starved ckpt-eval -q --max-eval-samples 2 --eval-file "$T/eval.jsonl" "$T/base"

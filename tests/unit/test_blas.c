@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/platform/x86.h>
+#include <sys/resource.h>
 
 #include <cblas.h>
 #include <cmocka.h>
@@ -68,11 +69,34 @@ static void test_a_choice_takes_effect_and_products_stay_the_same(void **state)
 
 static void test_a_device_multiplies_by_one_thread_a_call(void **state)
 {
+    struct ckpt_err err = {0};
+
     (void)state;
     openblas_set_num_threads(2);
-    blas_open();
+    assert_int_equal(blas_open(1, &err), 0);
     assert_int_equal(openblas_get_num_threads(), 1);
     assert_null(blas_core(openblas_get_corename()));
+}
+
+static void test_buffers_that_the_system_refuses_are_told(void **state)
+{
+    struct rlimit was, little;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(blas_open(1, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    if (was.rlim_cur != RLIM_INFINITY)
+        skip();
+    little = was;
+    little.rlim_cur = (rlim_t)1 << 30;  /* what the process has by now, and some more */
+    assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
+    assert_int_equal(blas_open(64, &err), CKPT_ENOMEM);
+    assert_non_null(strstr(err.text, "64 threads take 8192 MiB"));
+    ckpt_err_clear(&err);
+    assert_int_equal(blas_open(1, &err), 0);        /* it has that one */
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_int_equal(blas_open(3, &err), 0);
 }
 
 int main(void)
@@ -81,6 +105,9 @@ int main(void)
         cmocka_unit_test(test_kernels_that_know_the_processor_stay),
         cmocka_unit_test(test_a_choice_takes_effect_and_products_stay_the_same),
         cmocka_unit_test(test_a_device_multiplies_by_one_thread_a_call),
+#ifndef __SANITIZE_ADDRESS__            /* its shadow alone is larger */
+        cmocka_unit_test(test_buffers_that_the_system_refuses_are_told),
+#endif
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,7 @@ static int set_environment(const struct launch *l)
         rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     }
+    rc |= setenv("OPENBLAS_NUM_THREADS", "1", 1);   /* ranks use none of its own threads */
     /* CMA fails in containers */
     rc |= setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     rc |= setenv("OMPI_MCA_orte_tmpdir_base", l->dir, 1);

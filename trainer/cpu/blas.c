@@ -14,7 +14,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/platform/x86.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "libckpt/mem.h"
 
 #define CHOICE "OPENBLAS_CORETYPE"
 
@@ -70,10 +75,90 @@ static void choose(void)
         blas_choose(core);
 }
 
-void blas_open(void)
+/* -- memory ----------------------------------------------------------------------------------- */
+
+/* A thread in a product has one such buffer: BUFFER_SIZE of OpenBLAS' common_x86_64.h, which its
+ * interface does not tell, and what it adds for alignment. */
+#define BUFFER   (((size_t)128 << 20) + 65536)
+#define OWN_MOST 64                     /* buffers taken at once; OpenBLAS has 128 at least */
+
+void blas_begin(char **argv)
+{
+    static const char name[] = "OPENBLAS_NUM_THREADS";
+    const char *now = getenv(name);
+    char self[4096];
+    struct rlimit space;
+    ssize_t n;
+
+    if ((now && strcmp(now, "1") == 0) || getrlimit(RLIMIT_AS, &space) ||
+        space.rlim_cur == RLIM_INFINITY)
+        return;
+    n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0 || setenv(name, "1", 1))
+        return;
+    self[n] = '\0';
+    execv(self, argv);                  /* comes back only where it fails: then as it was */
+}
+
+/* Whether the system gives n buffers; they are given back. */
+static bool room_for(int n)
+{
+    void **at = ckpt_alloc((size_t)n, sizeof *at);
+    int k = 0;
+
+    for (; at && k < n; k++) {
+        at[k] = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at[k] == MAP_FAILED)
+            break;
+    }
+    for (int i = 0; i < k; i++)
+        munmap(at[i], BUFFER);
+    ckpt_free(at);
+    return k == n;
+}
+
+/* OpenBLAS keeps buffers once it has them: let it take as many as will be used, now. */
+static void take_buffers(int n)
+{
+    void *take = dlsym(RTLD_DEFAULT, "blas_memory_alloc");
+    void *give = dlsym(RTLD_DEFAULT, "blas_memory_free");
+    void *(*memory_alloc)(int);
+    void (*memory_free)(void *);
+    void *at[OWN_MOST];
+
+    if (!take || !give)
+        return;
+    memcpy(&memory_alloc, &take, sizeof take);
+    memcpy(&memory_free, &give, sizeof give);
+    n = n < OWN_MOST ? n : OWN_MOST;
+    for (int i = 0; i < n; i++)
+        at[i] = memory_alloc(0);
+    for (int i = 0; i < n; i++)
+        memory_free(at[i]);
+}
+
+int blas_open(int threads, struct ckpt_err *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int taken;                   /* buffers that are there */
+    int rc = 0;
 
+    pthread_mutex_lock(&lock);
+    if (threads > taken && !room_for(threads - taken)) {
+        rc = ckpt_fail(err, CKPT_ENOMEM, "out of memory: %d thread%s take%s %zu MiB for matrix "
+                       "products", threads, threads > 1 ? "s" : "", threads > 1 ? "" : "s",
+                       (size_t)threads * (BUFFER >> 20));
+        if (threads > 1)
+            ckpt_err_hint(err, "fewer threads: --threads 1");
+    } else if (threads > taken) {
+        take_buffers(threads);
+        taken = threads;
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc)
+        return rc;
     pthread_once(&once, choose);
     openblas_set_num_threads(1);
+    return 0;
 }

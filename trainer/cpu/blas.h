@@ -4,8 +4,19 @@
 
 #include <stdbool.h>
 
-/* Once, before the first product. */
-void blas_open(void);
+#include "libckpt/err.h"
+
+/*
+ * First thing in main.  Where the address space is limited, start the program once more with
+ * OpenBLAS told to have no threads of its own: they are started as the library is loaded, nothing
+ * here uses them, and each tries for ever to get a buffer of 128 MiB, also while the process ends.
+ */
+void blas_begin(char **argv);
+/*
+ * Before the first product: buffers for so many threads at a time, and the kernels.  CKPT_ENOMEM
+ * when the system refuses the buffers, which OpenBLAS itself would ask for without an end.
+ */
+int blas_open(int threads, struct ckpt_err *err);
 
 /* The kernels to choose where OpenBLAS found those of `found`; NULL: it knows better. */
 const char *blas_core(const char *found);

@@ -7,6 +7,7 @@
  */
 #include "trainer/cpu/cpu.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -226,6 +227,40 @@ static const struct ops cpu_row = {
     .record = cpu_record, .recorded = cpu_recorded, .replay = cpu_replay, .forget = cpu_replay,
 };
 
+static void *idle(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* A team that cannot be started ends the process with a status of OpenMP's: try threads first, all
+ * at a time, then start the team. */
+static int start_team(int n, struct ckpt_err *err)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *thread = ckpt_alloc((size_t)n, sizeof *thread);
+    int k = 0, rc = 0;
+
+    if (!thread)
+        return ckpt_nomem(err, (size_t)n * sizeof *thread);
+    pthread_mutex_lock(&gate);
+    while (k < n - 1 && (rc = pthread_create(&thread[k], NULL, idle, &gate)) == 0)
+        k++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < k; i++)
+        pthread_join(thread[i], NULL);
+    ckpt_free(thread);
+    if (rc) {
+        ckpt_fail_errno(err, CKPT_ENOMEM, rc, "thread %d of %d", k + 2, n);
+        return ckpt_err_hint(err, "fewer threads: --threads 1");
+    }
+#pragma omp parallel num_threads(n)
+    {
+    }
+    return 0;
+}
+
 int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
 {
     struct cpu_device *cpu;
@@ -245,7 +280,9 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
     dev->threads = threads ? threads : omp_get_max_threads();
     dev->grain = GRAIN;
     dev->act = dev->weight = dev->grad = CKPT_F32;
-    blas_open();
-    *out = dev;
-    return 0;
+    if (blas_open(dev->threads, err) || start_team(dev->threads, err))
+        ckpt_free(cpu);
+    else
+        *out = dev;
+    return err->code;
 }
