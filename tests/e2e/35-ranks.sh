@@ -148,3 +148,26 @@ starved() {
 }
 t "training" starved ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/v"
 t "evaluation" starved ckpt-eval -q --max-eval-samples 2 --eval-file "$T/eval.jsonl" "$T/base"
+
+# Plug-ins run as they are opened: none is taken from where others may put one.  S7
+mkdir -p "$T/up/in" "$T/up/lib/ckpt" "$T/env"; cp "$B/ckpt-train" "$T/up/in"
+echo "#include <stdio.h>
+__attribute__((constructor)) static void run(void) { fclose(fopen(\"$T/ran\", \"w\")); }" >"$T/planted.c"
+gcc -shared -fPIC -o "$T/planted.so" "$T/planted.c"
+planted() {     # DIR STATUS TEXT [VAR=VALUE] - with the library planted there the tool ends so, and it did not run
+    local dir=$1 want=$2 text=$3 got; shift 3
+    cp "$T/planted.so" "$dir/libckpt_mpi.so"
+    (cd "$T/up" && env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$@" timeout 30 "$T/up/in/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" -o "$T/none") >"$T/.out" 2>"$T/.err"; got=$?
+    rm "$dir/libckpt_mpi.so"
+    [ $got = "$want" ] && says "$text" && [ ! -e "$T/ran" ] && return
+    cat "$T/.err"; [ ! -e "$T/ran" ] || { echo "it ran"; rm "$T/ran"; }; return 1
+}
+t "above the program" planted "$T/up" 69 "not found beside the program"
+t "in a lib/ckpt that is no prefix of it" planted "$T/up/lib/ckpt" 69 "not found beside the program"
+t "in the working directory, by a relative path" planted "$T/up" 69 "no absolute path" CKPT_PLUGIN_PATH=.
+chmod 777 "$T/env"
+t "in a folder that everybody may write to" planted "$T/env" 69 "everybody may write to it" CKPT_PLUGIN_PATH="$T/env"
+chmod 755 "$T/env"
+runs() { planted "$T/env" 69 "of another version" CKPT_PLUGIN_PATH="$T/env"; [ $? = 1 ] && grep -qF "of another version" "$T/.err"; }
+t "a folder that is named is looked into" runs
+t "and serves" env CKPT_PLUGIN_PATH="$B" timeout 60 "$T/up/in/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 --nproc 2 -o "$T/served"

@@ -18,6 +18,8 @@ cd "$(dirname "$0")/../.."
 build=$1 only=${2:-}
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cores=$(nproc)
+case $build in /*) CKPT_PLUGIN_PATH=$build ;; *) CKPT_PLUGIN_PATH=$PWD/$build ;; esac
+export CKPT_PLUGIN_PATH             # the tests lie in a folder of their own below it
 export build dir LIMIT=${LIMIT:-300} MOST=400 OMP_WAIT_POLICY=passive
 
 # hazards LOG - of ours to the log's end, of cuBLAS's the number; fails when there are some of ours

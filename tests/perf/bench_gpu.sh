@@ -21,6 +21,8 @@
 set -u
 shopt -u checkwinsize; only=${LINES:-}          # bash would put a terminal's height there
 cd "$(dirname "$0")/../.."
+case $1 in /*) CKPT_PLUGIN_PATH=$1 ;; *) CKPT_PLUGIN_PATH=$PWD/$1 ;; esac
+export CKPT_PLUGIN_PATH             # bench_gpu lies in a folder below it
 B=$1 DIR=${DIR:-build/bench-gpu} PEER=${PEER-python3} EACH=${SECONDS_EACH:-60}
 STEPS=${STEPS-$([ -n "${SECONDS_EACH:-}" ] || echo 50)}
 mkdir -p "$DIR" || exit 73
