@@ -1,8 +1,11 @@
 /* checkpoint - see checkpoint.h. */
 #include "trainer/checkpoint.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/formats.h"
 #include "formats/weights/bnb_optim.h"
@@ -313,6 +316,29 @@ static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt
     if (rc == 0 && s->comm->rank == 0)
         rc = save_common(s, c, dir, err);
     return rc;
+}
+
+int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *err)
+{
+    char path[4200], host[65] = "";
+    bool known = gethostname(host, sizeof host - 1) == 0;
+    int fd, why = 0;
+
+    snprintf(path, sizeof path, "%s/.try-%s-%ld-%d", output_dir, host, (long)getpid(),
+             s->comm->rank);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, "", 1) != 1)
+        why = errno;
+    if (fd >= 0 && close(fd) && !why)
+        why = errno;
+    if (fd >= 0)
+        unlink(path);
+    if (why) {
+        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: no file can be written here", output_dir);
+        if (known && s->comm->world_size > 1)
+            ckpt_err_in(err, "rank %d on %s", s->comm->rank, host);
+    }
+    return comm_agree(s->comm, err);
 }
 
 int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *err)

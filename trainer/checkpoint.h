@@ -30,6 +30,11 @@ struct checkpoint {
 };
 
 /*
+ * Every rank writes a file into the directory of the output and removes it, so that a disk that is
+ * full, foreign or not there is known before the first step.  Collective; names rank and host.
+ */
+int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *err);
+/*
  * Save as output_dir/checkpoint-<global_step>.  Collective.  path gets the final name on every
  * rank.  On failure nothing stands under that name, or with c->replace what stood there before.
  */

@@ -513,7 +513,7 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
                      r.start.resume, (long long)r.state.global_step, (long long)r.state.max_steps);
         goto out;
     }
-    if (take_output(&r, err))
+    if (take_output(&r, err) || checkpoint_try(s->output_dir, &r.session, err))
         goto out;
     open_metrics(&r, err);
     if (err->code == 0 && s->memory_log > 0)

@@ -171,3 +171,12 @@ chmod 755 "$T/env"
 runs() { planted "$T/env" 69 "of another version" CKPT_PLUGIN_PATH="$T/env"; [ $? = 1 ] && grep -qF "of another version" "$T/.err"; }
 t "a folder that is named is looked into" runs
 t "and serves" env CKPT_PLUGIN_PATH="$B" timeout 60 "$T/up/in/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 --nproc 2 -o "$T/served"
+
+# Every rank's own disk is tried before the first step.
+unwritable() {  # a rank that may write no file: as on a full disk of its own
+    mpi 2 env OMPI_MCA_btl=self,tcp bash -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -f 0; exec ckpt-train "$@"' - -q --model "$T/base" \
+        --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 100000 --data-cache off -o "$T/disk"
+}
+expect 73 "a rank that cannot write" unwritable
+grep -qE "^ckpt-train: rank 1 on [^ ]*: $T/disk: no file can be written here: File too large" "$T/.err"; check "is named with its host" $?
+t "before anything was trained" bash -c "[ ! -s $T/disk/metrics.jsonl ] && [ -z \"\$(ls -A $T/disk | grep try)\" ]"
