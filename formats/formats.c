@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "formats/foreign.h"
+#include "formats/logs/metrics_log.h"
 #include "formats/place.h"
 #include "formats/weights/dcp.h"
 #include "formats/weights/deepspeed.h"
@@ -88,7 +89,12 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
     if (place_has(p, "config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
                          p->path);
-    ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory", p->path);
+    if (place_has(p, METRICS_LOG_NAME))
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that has "
+                  "saved no checkpoint", p->path);
+    else
+        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
+                  p->path);
     hint_folder(p, "checkpoint-[0-9]*", err);
     if (!err->hint[0])
         hint_folder(p, "snapshots", err);

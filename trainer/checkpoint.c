@@ -266,6 +266,8 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
     if (rc == 0 && s->tokenizer_dir)
         rc = copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
     if (rc == 0)
+        rc = copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, err);
+    if (rc == 0)
         rc = save_scheduler(c, dir, err);
     if (rc == 0)
         rc = save_scaler(c, dir, err);

@@ -18,12 +18,15 @@
 #include "trainer/session.h"
 #include "trainer/settings.h"
 
+struct side_files;
+
 /* What a save needs beside the session. */
 struct checkpoint {
     const struct settings  *settings;
     const struct schedule  *schedule;
     const struct run_state *state;
     struct scaler          *scaler;     /* of the loss; a resumed run's is read */
+    const struct side_files *side;      /* of the model that is trained */
     const char             *base;       /* to be named by an adapter; NULL: as it does */
     bool                    replace;    /* what has the name of the checkpoint is damaged */
     unsigned char           data[16];   /* fingerprint of the training data */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/weights/side_files.h"
 #include "libckpt/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -30,21 +31,19 @@ static const struct {
     const char *glob;
     enum use    use;
 } uses[] = {
-    {"training_args.bin", USE_NONE},    /* settings come from the command line; often left out */
-    {"rng_state*.pth", USE_NONE},       /* random streams follow from seed and step */
-    {"scheduler.pt", USE_NONE},         /* the schedule follows from settings and step */
-    {"generation_config.json", USE_NONE},
-    {"*.md", USE_NONE},
-    {"LICENSE*", USE_NONE},
-    {"NOTICE*", USE_NONE},
+    {"config.json", USE_EARLY},
     {"tokenizer*", USE_IF_THERE},
     {"special_tokens_map.json", USE_IF_THERE},
     {"added_tokens.json", USE_IF_THERE},
-    {"vocab.*", USE_IF_THERE},
+    {"vocab*", USE_IF_THERE},
     {"merges.txt", USE_IF_THERE},
-    {"spiece.model", USE_IF_THERE},
+    {"*.model", USE_IF_THERE},
+    {"*.tiktoken", USE_IF_THERE},
     {"chat_template.jinja", USE_IF_THERE},
     {"additional_chat_templates/*", USE_IF_THERE},
+    {"training_args.bin", USE_NONE},    /* settings come from the command line; often left out */
+    {"rng_state*.pth", USE_NONE},       /* random streams follow from seed and step */
+    {"scheduler.pt", USE_NONE},         /* the schedule follows from settings and step */
     {"*.safetensors", USE_UNLESS_SHARDED},
     {"optimizer.pt", USE_LOAD},
     {"global_step*/*", USE_LOAD},
@@ -56,7 +55,7 @@ static enum use use_of(const char *name, bool sharded)
         if (fnmatch(uses[i].glob, name, FNM_PATHNAME) == 0)
             return uses[i].use != USE_UNLESS_SHARDED ? uses[i].use
                    : sharded                         ? USE_NONE : USE_LOAD;
-    return USE_EARLY;
+    return side_file_name(name) ? USE_NONE : USE_EARLY;     /* cards, licences, code */
 }
 
 static const char *name_of(const json_t *row)

@@ -7,15 +7,17 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "formats/weights/side_files.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "libckpt/path.h"
 #include "trainer/comm/report.h"
 #include "trainer/evaluate.h"
 #include "trainer/memory_log.h"
 #include "trainer/metrics.h"
-#include "trainer/model/names.h"
 #include "trainer/run_data.h"
 #include "trainer/run_dir.h"
+#include "trainer/run_plan.h"
 #include "trainer/run_profile.h"
 #include "trainer/run_start.h"
 #include "trainer/step.h"
@@ -31,6 +33,8 @@ struct run {
     struct run_state       state;
     struct scaler          scaler;
     struct checkpoint      checkpoint;
+    struct side_files      side;        /* rank 0's, opened before they can have gone away */
+    struct ckpt_arena      arena;       /* of their names */
     struct metrics        *metrics;
     struct memory_log     *memory;      /* NULL: not asked for */
     struct run_dir         dir;         /* rank 0's */
@@ -368,22 +372,6 @@ static int take_output(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, err);
 }
 
-/* As transformers counts them for floating_point_ops: embeddings of any kind look up, they do not
- * multiply.  Source: transformers 5.17 modeling_utils.py, num_parameters. */
-static int64_t numel_without_embeddings(const struct params *p)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < p->n; i++) {
-        int role = p->item[i].role;
-
-        if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
-                                              role != ROLE_KINDS && role != ROLE_DISTANCE))
-            n += p->item[i].numel;
-    }
-    return n;
-}
-
 /* Everything before the first step. */
 static int prepare(struct run *r, struct ckpt_err *err)
 {
@@ -394,7 +382,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
         return err->code;
     report_phase("load");
     run_data_open(&r->data, s, &r->session, r->io->stop, err);
-    if (comm_agree(r->session.comm, err) || plan(r, err))
+    if (comm_agree(r->session.comm, err) || plan(r, err) || run_plan_check(&r->session, err))
         return err->code;
     set_schedule(r, err);
     if (comm_agree(r->session.comm, err))
@@ -408,20 +396,40 @@ static int prepare(struct run *r, struct ckpt_err *err)
     scaler_init(&r->scaler, &r->scaler.o);
     r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
                                         .state = &r->state, .scaler = &r->scaler,
-                                        .base = s->model ? r->start.base : NULL};
-    data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
+                                        .base = s->model ? r->start.base : NULL,
+                                        .side = &r->side};
+    if (r->session.comm->rank == 0 && !s->init && !s->dry_run)
+        side_files_open(&r->side, r->session.model_dir, &r->arena, err);
+    if (err->code == 0)
+        data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
     if (comm_agree(r->session.comm, err))
         return err->code;
     if (s->dry_run || run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
                                      err))
         return err->code;
-    r->token_flos = 6.0 * (double)numel_without_embeddings(model_params(r->session.model));
+    r->token_flos = 6.0 * (double)run_plan_numel(model_params(r->session.model));
     r->first_step = r->state.global_step;
     if (!*r->start.resume)
         return 0;
     r->saved_step = r->state.global_step;
     loader_seek(r->data.train.loader, r->state.global_step, err);
     return comm_agree(r->session.comm, err);
+}
+
+/* The folders above a path. */
+static int make_parents(const char *path, struct ckpt_err *err)
+{
+    char above[4096];
+    size_t n = (size_t)snprintf(above, sizeof above, "%s", path);
+
+    while (n > 0 && n < sizeof above && above[n - 1] == '/')
+        n--;
+    while (n > 0 && n < sizeof above && above[n - 1] != '/')
+        n--;
+    if (n == 0 || n >= sizeof above)
+        return 0;
+    above[n] = '\0';
+    return ckpt_path_make_dirs(above, err);
 }
 
 /* A fresh model as a directory, to start from or to compare with. */
@@ -433,7 +441,11 @@ static int init_only(struct run *r, struct ckpt_err *err)
     const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
                                     .weights = CKPT_F32};
 
-    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err) ||
+    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err))
+        return err->code;
+    if (r->session.comm->rank == 0)
+        make_parents(r->s->output_dir, err);
+    if (comm_agree(r->session.comm, err) ||
         session_plan(&r->session, &small, &zero, err) ||
         session_init_weights(&r->session, r->s->seed, err) ||
         checkpoint_save_bare(r->s->output_dir, &r->session, err))
@@ -505,8 +517,11 @@ int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
     speak = r.session.comm->rank == 0;
     if (speak)
         session_describe(&r.session, r.state.max_steps);
-    if (s->dry_run)
+    if (s->dry_run) {
+        if (speak)
+            run_plan_tell(&r.data, r.state.max_steps, &(struct ckpt_err){0});
         goto out;
+    }
     if (r.state.global_step >= r.state.max_steps) {
         if (speak)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
@@ -527,6 +542,8 @@ out:
     run_data_close(&r.data);
     run_state_release(&r.state);
     run_dir_close(&r.dir);
+    side_files_close(&r.side);
+    ckpt_arena_release(&r.arena);
     end_of_ranks(&r, err);
     session_close(&r.session, err);
     return err->code;

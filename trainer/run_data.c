@@ -1,10 +1,16 @@
 /* run_data - see run_data.h. */
 #include "trainer/run_data.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "libckpt/commit.h"
+#include "libckpt/log.h"
 #include "trainer/data/prepare.h"
 #include "trainer/model/arch.h"
 
@@ -25,7 +31,7 @@ static int open_records(struct data_set *d, const struct settings *s, const char
     opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
                  : train ? s->train_split : s->eval_split;
     opts.stream_tokens = s->data.max_seq_length;
-    opts.identity = strcmp(s->data_cache, "off") != 0;
+    opts.identity = !s->dry_run && strcmp(s->data_cache, "off") != 0;
     if (records_open_with(&d->records, path, n, &opts, err))
         return err->code;
     if (train && !d->prepared)
@@ -53,8 +59,26 @@ static void name_of(char name[256], const char *path)
             *c = '_';
 }
 
+/* A dry run cuts into a folder for temporary files instead. */
+static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_opts *o,
+                     struct ckpt_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    /* A name that others may guess: mkdir makes a new folder, or fails. */
+    snprintf(r->scratch, sizeof r->scratch, "%s/ckpt-dry-run-%ld", tmp && *tmp ? tmp : "/tmp",
+             (long)getpid());
+    if (mkdir(r->scratch, 0700)) {
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
+        r->scratch[0] = '\0';
+        return err->code;
+    }
+    o->dir = r->scratch;
+    return prepare_path(dir, size, o, err);
+}
+
 /* The folder that holds the data cut by --train-split-ratio; the first rank makes it. */
-static int cut_data(const struct run_data *r, char *dir, size_t size, struct ckpt_err *err)
+static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err *err)
 {
     const struct settings *s = r->settings;
     struct data_set all = {0};
@@ -69,10 +93,13 @@ static int cut_data(const struct run_data *r, char *dir, size_t size, struct ckp
     name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
     if (prepare_path(dir, size, &o, err) == 0 && r->session->comm->rank == 0 &&
         open_records(&all, s, s->train, s->n_train, true, err) == 0 &&
-        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready)
+        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready &&
+        (!s->dry_run || cut_aside(r, dir, size, &o, err) == 0))
         prepare_make(dir, &o, all.records, err);
     records_close(all.records);
-    return comm_agree(r->session->comm, err);
+    if (comm_agree(r->session->comm, err) == 0)
+        comm_broadcast(r->session->comm, dir, (int64_t)size, CKPT_U8, 0);
+    return err->code;
 }
 
 static bool by_length(const struct settings *s)
@@ -114,7 +141,7 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
 
     opts.stop = r->stop;
     opts.pair = session_pair(r->session);
-    opts.kept = strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
+    opts.kept = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
@@ -167,6 +194,10 @@ int run_data_open(struct run_data *r, const struct settings *s, struct session *
 
 void run_data_close(struct run_data *r)
 {
+    struct ckpt_err err = {0};
+
     data_close(&r->train);
     data_close(&r->eval);
+    if (*r->scratch && ckpt_remove_tree(r->scratch, &err))
+        ckpt_log(CKPT_LOG_WARNING, "%s", err.text);
 }

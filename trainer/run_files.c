@@ -53,6 +53,30 @@ int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *c
     return rc;
 }
 
+static bool is_tokenizer_file(const char *name)
+{
+    for (size_t i = 0; i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0)
+            return true;
+    return false;
+}
+
+int copy_side_files(struct ckpt_outdir *dir, const struct side_files *side, bool tokenizer,
+                    bool adapter, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < side->n; i++) {
+        const char *name = side->item[i].name;
+        bool licence = strncmp(name, "LICENSE", 7) == 0 || strncmp(name, "NOTICE", 6) == 0;
+
+        if (licence || (!adapter && strcmp(name, "config.json") != 0 &&
+                        !(tokenizer && is_tokenizer_file(name))))
+            rc = side_file_put(dir, &side->item[i], err);
+    }
+    return rc;
+}
+
 /* An enum member as pickle spells it: the class called with the value's text. */
 static struct value *choice(struct ckpt_arena *a, const char *module, const char *name,
                             const char *text)

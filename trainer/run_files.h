@@ -1,11 +1,11 @@
 /*
- * run_files - the small files a checkpoint carries along: tokenizer files as they were found,
- * training_args.bin as HF Trainer writes it.
+ * run_files - the small files a checkpoint carries along: tokenizer files, cards and licences as
+ * they were found, training_args.bin as HF Trainer writes it.
  */
 #ifndef CKPT_RUN_FILES_H
 #define CKPT_RUN_FILES_H
 
-#include "libckpt/commit.h"
+#include "formats/weights/side_files.h"
 #include "trainer/settings.h"
 
 /*
@@ -14,6 +14,12 @@
  */
 int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
                    struct ckpt_err *err);
+/*
+ * Copy what goes with a model beside its tokenizer and config.json: cards, licences, code; of an
+ * adapter's base only licences.  tokenizer: its files are copied already.
+ */
+int copy_side_files(struct ckpt_outdir *dir, const struct side_files *side, bool tokenizer,
+                    bool adapter, struct ckpt_err *err);
 /*
  * training_args.bin: transformers' TrainingArguments with the fields this trainer has a setting
  * for.  Source: transformers 5.17 training_args.py.

@@ -29,8 +29,6 @@ static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_f
     if (!may_be_fresh || strcmp(err->reason, "none") != 0)
         return err->code;
     ckpt_err_clear(err);
-    ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew", start->folder);
-    start->folder[0] = '\0';
     return 0;
 }
 
@@ -93,11 +91,14 @@ static int find(struct run_start *start, const struct settings *set, struct run_
                          start->resume);
     if (adapted)
         snprintf(start->adapter, sizeof start->adapter, "%s", start->resume);
-    if (*start->adapter && !*start->base)
-        return find_base(start, err);
+    if (*start->adapter && !*start->base && find_base(start, err))
+        return err->code;
     if (!*start->resume && !*start->base && !*start->adapter && !set->init)
         return ckpt_fail(err, CKPT_ECONFIG, "what to train is missing: --model DIR or --init "
                          "CONFIG");
+    if (!*start->resume && *start->folder)
+        ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew",
+                 start->folder);
     return 0;
 }
 

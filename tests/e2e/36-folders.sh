@@ -41,11 +41,24 @@ run=(two)
 damage "a bit of a shard" z checkpoint-10/global_step10/zero_pp_rank_1_mp_rank_00_optim_states.pt flip
 damage "a cut shard" z checkpoint-10/global_step10/zero_pp_rank_0_mp_rank_00_model_states.pt truncate -s 5000
 
+adapted() { train "$@" --lora-rank 2 --target-modules query_key_value; }
+adapted2() { two "$@" --lora-rank 2 --target-modules query_key_value; }
+t "an adapter" adapted la; t "one on two ranks" adapted2 lz
+run=(adapted)
+damage "a bit of an adapter" la checkpoint-10/adapter_model.safetensors flip
+run=(adapted2)
+damage "a bit of its shards" lz checkpoint-10/global_step10/zero_pp_rank_1_mp_rank_00_optim_states.pt flip
+
 # A checkpoint that is named is refused, and the folder stays as it was.
 refuse() { sums "$T/d" > "$T/was"; expect 65 "$@"; sums "$T/d" | grep -v ' ./.lock$' | diff - <(grep -v ' ./.lock$' "$T/was") > "$T/.t" && echo "ok nothing was written" || fail "nothing was written" "$T/.t"; }
 rm -r "$T/d"; cp -r "$T/a" "$T/d"; flip "$T/d/checkpoint-10/model.safetensors"
 refuse "a named checkpoint with a wrong bit" train d --max-steps 20 --resume-from-checkpoint "$T/d/checkpoint-10"
 t "by its file" says "checkpoint-10: model.safetensors: sha-256 is"
+rm "$T/d/checkpoint-10/MANIFEST.json"; flip "$T/d/checkpoint-10/model.safetensors"; flip "$T/d/checkpoint-10/optimizer.pt"
+refuse "without a manifest an archive's own checksums count" train d --max-steps 20 --resume-from-checkpoint "$T/d/checkpoint-10"
+expect 73 "latest does not replace what has no manifest" train d --resume-from-checkpoint latest
+t "nor is it lost" [ -e "$T/d/checkpoint-10/model.safetensors" ]
+cp "$T/a/checkpoint-10/MANIFEST.json" "$T/d/checkpoint-10"
 flip "$T/d/checkpoint-5/optimizer.pt"
 refuse "nothing whole is left" train d --resume-from-checkpoint latest
 t "which is said" says "none of its 2 checkpoints is whole"
@@ -151,3 +164,68 @@ t "and the same bits" same a n2
 rm "$T/a-clone/trainer_state.json"
 expect 65 "without its state it is none" train n3 --resume-from-checkpoint "$T/a-clone"
 t "which is named" says "trainer_state.json: absent"
+
+# Doors.
+t "latest in a folder that is not there yet, with parents" train new/deep/x --resume-from-checkpoint latest
+printf 'resume_from_checkpoint: true\n' > "$T/true.yaml"; printf 'resume_from_checkpoint: false\n' > "$T/false.yaml"
+SAY= expect 0 "true, as a run file has it" train new/y --config "$T/true.yaml"
+t "says that it starts anew" says "$T/new/y: no checkpoint to go on from yet: starting anew"
+SAY= expect 0 "the same command again" train new/y --config "$T/true.yaml" --max-steps 12
+t "goes on" says "resuming from $T/new/y/checkpoint-10, step 10"
+expect 73 "false is a fresh run" train new/y --config "$T/false.yaml"
+expect 78 "anew from nothing" ckpt-train --train-file "$M/rows.jsonl" --resume-from-checkpoint latest -o "$T/new/z"
+t "makes nothing" [ ! -e "$T/new/z" ]
+expect 66 "a checkpoint that is not there" train new/z --resume-from-checkpoint "$T/nothing"
+t "is named once" says "$T/nothing: no such checkpoint"
+t "a run's folder is its newest checkpoint" ckpt-train -q --model "$T/a" --train-file "$M/rows.jsonl" --max-steps 1 -o "$T/f"
+t "to go on from" train f2 --max-steps 11 --resume-from-checkpoint "$T/a"
+t "to evaluate" ckpt-eval -q --eval-file "$M/rows.jsonl" "$T/a"
+t "of an adapter" train ad --lora-rank 2 --target-modules query_key_value
+t "to evaluate it" ckpt-eval -q --eval-file "$M/rows.jsonl" --base "$M/base" "$T/ad"
+t "to train it on" ckpt-train -q --adapter "$T/ad" --train-file "$M/rows.jsonl" --max-steps 1 -o "$T/ad2"
+t "which names its base" grep -q "bloom-qkv/base" "$T/ad2/checkpoint-1/adapter_config.json"
+t "fresh weights below folders that are missing" ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/new/w/v"
+
+# Cards and licences go along, an adapter has its own card.
+cp -r "$M/base" "$T/carded"; echo card > "$T/carded/README.md"; echo free > "$T/carded/LICENSE.txt"; echo "{}" > "$T/carded/trainer_state.json"
+carded() { train "$1" --model "$T/carded" --max-steps 2 "${@:2}"; }
+t "a model with a card" carded card
+t "keeps it" cmp "$T/carded/README.md" "$T/card/checkpoint-2/README.md"
+t "and its licence" cmp "$T/carded/LICENSE.txt" "$T/card/checkpoint-2/LICENSE.txt"
+t "once resumed too" carded card --max-steps 3 --resume-from-checkpoint latest
+t "from itself" ckpt-train -q --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 --max-steps 4 --resume-from-checkpoint "$T/card" -o "$T/card2"
+t "it has them" cmp "$T/carded/README.md" "$T/card2/checkpoint-4/README.md"
+t "an adapter of it" carded card3 --lora-rank 2 --target-modules query_key_value
+t "has the licence alone" bash -c "[ -e $T/card3/checkpoint-2/LICENSE.txt ] && [ ! -e $T/card3/checkpoint-2/README.md ]"
+
+# A dry run writes nothing, and tells.
+dry() { (cd "$T/dry" && TMPDIR=$T/dry ckpt-train --dry-run --model "$M/base" --train-file "$T/more.jsonl" --max-seq-length 16 "$@"); }
+mkdir "$T/dry"; for i in 1 2 3 4 5 6; do cat "$M/rows.jsonl"; done > "$T/more.jsonl"
+expect 0 "a dry run that cuts its data" dry --train-split-ratio 0.5
+t "writes nothing" [ -z "$(ls -A "$T/dry")" ]
+expect 0 "of ten steps" dry --max-steps 10
+t "tells rows and tokens" grep -qE "data: [0-9]+ rows, [0-9]+ tokens; [0-9.e+]+ epochs of [0-9]+ steps" "$T/.err"
+expect 71 "of more than the host has" dry --max-seq-length 1048576 --per-device-train-batch-size 1024
+t "is refused with figures" grep -qE "this host has [0-9.]+ GiB, [0-9.]+ are needed" "$T/.err"
+t "and what would help" says "hint: less is worked on at once"
+
+# Names that lead nowhere are told as they were typed.
+model() { ckpt-train -q --model "$1" --train-file "$M/rows.jsonl" -o "$T/none"; }
+scored() { ckpt-eval -q --prompt x "$1"; }
+for tool in model scored; do
+    expect 66 "$tool: nothing there" $tool nosuch-model
+    t "by its name" says ": nosuch-model: no such file or directory"
+    t "perhaps of the Hub" says "hint: a model of the Hub is named hf://OWNER/nosuch-model"
+    expect 66 "$tool: of the Hub" $tool Qwen/Qwen3-8B
+    t "as hf://" says "hint: a model of the Hub is named hf://Qwen/Qwen3-8B"
+    expect 65 "$tool: records" $tool "$M/rows.jsonl"
+    t "are no model" says "rows.jsonl: a file of records, a model is wanted here"
+    cp "$M/base/model.safetensors" "$T/alone.safetensors"
+    expect 66 "$tool: weights alone" $tool "$T/alone.safetensors"
+    t "lack a config.json" says "alone.safetensors: no config.json lies beside it"
+    mkdir -p "$T/killed"; cp "$T/a/metrics.jsonl" "$T/killed"
+    expect 66 "$tool: a run that saved nothing" $tool "$T/killed"
+    t "is called that" says "the folder of a run that has saved no checkpoint"
+done
+expect 65 "ckpt-inspect: a run that saved nothing" ckpt-inspect "$T/killed"
+t "is called that too" says "the log of a run that has saved no checkpoint"

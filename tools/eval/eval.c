@@ -14,6 +14,7 @@
 #include "trainer/evaluate.h"
 #include "trainer/model/arch.h"
 #include "trainer/model/generate_config.h"
+#include "trainer/model_find.h"
 #include "trainer/session.h"
 
 /* Everything that is open while one model is looked at. */
@@ -31,19 +32,6 @@ static void close_eval(struct eval *e, const struct ckpt_err *err)
     data_source_close(e->source);
     records_close(e->records);
     session_close(&e->s, err);
-}
-
-/* The directory whose config.json describes the weights at path. */
-static void model_dir(char dir[4096], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (ckpt_path_is_dir(path))
-        snprintf(dir, 4096, "%s", path);
-    else if (slash)
-        snprintf(dir, 4096, "%.*s", (int)(slash - path), path);
-    else
-        snprintf(dir, 4096, ".");
 }
 
 static int open_data(struct eval *e, struct ckpt_err *err)
@@ -341,9 +329,14 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
 {
     struct eval e = {.w = w};
     struct evaluate_result scored;
-    int rc = open_eval(&e, model, adapter ? adapter : adapter_lies_at(model) ? model : NULL, err);
+    char found[4096], beside[4096];
+    int rc = model_find(found, model, err);
 
     out->model = model;
+    if (rc == 0 && adapter)
+        rc = model_find(beside, adapter, err);
+    if (rc == 0)
+        rc = open_eval(&e, found, adapter ? beside : adapter_lies_at(found) ? found : NULL, err);
     if (rc == 0 && w->logits)
         rc = logits_write(w->logits, w->overwrite, &e.s, e.source, err);
     if (rc == 0 && e.loader) {
