@@ -113,12 +113,13 @@ static int set_schedule(struct run *r, struct ckpt_err *err)
     r->state.max_steps = total;
     r->state.num_train_epochs = (total + per_epoch - 1) / per_epoch;
     r->schedule = (struct schedule){
-        .lr = s->learning_rate, .min_lr = s->min_lr, .num_cycles = 0.5, .power = 1.0,
+        .lr = s->learning_rate, .num_cycles = 0.5, .power = 1.0,
         .warmup_steps = s->warmup_steps > 0 ? s->warmup_steps
                                             : (int64_t)ceil(s->warmup_ratio * (double)total),
         .total_steps = total,
     };
     schedule_parse(&r->schedule.kind, s->lr_scheduler_type);
+    r->schedule.min_lr = schedule_end(r->schedule.kind, s->min_lr);
     if (r->schedule.kind == SCHEDULE_COSINE_WITH_RESTARTS)
         r->schedule.num_cycles = 1.0;
     return 0;

@@ -85,6 +85,13 @@ static const struct {
     [SCHEDULE_INVERSE_SQRT] = {"inverse_sqrt", inverse_sqrt, 1},
 };
 
+double schedule_end(enum schedule_kind kind, double min_lr)
+{
+    if (!isnan(min_lr))
+        return min_lr;
+    return kind == SCHEDULE_POLYNOMIAL ? 1e-7 : 0;
+}
+
 double schedule_lr(const struct schedule *s, int64_t step)
 {
     if (rows[s->kind].warms_up && step < s->warmup_steps)

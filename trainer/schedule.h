@@ -26,6 +26,9 @@ struct schedule {
     int64_t total_steps;
 };
 
+/* Where a schedule ends: min_lr, or with NaN what transformers takes for polynomial, 1e-7, and 0
+ * for others. */
+double schedule_end(enum schedule_kind kind, double min_lr);
 double schedule_lr(const struct schedule *s, int64_t step);
 /* transformers' name: "linear", "cosine", ... ; false when unknown. */
 bool schedule_parse(enum schedule_kind *out, const char *name);

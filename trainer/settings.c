@@ -1,6 +1,7 @@
 /* settings - see settings.h. */
 #include "trainer/settings.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "trainer/schedule.h"
@@ -21,6 +22,7 @@ void settings_default(struct settings *s)
         .per_device_eval_batch_size = 8,
         .gradient_accumulation_steps = 1,
         .learning_rate = 5e-5,
+        .min_lr = NAN,
         .lr_scheduler_type = "linear",
         .adam_beta1 = 0.9,
         .adam_beta2 = 0.999,
@@ -152,6 +154,10 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (!schedule_parse(&kind, s->lr_scheduler_type))
         return ckpt_fail(err, CKPT_ECONFIG, "--lr-scheduler-type is %s, one of %s wanted",
                          s->lr_scheduler_type, schedule_names());
+    if (kind == SCHEDULE_POLYNOMIAL && !(schedule_end(kind, s->min_lr) < s->learning_rate))
+        return ckpt_fail(err, CKPT_ECONFIG, "polynomial ends at --min-lr %g: it must be smaller "
+                         "than --learning-rate %g", schedule_end(kind, s->min_lr),
+                         s->learning_rate);
     if (s->min_lr > 0 && kind != SCHEDULE_COSINE_WITH_MIN_LR && kind != SCHEDULE_POLYNOMIAL)
         return ckpt_fail(err, CKPT_ECONFIG,
                          "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",

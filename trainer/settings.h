@@ -63,7 +63,8 @@ struct settings {
     int64_t      per_device_train_batch_size;
     int64_t      per_device_eval_batch_size;
     int64_t      gradient_accumulation_steps;
-    double       learning_rate, min_lr;
+    double       learning_rate;
+    double       min_lr;                /* NaN: the schedule's own (schedule_end) */
     const char  *lr_scheduler_type;
     int64_t      warmup_steps;
     double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */

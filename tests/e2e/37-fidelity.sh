@@ -104,3 +104,9 @@ t "says it too" says "README.md: line 2: nested deeper than 64 levels"
 printf '{"text": "a"}\n{"text": 1 x}\n' > "$T/brk.jsonl"
 expect 65 "a line that is no JSON" ckpt-train --model "$S/llama" --train-file "$T/brk.jsonl" -o "$T/no"
 t "has one line" says "brk.jsonl: record 2: line 2: json: column 12: "
+
+# polynomial ends where transformers' does.
+t "polynomial" ckpt-train -q --model "$S/llama" --train-file "$T/train.jsonl" --lr-scheduler-type polynomial --learning-rate 3e-4 --max-steps 4 --logging-steps 1 -o "$T/poly"
+t "goes to 1e-7" grep -q '7.5075e-05' "$T/poly/metrics.jsonl"
+expect 78 "it cannot end above its beginning" ckpt-train --model "$S/llama" --train-file "$T/train.jsonl" --lr-scheduler-type polynomial --learning-rate 3e-4 --min-lr 3e-4 -o "$T/no"
+t "says both" says "polynomial ends at --min-lr 0.0003: it must be smaller than --learning-rate 0.0003"

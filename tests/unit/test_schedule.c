@@ -67,6 +67,22 @@ static void test_rates_equal_the_reference(void **state)
     json_decref(root);
 }
 
+/* get_polynomial_decay_schedule_with_warmup without lr_end, over 4 steps from 3e-4 (transformers
+ * 5.23: 3e-4, 2.25025e-4, 1.5005e-4, 7.5075e-5, 1e-7). */
+static void test_polynomial_ends_where_transformers_does(void **state)
+{
+    static const double want[] = {3e-4, 2.25025e-4, 1.5005e-4, 7.5075e-5, 1e-7};
+    struct schedule s = {.kind = SCHEDULE_POLYNOMIAL, .lr = 3e-4, .power = 1, .total_steps = 4};
+
+    (void)state;
+    s.min_lr = schedule_end(s.kind, NAN);
+    for (int i = 0; i < 5; i++)
+        assert_true(fabs(schedule_lr(&s, i) - want[i]) < 1e-18);
+    assert_true(schedule_end(SCHEDULE_POLYNOMIAL, 0) == 0);
+    assert_true(schedule_end(SCHEDULE_POLYNOMIAL, 2e-5) == 2e-5);
+    assert_true(schedule_end(SCHEDULE_COSINE_WITH_MIN_LR, NAN) == 0);
+}
+
 static void test_names_round_trip(void **state)
 {
     enum schedule_kind k;
@@ -84,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rates_equal_the_reference),
+        cmocka_unit_test(test_polynomial_ends_where_transformers_does),
         cmocka_unit_test(test_names_round_trip),
     };
 
