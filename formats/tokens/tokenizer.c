@@ -202,23 +202,23 @@ static int encode_text(struct encode *e, struct ckpt_err *err)
     return rc;
 }
 
-/* Blank characters at the two ends of a token: the byte 0x20 where bytes are spelt, any white
- * space in a literal token. */
-static void blanks(const struct token *t, size_t n, size_t *leading, size_t *trailing)
+/* Blank characters at the two ends of s: the byte 0x20 where bytes are spelt, any white space in
+ * what is literal. */
+static void blanks(const unsigned char *s, size_t n, bool literal, size_t *leading,
+                   size_t *trailing)
 {
     size_t i = 0, width = 1;
 
     *leading = *trailing = 0;
-    while (i < n && (t->literal ? unicode_is_space(utf8_get(t->raw + i, &width))
-                                : t->raw[i] == ' ')) {
+    while (i < n && (literal ? unicode_is_space(utf8_get(s + i, &width)) : s[i] == ' ')) {
         i += width;
         ++*leading;
     }
     while (n > 0) {
         i = n - 1;
-        while (t->literal && i > 0 && (t->raw[i] & 0xc0) == 0x80)
+        while (literal && i > 0 && (s[i] & 0xc0) == 0x80)
             i--;
-        if (t->literal ? !unicode_is_space(utf8_get(t->raw + i, &width)) : t->raw[i] != ' ')
+        if (literal ? !unicode_is_space(utf8_get(s + i, &width)) : s[i] != ' ')
             break;
         n = i;
         ++*trailing;
@@ -250,9 +250,15 @@ static void trim_offsets(const struct encode *e, size_t from)
 
     for (size_t i = from; i < e->enc->n; i++) {
         int32_t id = e->enc->id[i];
+        const struct token *token = &t->vocab.token[id];
+        int64_t start = e->enc->start[i];
         size_t leading, trailing;
 
-        blanks(&t->vocab.token[id], t->vocab.token_bytes[id], &leading, &trailing);
+        /* An added token is the text that it took, with blanks that lstrip and rstrip ate. */
+        if (token->added)
+            blanks(e->text + start, (size_t)(e->enc->end[i] - start), true, &leading, &trailing);
+        else
+            blanks(token->raw, t->vocab.token_bytes[id], token->literal, &leading, &trailing);
         /* A lone space at the start may have been put there and then takes no place; where
          * there are more, none was. */
         if (leading == 1 && t->post.trim_prefix_space && (i == from || e->enc->start[i] == 0))

@@ -150,6 +150,7 @@ int vocab_add(struct vocab *v, int32_t id, const char *token, size_t len, struct
                          known);
     if (known < 0 ? put_token(v, id, token, len, err) : vocab_show(v, id, token, len, err))
         return err->code;
+    v->token[id].added = true;
     return ckpt_map_add(v->by_added, token, len, (size_t)id, err);
 }
 

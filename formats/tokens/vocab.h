@@ -22,6 +22,7 @@ struct token {
     uint32_t             len;       /* of token */
     uint32_t             shown_len;
     bool                 literal;   /* raw is shown itself: not spelt in the alphabet */
+    bool                 added;     /* found in texts by itself (vocab_add) */
     bool                 special;
 };
 

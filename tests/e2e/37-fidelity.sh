@@ -110,3 +110,7 @@ t "polynomial" ckpt-train -q --model "$S/llama" --train-file "$T/train.jsonl" --
 t "goes to 1e-7" grep -q '7.5075e-05' "$T/poly/metrics.jsonl"
 expect 78 "it cannot end above its beginning" ckpt-train --model "$S/llama" --train-file "$T/train.jsonl" --lr-scheduler-type polynomial --learning-rate 3e-4 --min-lr 3e-4 -o "$T/no"
 t "says both" says "polynomial ends at --min-lr 0.0003: it must be smaller than --learning-rate 0.0003"
+
+# Blanks that added tokens take are no part of their offsets where a post-processor trims these.
+strips() { ckpt-inspect --encode "$1/texts.jsonl" "$1" | sed 's/,"tokens":.*$/}/' | diff - "$1/wanted.jsonl"; }
+t "offsets of tokens with lstrip and rstrip" strips "$G/tokenizers/files/strips"
