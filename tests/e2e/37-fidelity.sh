@@ -114,3 +114,12 @@ t "says both" says "polynomial ends at --min-lr 0.0003: it must be smaller than 
 # Blanks that added tokens take are no part of their offsets where a post-processor trims these.
 strips() { ckpt-inspect --encode "$1/texts.jsonl" "$1" | sed 's/,"tokens":.*$/}/' | diff - "$1/wanted.jsonl"; }
 t "offsets of tokens with lstrip and rstrip" strips "$G/tokenizers/files/strips"
+
+# The loss in the file of --logits is the one that is printed, the router's of a batch within.
+printf '{"input_ids":[5,9,3,7]}\n{"input_ids":[8,2,30,21,4,4,17,9,10]}\n{"input_ids":[1,1,2,40]}\n' > "$T/ids.jsonl"
+routed() {
+    ckpt-eval --json -q --eval-file "$T/ids.jsonl" --batch-size 3 --logits "$T/routed.safetensors" "$G/models/mixtral-aux" > "$T/scored" &&
+        ckpt-inspect --tensor loss "$T/routed.safetensors" | sed -n '/first values/{n;p}' > "$T/within" &&
+        awk -v a="$(sed -n 's/.*"loss": \([0-9.]*\),.*/\1/p' "$T/scored")" '{ d = $1 - a; exit !(d < 1e-6 && d > -1e-6) }' "$T/within"
+}
+t "--logits with a router's loss" routed

@@ -337,8 +337,6 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
         rc = model_find(beside, adapter, err);
     if (rc == 0)
         rc = open_eval(&e, found, adapter ? beside : adapter_lies_at(found) ? found : NULL, err);
-    if (rc == 0 && w->logits)
-        rc = logits_write(w->logits, w->overwrite, &e.s, e.source, err);
     if (rc == 0 && e.loader) {
         rc = evaluate_run(&scored, e.s.model, zero_weights(e.s.zero), e.s.comm, e.loader, err);
         if (rc == 0) {
@@ -349,6 +347,8 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
             out->seconds = scored.seconds;
         }
     }
+    if (rc == 0 && w->logits)
+        rc = logits_write(w->logits, w->overwrite, &e.s, e.source, out->loss, err);
     if (rc == 0 && w->hidden)
         rc = hidden_write(w->hidden, w->overwrite, &e.s, &w->prompt, w->rows.max_seq_length, err);
     else if (rc == 0 && (w->generate > 0 || w->prompt.n))

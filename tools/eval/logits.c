@@ -20,8 +20,7 @@ struct writer {
     float                    *logits;   /* [longest][V] of the row in work */
     int32_t                  *index;    /* [longest] 0, 1, 2, ... */
     float                    *row_loss; /* [rows] */
-    double                    sum;
-    int64_t                   n_targets;
+    double                    loss;
 };
 
 /* Positions of the longest row as it was given, masked ones included. */
@@ -60,20 +59,17 @@ static int row(struct writer *w, int64_t i, struct ckpt_err *err)
         model_loss(w->s->model, door, &w->pack.batch, &sum, NULL, err))
         return err->code;
     w->row_loss[i] = w->pack.batch.n_rows ? (float)(sum / (double)w->pack.batch.n_rows) : NAN;
-    w->sum += sum;
-    w->n_targets += w->pack.batch.n_rows;
     return ckpt_sink_write(w->sink, T_LOGITS, i * w->longest * w->vocab, w->longest * w->vocab,
                            w->logits, err);
 }
 
 static int write_all(struct writer *w, struct ckpt_err *err)
 {
-    float loss;
+    float loss = (float)w->loss;
 
     for (int64_t i = 0; i < w->rows; i++)
         if (row(w, i, err))
             return ckpt_err_in(err, "row %lld", (long long)i + 1);
-    loss = w->n_targets ? (float)(w->sum / (double)w->n_targets) : NAN;
     return ckpt_sink_write(w->sink, T_LOSS, 0, 1, &loss, err) ||
                    ckpt_sink_write(w->sink, T_ROW_LOSS, 0, w->rows, w->row_loss, err)
                ? err->code : 0;
@@ -97,9 +93,9 @@ static int allocate(struct writer *w, struct ckpt_err *err)
 }
 
 int logits_write(const char *path, bool overwrite, struct session *s,
-                 const struct data_source *data, struct ckpt_err *err)
+                 const struct data_source *data, double loss, struct ckpt_err *err)
 {
-    struct writer w = {.s = s, .data = data};
+    struct writer w = {.s = s, .data = data, .loss = loss};
     struct ckpt_create_opts opts = {.flags = overwrite ? CKPT_REPLACE : 0};
     struct ckpt_tensors list = {0};
     struct ckpt_shape shape;

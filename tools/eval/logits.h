@@ -9,10 +9,12 @@
 
 /*
  * Write path (safetensors, F32): logits [rows, longest, V], zeros where a row has no token;
- * row_loss [rows], mean over the row's supervised tokens, NaN where it has none; loss [], mean
- * over all of them.  A file that exists is replaced only with overwrite (else CKPT_ECREATE).
+ * row_loss [rows], mean over the row's supervised tokens with the router's loss of the row alone,
+ * NaN where it has none; loss [], that of an evaluation of all rows, whose router's loss is a
+ * batch's.
+ * A file that exists is replaced only with overwrite (else CKPT_ECREATE).
  */
 int logits_write(const char *path, bool overwrite, struct session *s,
-                 const struct data_source *data, struct ckpt_err *err);
+                 const struct data_source *data, double loss, struct ckpt_err *err);
 
 #endif
