@@ -147,6 +147,22 @@ expect 0 "the next one" ckpt-push -q "$T/j.git" "$T/m3"
 t "removes what it left" bash -c "! ls -d $T/j.git/objects/.ckpt-push.* 2>/dev/null && ! find $T/j.git -name 'tmp_*' | grep ."
 t "git finds all sound" bash -c "git --git-dir $T/j.git fsck --strict"
 
+# -- settings of a run ------------------------------------------------------------------------
+cp -r "$G/hf-trainer/plain_w1/run/checkpoint-2" "$T/run2"
+expect 0 "a checkpoint of HF Trainer" ckpt-push -q --create "$T/n.git" "$T/run2"
+t "is published with its settings" same_clone "$T/n.git" "$T/run2"
+mkdir "$T/run3"; cp "$M"/*.json "$T/run3"
+for how in 'hub_token:a token is in it' 'token:a token is in it' 'system:loading it runs what is not known' \
+    'unknown:loading it runs what is not known'; do
+    cp "$G/settings/${how%%:*}.bin" "$T/run3/training_args.bin"
+    expect 0 "settings of kind ${how%%:*}" ckpt-push --create "$T/o.git" "$T/run3"
+    t "are left out, and told" grep -qF "training_args.bin: left out, ${how#*:}; --include training_args.bin sends it" "$T/.err"
+    t "indeed" bash -c "! git --git-dir $T/o.git ls-tree --name-only main | grep training_args"
+done
+cp "$G/settings/sound.bin" "$T/run3/training_args.bin"
+expect 0 "sound ones" ckpt-push -q "$T/o.git" "$T/run3"
+t "are sent" is_how "$T/o.git" training_args.bin pointer
+
 # -- the cache is proved when it is used ------------------------------------------------------
 [ -x "$B/serve" ] || { echo "not ok the test server is built: make units"; exit 1; }
 R=$T/root; L=$T/requests; A=$R/hub/models/acme

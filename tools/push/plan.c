@@ -9,6 +9,7 @@
 #include "formats/formats.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/lfs.h"
+#include "tools/push/judge.h"
 
 #define MAX_DEPTH 8
 
@@ -22,24 +23,32 @@ static bool matches(const struct opt_list *l, const char *path)
     return false;
 }
 
-/* What is not published unless it is asked for. */
-static const char *const private_names[] = {"training_args.bin"};
+/* Left out, and why: told in one line. */
+static bool leave_out(struct push_plan *p, const char *path, const char *why)
+{
+    const char *slash = strrchr(path, '/');
 
+    ckpt_log(CKPT_LOG_NOTE, "%s: left out, %s; --include %s sends it", path, why,
+             slash ? slash + 1 : path);
+    p->n_left_out++;
+    return false;
+}
+
+/* Settings of a run are published when whoever loads them is safe, and so is who wrote them. */
 static bool wanted(struct push_plan *p, const struct push_filter *f, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    bool named = matches(&f->include, path);
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *file;
+    char why[100];
 
     if (matches(&f->exclude, path))
         return false;
-    for (size_t i = 0; i < sizeof private_names / sizeof private_names[0]; i++)
-        if (strcmp(name, private_names[i]) == 0 && !named) {
-            ckpt_log(CKPT_LOG_NOTE, "%s: left out (may hold private paths); --include %s sends it",
-                     path, name);
-            p->n_left_out++;
-            return false;
-        }
-    return true;
+    if (strcmp(name, "training_args.bin") != 0 || matches(&f->include, path))
+        return true;
+    if (ckpt_file_open_at(&file, p->dir, path, &ignored))
+        return leave_out(p, path, "it cannot be read");
+    return judge_settings(why, sizeof why, file) || leave_out(p, path, why);
 }
 
 static int add_file(struct push_plan *p, const struct push_filter *f, const char *rel,

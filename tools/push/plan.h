@@ -1,9 +1,8 @@
 /*
  * plan - what of a checkpoint is published: which files, under which paths, how.
  *
- * Left out by default: hidden files, staging leftovers, and training_args.bin (it may hold paths
- * and tokens of the machine it was made on).  --include names bring back what a default left
- * out.
+ * Left out by default: hidden files, staging leftovers, and a training_args.bin that is not safe
+ * to load or holds a token.  --include names bring back what a default left out.
  */
 #ifndef CKPT_PLAN_H
 #define CKPT_PLAN_H
