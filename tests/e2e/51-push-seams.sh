@@ -135,6 +135,10 @@ expect 64 "an author, a repository that is there" ckpt-push -q --author x "$T/j.
 t "writes no object" [ "$(find "$T/j.git" | wc -l)" = "$n" ]
 for o in '-b x' '-m x' '--create' "--delete x" "--author=a<b@c>"; do expect 64 "a folder with $o" ckpt-push -q $o "$T/out" "$M"; done
 t "is not made" [ ! -e "$T/out" ]
+for a in hf://me/model "$T/none.git" "-b a..b $T/j.git" "-b v1/x $T/j.git" "-m x $T/folder"; do
+    want=64; [ "$a" = "$T/none.git" ] && want=66
+    expect $want "$a, before anything comes through the pipe" bash -c "timeout 3 ckpt-push -q $a < <(sleep 4)"
+done
 # A push that is killed while it sends, and one that fails.
 mkdir "$T/many"; for i in $(seq 400); do head -c 40000 /dev/urandom >"$T/many/$i.txt"; done
 ( ulimit -f 20; ckpt-push -q --create "$T/l.git" "$T/many" >/dev/null 2>&1 )

@@ -117,23 +117,42 @@ static int make_parents(const char *root, const char *path, struct ckpt_err *err
 }
 
 /* What only a commit has would be passed over in silence. */
-static int check_folder(const struct push_plan *p, const char *path, const struct send_want *w,
-                        bool exists, struct ckpt_err *err)
+static int check_folder(const char *path, const struct send_want *w, struct ckpt_err *err)
 {
     const char *only = w->branch ? "--branch" : w->message ? "--message" : w->create ? "--create"
                        : w->remove.n ? "--delete" : w->author ? "--author" : NULL;
-    struct statvfs v;
+    struct stat st;
 
     if (only) {
         ckpt_fail(err, CKPT_EUSAGE, "%s: is a folder, and %s is for a git repository", path, only);
         return ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name one");
     }
+    if (stat(path, &st))
+        return 0;
+    if (!S_ISDIR(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: exists and is no folder", path);
+    return access(path, W_OK | X_OK) ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path) : 0;
+}
+
+int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err)
+{
+    const char *kind, *path;
+
+    if (send_kind(&kind, &path, dest, err))
+        return err->code;
+    return strcmp(kind, "git") == 0 ? send_git_check(path, w, err) : check_folder(path, w, err);
+}
+
+/* Paths and bytes fit. */
+static int check_fit(const struct push_plan *p, const char *path, bool exists,
+                     struct ckpt_err *err)
+{
+    struct statvfs v;
+
     for (size_t i = 0; i < p->n; i++)
         if (strlen(path) + strlen(p->file[i].to) + 2 > PATH_BYTES)
             return ckpt_fail(err, CKPT_ELIMIT, "%.200s: the path is too long in %.200s",
                              p->file[i].to, path);
-    if (exists && access(path, W_OK | X_OK))
-        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
     if (exists && statvfs(path, &v) == 0 && v.f_blocks && p->bytes > v.f_bavail * v.f_frsize)
         return ckpt_fail_as(err, CKPT_EIO, "no-space", "%s: %.1f MB are to be written, %.1f MB are "
                             "free", path, (double)p->bytes / 1e6,
@@ -175,10 +194,10 @@ int send_folder(char *url, size_t url_size, struct push_plan *p, const char *pat
     struct tally t = {.total = p->bytes};
     struct stat st;
     bool exists = stat(path, &st) == 0;
-    int rc = exists && !S_ISDIR(st.st_mode)
-                 ? ckpt_fail(err, CKPT_ECREATE, "%s: exists and is no folder", path)
-                 : check_folder(p, path, w, exists, err);
+    int rc = check_folder(path, w, err);
 
+    if (rc == 0)
+        rc = check_fit(p, path, exists, err);
     if (rc || w->dry_run)
         return rc;
     if (!exists)

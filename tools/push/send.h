@@ -20,6 +20,11 @@ struct send_want {
 /* What kind of place dest is: "git", "folder"; CKPT_EUSAGE names the schemes known. */
 int send_kind(const char **kind, const char **path, const char *dest, struct ckpt_err *err);
 
+/* What can be known of a destination before there is something to publish: CKPT_EUSAGE for options
+ * that it has no use for, or how opening it fails. */
+int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err);
+int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err);
+
 /*
  * Publish.  url (capacity url_size) gets what can be handed on: the folder, or
  * <dest>@<commit>.  All or nothing for git: one commit; a folder that does not exist appears

@@ -1,10 +1,13 @@
 /* send_git - one commit on a branch of a git repository with LFS; see send.h. */
 #include "tools/push/send.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "libckpt/log.h"
 #include "libckpt/remote/git.h"
@@ -203,11 +206,28 @@ static int push_over_others(struct job *j, struct ckpt_err *err)
     return rc;
 }
 
+int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err)
+{
+    struct ckpt_git *g = NULL;
+    struct stat st;
+    int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
+
+    if (rc || (w->create && stat(path, &st) != 0))
+        return rc;
+    rc = ckpt_git_open(&g, path, false, err);
+    if (rc == 0)
+        rc = ckpt_git_begin(g, w->branch, err);
+    if (rc == 0 && access(ckpt_git_dir(g), W_OK | X_OK))
+        rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    ckpt_git_close(g);
+    return rc;
+}
+
 int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
     struct job j = {.p = p, .want = w, .cli = cli};
-    int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
+    int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < p->n; i++)
         rc = ckpt_git_check_path(p->file[i].to, err);
