@@ -2,7 +2,8 @@
  * dir - directories and what lies below them; see file.h.
  *
  * Below a handle the kernel itself refuses to leave (openat2 with RESOLVE_BENEATH, Linux 5.6);
- * where it cannot, components are opened one by one without following links.  With CKPT_FOLLOW
+ * where it cannot, components are opened one by one without following links.  Links that make a
+ * snapshot of the Hub's cache are the one exception (snapshot.h).  With CKPT_FOLLOW
  * links lead where they lead (the caches that are made of links keep the bytes elsewhere), but
  * a name alone still leads nowhere: "..", and links of /proc, are refused there too.
  */
@@ -19,6 +20,7 @@
 
 #include "libckpt/fault.h"
 #include "libckpt/file_at.h"
+#include "libckpt/snapshot.h"
 
 #define MAX_ENTRIES 1048576u
 
@@ -120,6 +122,8 @@ static int open_below(const struct ckpt_dir *dir, const char *rel, int flags)
     if (fd < 0 && (errno == ENOSYS || errno == EPERM))  /* EPERM: filters that do not know it */
         return dir->flags & CKPT_FOLLOW ? openat(dir->fd, rel, flags)
                                         : open_slowly(dir->fd, rel, flags);
+    if (fd < 0 && errno == ELOOP && !(dir->flags & CKPT_FOLLOW))
+        fd = snapshot_open(dir->fd, rel, flags);
     return (int)fd;
 }
 
@@ -250,6 +254,8 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
         }
         if (fstatat(dir->fd, e->d_name, &st, dir->flags & CKPT_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW))
             memset(&st, 0, sizeof st);  /* it went away, or a link leads nowhere: no file */
+        if (S_ISLNK(st.st_mode) && snapshot_stat(dir->fd, e->d_name, &st))
+            memset(&st, 0, sizeof st);
         entry = &(*list)[*n];
         entry->name = ckpt_arena_strndup(arena, e->d_name, strlen(e->d_name));
         entry->is_dir = S_ISDIR(st.st_mode);

@@ -10,6 +10,7 @@
 #include "libckpt/fault.h"
 #include "libckpt/file_at.h"
 #include "libckpt/guard.h"
+#include "libckpt/snapshot.h"
 
 struct ckpt_file {
     char                *name;
@@ -103,6 +104,29 @@ int file_open_failed(struct ckpt_err *err, const char *name, int errnum)
     }
 }
 
+/* A path that the user gave, whose last part is a link; those before it are followed. */
+static int open_in_snapshot(const char *path, int flags)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = ckpt_strdup(path);
+    int dir, fd, saved;
+
+    if (!parent) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (slash)
+        parent[slash == path ? 1 : slash - path] = '\0';
+    dir = open(slash ? parent : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fd = dir < 0 ? -1 : snapshot_open(dir, slash ? slash + 1 : path, flags);
+    saved = dir < 0 ? ELOOP : errno;
+    if (dir >= 0)
+        close(dir);
+    ckpt_free(parent);
+    errno = saved;
+    return fd;
+}
+
 int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
                    struct ckpt_err *err)
 {
@@ -111,6 +135,8 @@ int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
                  ? (errno = EIO, -1)
                  : open(path, how | (flags & CKPT_FOLLOW ? 0 : O_NOFOLLOW));
 
+    if (fd < 0 && errno == ELOOP && !(flags & CKPT_FOLLOW))
+        fd = open_in_snapshot(path, how);
     *out = NULL;
     return fd < 0 ? file_open_failed(err, path, errno)
                   : file_take_fd(out, fd, path, flags, err);

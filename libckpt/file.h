@@ -2,9 +2,9 @@
  * file - random-access bytes to read: a file, or memory; and the directories they lie in.
  *
  * The one way in for every foreign byte.  Below a directory handle nothing leads out: no
- * absolute path, no "..", no symbolic link (unless asked for; the name itself does not even
- * then), only regular files, opened non-blocking so that a fifo cannot hang the caller.  The
- * size from fstat is the only number that is trusted.
+ * absolute path, no "..", no symbolic link (unless asked for, when the name itself does not even
+ * then, or one of a snapshot: snapshot.h), only regular files, opened non-blocking so that a fifo
+ * cannot hang the caller.  The size from fstat is the only number that is trusted.
  */
 #ifndef CKPT_FILE_H
 #define CKPT_FILE_H

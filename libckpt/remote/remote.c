@@ -212,7 +212,7 @@ int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags
     if (f->range)
         return range_file(out, f->range, flags, err);
     return local_path(path, sizeof path, f, rel, err)
-               ? err->code : ckpt_file_open(out, path, flags | CKPT_FOLLOW, err);
+               ? err->code : ckpt_file_open(out, path, flags, err);
 }
 
 int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
@@ -236,5 +236,5 @@ int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
     if (f->range)
         return ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: a directory wanted", address);
     return local_path(path, sizeof path, f, rel, err)
-               ? err->code : ckpt_dir_open(out, path, flags | CKPT_FOLLOW, err);
+               ? err->code : ckpt_dir_open(out, path, flags, err);
 }

@@ -248,3 +248,48 @@ done
 fresh 'status=404@/api/*'
 expect 66 "a repository that is not there, or private" ckpt-inspect hf://acme/llama
 t "says how to see it" says "hint: if it is private, set HF_TOKEN"
+
+# -- snapshots of the Hub's cache -------------------------------------------------------------
+kill "$server"; wait "$server" 2>/dev/null; server=
+# snapshot DIR KIND - what the Hub's client would have of DIR; its path is $N.
+snapshot() {
+    local r=$T/hf/hub/$2--acme--model f s up; N=$r/snapshots/0123456789012345678901234567890123456789
+    mkdir -p "$r/blobs" "$r/refs"; printf %s 0123456789012345678901234567890123456789 >"$r/refs/main"
+    (cd "$1" && find . -type f | sed 's|^./||') >"$T/list"
+    while read -r f; do
+        s=$(sha256sum <"$1/$f" | cut -c1-64); cp "$1/$f" "$r/blobs/$s"; mkdir -p "$(dirname "$N/$f")"
+        up=$(dirname "$f" | sed 's|^\.$||; s|[^/][^/]*|..|g'); ln -sfn "${up:+$up/}../../blobs/$s" "$N/$f"
+    done <"$T/list"
+}
+mkdir -p "$T/model"; cp -r "$G/models/llama-a/." "$T/model"; mkdir -p "$T/model/deep/er"; echo x >"$T/model/deep/er/a.txt"
+snapshot "$T/model" models
+expect 0 "inspect of a snapshot" ckpt-inspect "$N"
+t "as of the folder" diff <(sed 1d "$T/.out") <(ckpt-inspect "$T/model" | sed 1d)
+expect 0 "one file of it" ckpt-inspect "$N/model-00001-of-00004.safetensors"
+expect 0 "from within" bash -c "cd $N && ckpt-inspect config.json && ckpt-inspect ./deep/../config.json"
+expect 0 "merge of it" ckpt-merge -q -o "$T/snap" "$N"
+t "to the same" ckpt-inspect -q --diff "$T/snap" "$T/model"
+expect 0 "push of it" ckpt-push -q --create "$T/snap.git" "$N"
+t "every file, its folders too" same_clone "$T/snap.git" "$T/model"
+cp "$G/rows.jsonl" "$T/model/train.jsonl"; snapshot "$T/model" datasets
+expect 0 "and of a data set" ckpt-inspect "$N/train.jsonl"
+expect 0 "offline, by the name of the repository" env HF_HUB_OFFLINE=1 ckpt-inspect hf://acme/model
+snapshot "$T/model" models; D=$(dirname "$(dirname "$N")")
+w=$N/model-00001-of-00004.safetensors
+B64=$(printf '0%.0s' $(seq 64)); cp "$D/blobs/$(basename "$(readlink "$w")")" "$T/$B64"; mkdir -p "$T/hf/hub/models--acme--other/blobs"
+cp "$T/$B64" "$T/hf/hub/models--acme--other/blobs/$B64"; cp "$T/$B64" "$D/$B64"; ln -s "$T/$B64" "$D/blobs/1$(printf '0%.0s' $(seq 63))"
+for to in "$T/$B64" "../../../models--acme--other/blobs/$B64" "../../$B64" "../../blobs/../$B64" "../../blobs/../../../../$B64" \
+    "../../blobs/1$(printf '0%.0s' $(seq 63))" "../blobs/$B64" "../../../blobs/$B64" "../../refs/main" "/etc/passwd" "../../blobs/.." "../../blobs/"; do
+    ln -sfn "$to" "$w"
+    expect 77 "a link of a snapshot to $to" ckpt-inspect -q "$w"
+    expect 65 "and in its folder" ckpt-merge -q -o "$T/hostile" "$N"
+done
+mv "$D/blobs" "$D/../elsewhere"; ln -s ../elsewhere "$D/blobs"
+expect 77 "blobs behind a link" ckpt-inspect -q "$N/config.json"
+mkdir -p "$T/plain/blobs" "$T/plain/snapshots/a"; cp "$T/$B64" "$T/plain/blobs/$B64"; ln -s "../../blobs/$B64" "$T/plain/snapshots/a/model.safetensors"
+expect 77 "the same in a folder of no such name" ckpt-inspect -q "$T/plain/snapshots/a/model.safetensors"
+for i in 1 2 3 4; do printf '{"prompt":"a %d ","completion":"b %d"}\n' $i $i; done >"$T/pairs.jsonl"
+ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/base" >/dev/null 2>&1
+rm -rf "$T/hf"; snapshot "$T/base" models; base=$N; mkdir "$T/data"; cp "$T/pairs.jsonl" "$T/data/train.jsonl"; snapshot "$T/data" datasets
+expect 0 "a training on snapshots" ckpt-train -q --model "$base" --train-file "$N/train.jsonl" -o "$T/tr" --max-seq-length 16 --max-steps 1
+expect 0 "and an evaluation" ckpt-eval -q --json --eval-file "$N/train.jsonl" "$base"
