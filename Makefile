@@ -202,8 +202,8 @@ check-peers: all $B/serve                                    ## let torch, DeepS
 	@tests/peers/check.sh $B
 
 FUZZ_SECONDS ?= 60
-fuzz:                                               ## fuzz every parser for FUZZ_SECONDS each (clang)
-	@tests/fuzz/run.sh $(FUZZ_SECONDS)
+fuzz:                                               ## fuzz every parser (ONLY: these) for FUZZ_SECONDS each, two at once (clang)
+	@ONLY="$(ONLY)" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 install: all                                        ## install below PREFIX (and DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(PREFIX)/lib/pkgconfig

@@ -414,11 +414,11 @@ static int op_container(struct walker *k)
         item[0] = pop(k);
         fill(k, item, 2);
         return 0;
-    case 't': n = stack_pop_mark(&k->s, &from); return tuple(k, k->s.item + from, n);
+    case 't': n = stack_pop_mark(&k->s, &from); return tuple(k, n ? &k->s.item[from] : NULL, n);
     case 'l': case 'd': case 0x91: stack_pop_mark(&k->s, &from); return push_other(k);
     case 'e': case 'u': case 0x90:
         n = stack_pop_mark(&k->s, &from);
-        fill(k, k->s.item + from, n);
+        fill(k, n ? &k->s.item[from] : NULL, n);
         return 0;
     case '1': stack_pop_mark(&k->s, &from); return 0;
     default: return 1;

@@ -210,7 +210,7 @@ static size_t put_pieces(struct zip_piece *out, struct entry *e, size_t n, const
     size_t k = 0;
 
     for (size_t i = 0; i < n; i++) {
-        uint64_t gap = e[i].local > at ? e[i].local - at : 0;
+        uint64_t gap = e[i].local > at && e[i].local <= end->dir ? e[i].local - at : 0;
 
         if (gap > (i && (e[i - 1].flags & 8) ? DESCRIPTOR : 0))
             out[k++] = (struct zip_piece){.offset = at, .size = gap};

@@ -296,7 +296,7 @@ static int name_columns(struct csv *c, struct row *r, const char *names, struct 
 static int read_all(struct csv *c, struct row *r, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(c->file), begin = 0;
-    unsigned char *block = ckpt_alloc_buffer(BLOCK);
+    unsigned char *block = ckpt_alloc_buffer(size < BLOCK ? size : BLOCK);
     bool inside = false, begun;
     int rc = block ? 0 : ckpt_nomem(err, BLOCK);
 
@@ -374,6 +374,7 @@ static int csv_open(void **self, struct ckpt_file *file, const struct records_op
 {
     struct csv *c = ckpt_alloc(1, sizeof *c);
     struct row *r = NULL;
+    uint64_t fields;
     int rc;
 
     *self = NULL;
@@ -385,7 +386,9 @@ static int csv_open(void **self, struct ckpt_file *file, const struct records_op
     c->literal = opts->literal;
     c->delimiter = opts->delimiter ? opts->delimiter
                                    : strcasestr(ckpt_file_name(file), ".tsv") ? '\t' : ',';
-    r = row_new(c, MAX_FIELDS);
+    /* No more fields than bytes, or than the names have. */
+    fields = ckpt_file_size(file) + (opts->columns ? strlen(opts->columns) : 0) + 2;
+    r = row_new(c, fields < MAX_FIELDS ? (size_t)fields : MAX_FIELDS);
     rc = r ? 0 : ckpt_nomem(err, sizeof *r);
     if (rc == 0 && opts->columns)
         rc = name_columns(c, r, opts->columns, err);

@@ -3,39 +3,26 @@
  * sentence, or a list of the shards' own tensors.  config.json is the same bytes, once to be
  * read and once to be edited.  Seed: tests/golden/hf/sharded.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "formats/formats.h"
+#include "formats/place.h"
 #include "formats/weights/config_text.h"
+#include "formats/weights/hf_dir.h"
 #include "libckpt/json.h"
+#include "tests/fuzz/memory_dir.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static const char shard[] =
     "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}..";
 
-static void put(const char *dir, const char *name, const void *bytes, size_t n)
+static void make_shard(unsigned char bytes[8 + sizeof shard - 1], char tensor)
 {
-    char path[200];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f))
-        abort();
-}
-
-static void put_shard(const char *dir, const char *name, char tensor)
-{
-    unsigned char bytes[8 + sizeof shard - 1] = {sizeof shard - 3};
-
+    memset(bytes, 0, 8);
+    bytes[0] = sizeof shard - 3;
     memcpy(bytes + 8, shard, sizeof shard - 1);
     bytes[10] = (unsigned char)tensor;
-    put(dir, name, bytes, sizeof bytes);
 }
 
 /* What an edit gives is JSON that says what was asked for. */
@@ -62,21 +49,28 @@ static void edit(const unsigned char *data, size_t size)
     ckpt_buf_release(&b);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+static void open_folder(const unsigned char *data, size_t size)
 {
-    static char dir[64];
-    struct ckpt_source *s;
+    static unsigned char x[8 + sizeof shard - 1], y[8 + sizeof shard - 1];
+    const struct memory_file file[] = {
+        {"config.json", data, size}, {"model.safetensors.index.json", data, size},
+        {"x", x, sizeof x}, {"y", y, sizeof y},
+    };
+    struct memory_dir dir = {file, sizeof file / sizeof file[0]};
+    static const struct ckpt_open_opts none;
+    struct ckpt_place place = {.path = "memory"};
+    struct ckpt_arena arena = {0};
+    struct ckpt_source *s = NULL;
+    struct ckpt_entry *entry;
     struct ckpt_err err = {0};
 
-    if (!dir[0]) {
-        snprintf(dir, sizeof dir, "/tmp/fuzz-hf-index-%ld", (long)getpid());
-        mkdir(dir, 0700);
-        put_shard(dir, "x", 'a');
-        put_shard(dir, "y", 'b');
-    }
-    put(dir, "model.safetensors.index.json", data, size);
-    put(dir, "config.json", data, size);
-    if (ckpt_open(&s, dir, NULL, &err) == 0) {
+    make_shard(x, 'a');
+    make_shard(y, 'b');
+    if (memory_dir_open(&place.dir, &dir, &err) ||
+        ckpt_dir_list(place.dir, &arena, &entry, &place.n_entry, &err))
+        abort();
+    place.entry = entry;
+    if (ckpt_format_hf.bid(&place) && ckpt_format_hf.open(&s, &place, &none, &err) == 0) {
         for (size_t i = 0; i < ckpt_source_count(s); i++)
             if (strlen(ckpt_source_tensor(s, i)->name) != 1)
                 abort();
@@ -84,6 +78,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         abort();
     }
     ckpt_source_close(s);
+    place_close(&place);
+    ckpt_arena_release(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    open_folder(data, size);
     edit(data, size);
     return 0;
 }

@@ -438,7 +438,8 @@ int talk_question(const struct talk *t, const struct chat *c, struct ckpt_buf *p
     } else if (rc == 0 && ask < n && (rc = render(t, c, n, false, &whole, err)) == 0) {
         size_t same = common(&part.text, &whole.text);
 
-        ckpt_buf_put(answer, whole.text.data + same, whole.text.len - same);
+        if (same < whole.text.len)      /* a template may print nothing */
+            ckpt_buf_put(answer, whole.text.data + same, whole.text.len - same);
     }
     if (rc == 0 && (!ckpt_buf_ok(prompt) || !ckpt_buf_ok(answer)))
         rc = ckpt_nomem(err, prompt->len + answer->len);
