@@ -6,7 +6,7 @@
 #   DEMO_DATA=FILE    train on this JSONL instead of WordNet's glosses (every 20th row is held out)
 #   DEMO_STEPS=N      optimizer steps (default 240)
 #   DEMO_DIR=DIR      where everything goes (default: build/demo; it is emptied first)
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/../../.."
 export PATH="$PWD/$1:$PATH" LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1
 here=tools/recipes/demo
@@ -39,7 +39,7 @@ else
     run $here/wordnet.sh "$dir"
 fi
 wc -l "$dir"/train.jsonl "$dir"/eval.jsonl | sed '$d'
-head -n 2 "$dir/train.jsonl" | cut -c 1-150
+sed -n 1,2p "$dir/train.jsonl" | cut -c 1-150
 
 say "2. The base model"
 if [ -n "${DEMO_MODEL:-}" ]; then
@@ -61,7 +61,7 @@ merged=$(tail -n 1 "$dir/merged.txt")
 
 say "4. What the run left behind"
 run ckpt-inspect --plot "$checkpoint"
-run ckpt-inspect --rng "$checkpoint" | head -n 3
+run ckpt-inspect --rng "$checkpoint" | sed -n 1,3p
 run ckpt-inspect --html "$dir/run.html" "$checkpoint"
 
 say "5. Against the base, on held-out rows; then some words of its own"
