@@ -129,6 +129,30 @@ static void swap_bytes(unsigned char *p, int64_t n, enum ckpt_dtype dtype)
         }
 }
 
+/*
+ * From bytes of the file to elements.  Little-endian floats have their sign in the last byte,
+ * complex numbers that of the imaginary part in the last and of the real part in the middle.
+ */
+static void finish(unsigned char *p, int64_t n, const struct ckpt_fragment *f,
+                   enum ckpt_dtype dtype)
+{
+    size_t width = ckpt_dtype_size(dtype);
+    bool complex = ckpt_dtype_class(dtype) == CKPT_CLASS_COMPLEX;
+    bool last = f->negated != (complex && f->conjugated), middle = complex && f->negated;
+
+    if (f->swapped)
+        swap_bytes(p, n, dtype);
+    for (int64_t i = 0; last && i < n; i++)
+        p[(size_t)i * width + width - 1] ^= 0x80;
+    for (int64_t i = 0; middle && i < n; i++)
+        p[(size_t)i * width + width / 2 - 1] ^= 0x80;
+}
+
+static bool as_it_lies(const struct ckpt_fragment *f)
+{
+    return !f->swapped && !f->negated && !f->conjugated;
+}
+
 /* Step an odometer over the axes from `from` on; false when it is back at zero. */
 static bool step(int64_t at[CKPT_MAX_RANK], const struct axis *a, int from, int n)
 {
@@ -156,8 +180,7 @@ static int read_direct(const struct transfer *t, struct ckpt_err *err)
                               (size_t)run * t->width,
                               t->offset + (uint64_t)file * t->width, err))
             return err->code;
-        if (t->f->swapped)
-            swap_bytes(t->dst + (size_t)mem * t->width, run, t->dtype);
+        finish(t->dst + (size_t)mem * t->width, run, t->f, t->dtype);
     } while (step(at, t->axis, 1, t->n));
     return 0;
 }
@@ -208,8 +231,8 @@ static void scatter(const struct transfer *t, unsigned char *dst, const unsigned
             memcpy(to, from, (size_t)a[0].count * w);
         else
             spread(to, (size_t)a[0].mem * w, from, (size_t)a[0].file * w, a[0].count, w);
-        for (int64_t i = 0; t->f->swapped && i < a[0].count; i++)
-            swap_bytes(to + (size_t)(i * a[0].mem) * w, 1, t->dtype);
+        for (int64_t i = 0; !as_it_lies(t->f) && i < a[0].count; i++)
+            finish(to + (size_t)(i * a[0].mem) * w, 1, t->f, t->dtype);
     } while (step(at, a, 1, n));
 }
 
@@ -406,7 +429,7 @@ bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum c
         if (!common(&part, shape->rank, &first, &f->box))
             continue;
         out->file = f->file;            /* the one piece that holds the first element */
-        return !f->swapped && locate_in(&out->offset, shape, dtype, f, start, start + count);
+        return as_it_lies(f) && locate_in(&out->offset, shape, dtype, f, start, start + count);
     }
     return false;
 }

@@ -26,6 +26,8 @@ struct ckpt_fragment {
     const int64_t    *stride;       /* elements between neighbours per axis, >= 0 each, as many
                                        as the rank; NULL: contiguous row-major over the box */
     bool              swapped;      /* elements lie big-endian */
+    bool              negated;      /* reading gives their negatives: floats and complex */
+    bool              conjugated;   /* reading gives their conjugates: complex only */
 };
 
 /* A run of bytes that lies verbatim in a file. */
@@ -55,7 +57,8 @@ int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
-/* True when elements [start, start + count) lie in one piece in one file, little-endian. */
+/* True when elements [start, start + count) lie in one piece in one file, as they
+ * are read. */
 bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                  const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count);
 

@@ -42,6 +42,7 @@ struct value_tensor {
     int64_t           stride[CKPT_MAX_RANK];    /* elements */
     int64_t           offset;                   /* elements into the storage */
     size_t            storage;                  /* index in the archive's storage table */
+    bool              negated, conjugated;      /* views that torch leaves to be computed */
     bool              requires_grad;
     bool              parameter;                /* torch.nn.Parameter around it */
     const struct value *attrs;                  /* DICT of attributes set on it, or NULL */

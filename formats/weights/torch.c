@@ -268,6 +268,8 @@ int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
     f->file = a->file;
     f->offset = s->offset + (uint64_t)t->offset * ckpt_dtype_size(t->dtype);
     f->swapped = a->big_endian && ckpt_dtype_size(t->dtype) > 1;
+    f->negated = t->negated;
+    f->conjugated = t->conjugated;
     if (contiguous(t))
         return 0;
     stride = ckpt_arena_alloc(arena, CKPT_MAX_RANK, sizeof *stride);

@@ -16,7 +16,7 @@ bool torch_add_is(const struct value *v)
 
 /* Windows are the same when all of this is. */
 struct window {
-    uint64_t storage, dtype, rank;
+    uint64_t storage, dtype, rank, bits;
     int64_t  offset, dim[CKPT_MAX_RANK], stride[CKPT_MAX_RANK];
 };
 
@@ -31,6 +31,7 @@ static int find_alias(struct torch_adder *to, const struct value_tensor *t, size
     w->storage = t->storage;
     w->dtype = t->dtype;
     w->rank = (uint64_t)t->shape.rank;
+    w->bits = (uint64_t)t->negated | (uint64_t)t->conjugated << 1;
     w->offset = t->offset;
     for (int i = 0; i < t->shape.rank; i++) {
         w->dim[i] = t->shape.dim[i];

@@ -134,6 +134,29 @@ static int make_pairs(struct walk *w, struct value_tensor *t)
     return 0;
 }
 
+/* {"conj": True}, {"neg": True}: what lies in the storage is the conjugate, the negative. */
+static int take_bits(struct walk *w, struct value_tensor *t, const struct value *metadata)
+{
+    enum ckpt_dtype_class class = ckpt_dtype_class(t->dtype);
+    bool known = true;
+
+    for (size_t i = 0; value_is(metadata, VALUE_DICT) && i < metadata->u.dict.n; i++) {
+        const char *key = value_as_str(metadata->u.dict.key[i]);
+        const struct value *v = metadata->u.dict.val[i];
+        bool *bit = key && strcmp(key, "conj") == 0  ? &t->conjugated
+                    : key && strcmp(key, "neg") == 0 ? &t->negated : NULL;
+
+        known = known && bit && value_is(v, VALUE_BOOL);
+        if (known)
+            *bit = v->u.b;
+    }
+    if (known && (!t->conjugated || class == CKPT_CLASS_COMPLEX) &&
+        (!t->negated || class == CKPT_CLASS_COMPLEX || class == CKPT_CLASS_FLOAT))
+        return 0;
+    return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "a tensor of %s with a conjugate, negative or "
+                     "other bit is not read", ckpt_dtype_name(t->dtype));
+}
+
 /* _rebuild_tensor, _v2, _v3 and _rebuild_qtensor: storage, offset, size, stride, ... */
 static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row)
 {
@@ -165,9 +188,8 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "a tensor of dtype torch.%s is not read",
                              dtype->u.obj.name);
     }
-    if (value_is(metadata, VALUE_DICT) && metadata->u.dict.n)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "a tensor with conjugate or negative bit is not read");
+    if (take_bits(w, &t, metadata))
+        return w->err->code;
     if (row->what == NAME_QTENSOR && (t.dtype < CKPT_QI8 || t.dtype > CKPT_QI32))
         return bad(w, "a quantised tensor lies in a storage of another class");
     t.requires_grad = value_is(grad, VALUE_BOOL) && grad->u.b;

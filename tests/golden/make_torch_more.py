@@ -186,6 +186,19 @@ def unread():
     save_file({"w": w, "b": d["b"]}, f"{out}/unread.expected.safetensors")
 
 
+def conj():
+    """Views that torch leaves to be computed: conjugates, negatives, both, transposed."""
+    torch.manual_seed(4)
+    c = torch.randn(3, 4, dtype=torch.complex64)
+    d = {"plain": c, "conj": c.conj(), "t": c.conj().t(), "neg": torch._neg_view(torch.randn(5)),
+         "both": torch._neg_view(torch.randn(2, 2, dtype=torch.complex64).conj()),
+         "half": torch._neg_view(torch.randn(3).half())}
+    torch.save(d, f"{out}/conj.pt")
+    torch.save(d, f"{out}/conj_legacy.pt", _use_new_zipfile_serialization=False)
+    torch.save({k: v.resolve_conj().resolve_neg().contiguous().clone() for k, v in d.items()},
+               f"{out}/conj.expected.pt")
+
+
 def arrays():
     """numpy arrays of every dtype and order, as each protocol spells them."""
     g = np.random.default_rng(2)
@@ -221,5 +234,5 @@ def more_dtypes():
 
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, tar, script, mesh, unread, arrays, more_dtypes):
+    for make in (no_crc, tar, script, mesh, unread, conj, arrays, more_dtypes):
         make()
