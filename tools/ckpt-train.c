@@ -128,8 +128,8 @@ static size_t rows(struct opt *row, struct want *w)
         {0, "learning-rate", "X", OPT_REAL, &s->learning_rate, "peak learning rate", NULL, 0, 1e3,
          false},
         {0, "min-lr", "X", OPT_REAL, &s->min_lr,
-         "where cosine_with_min_lr and polynomial end (default: 0; of polynomial 1e-7)", NULL, 0, 1e3,
-         false},
+         "where cosine_with_min_lr and polynomial end (default: 0; of polynomial 1e-7)", NULL, 0,
+         1e3, false},
         {0, "lr-scheduler-type", "NAME", OPT_CHOICE, &s->lr_scheduler_type,
          "how the learning rate goes",
          "constant constant_with_warmup linear cosine cosine_with_min_lr cosine_with_restarts "

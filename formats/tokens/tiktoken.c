@@ -137,7 +137,8 @@ int tiktoken_read(json_t **out, const char *bytes, size_t n, struct ckpt_err *er
                      "version", "1.0", "normalizer", norm, "pre_tokenizer", "type", "Sequence",
                      "pretokenizers", "type", "Split", "pattern", "Regex", of->pattern,
                      "behavior", "Isolated", "invert", 0, "type", "ByteLevel",
-                     "add_prefix_space", 0, "use_regex", 0, "decoder", "type", "ByteLevel", "model", "type", "BPE", "ranks", 1,
+                     "add_prefix_space", 0, "use_regex", 0, "decoder", "type",
+                     "ByteLevel", "model", "type", "BPE", "ranks", 1,
                      "ignore_merges", 1, "vocab", vocab);
     return *out ? 0 : ckpt_nomem(err, n);
 }

@@ -70,7 +70,8 @@ static int next_block(struct input *in, struct ckpt_err *err)
 {
     size_t got = 0;
 
-    memmove(in->data, in->data + in->lines_end, in->len - in->lines_end);
+    if (in->lines_end > 0)              /* else there may be no data yet */
+        memmove(in->data, in->data + in->lines_end, in->len - in->lines_end);
     in->len -= in->lines_end;
     in->lines_end = 0;
     while (!in->end && in->lines_end == 0) {

@@ -20,7 +20,8 @@ enum tiles_kernel tiles_best(void)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };       /* asm/prctl.h; XCR0's bit */
 
     if (!CPU_FEATURE_ACTIVE(AVX512F) || !CPU_FEATURE_ACTIVE(AVX512BW) ||
-        !CPU_FEATURE_ACTIVE(AVX512VL) || !CPU_FEATURE_ACTIVE(AVX512DQ) ||
+        !__builtin_cpu_supports("avx512vl") ||  /* bit 31, which glibc's macro shifts an int by */
+        !CPU_FEATURE_ACTIVE(AVX512DQ) ||
         !CPU_FEATURE_ACTIVE(AVX512_BF16))
         return TILES_NONE;
     if (CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16) &&
