@@ -34,6 +34,12 @@ mkdir "$T/empty"; expect 65 "a folder of nothing is not clean" ckpt-inspect --sc
 mkdir "$T/f"; mkfifo "$T/f/model.bin"; echo hi > "$T/f/a.txt"
 expect 65 "nor what is no regular file" ckpt-inspect --scan "$T/f"
 expect 66 "nor what is not there" ckpt-inspect --scan "$T/none"
+ln -s nowhere "$T/w1"; mkdir "$T/d1"; mv "$T/w1" "$T/d1"
+expect 65 "a link that leads nowhere, followed" ckpt-inspect --follow-symlinks --scan "$T/d1"
+# More than is read at once: each pickle of a stream is told once.
+for _ in $(seq 200); do cat "$S/pickles/second.pkl"; done > "$T/200"; for _ in $(seq 100); do cat "$T/200"; done > "$T/many.pkl"
+ckpt-inspect -q --json --scan "$T/many.pkl" > "$T/.out" 2>/dev/null
+t "20,000 hostile pickles in a row" row '"dangerous": 20000,'
 # Programs get one object a finding.
 ckpt-inspect -q --json --scan "$S/packed/a.tar.gz" > "$T/.out" 2>/dev/null
 t "path, name, place, reason in JSON" row '"path": "a.tar.gz!inner/m.bin!m/data.pkl", "file": "a.tar.gz", "member": "inner/m.bin!m/data.pkl", "what": "posix.system", "at": 2, "use": "called", "verdict": "dangerous", "reason": "runs programs"'

@@ -11,7 +11,9 @@
 #include "tools/inspect/scan/scan.h"
 
 #define MAX_MEMBERS  1048576
-#define MAX_UNPACKED ((uint64_t)256 << 30)      /* bytes in one scan */
+/* Bytes that are unpacked in one scan: bombs are packed in each other. */
+#define FREE_BYTES   ((uint64_t)4 << 30)
+#define MOST_TIMES   64u                        /* and as much for each that is packed */
 
 static void put_limit(struct scan *s, const char *path, const char *what)
 {
@@ -46,9 +48,12 @@ static bool enter(struct scan *s, const char *path, const char *name)
 static int unpacked(struct scan *s, const struct subject *f, const char *name,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
+    struct subject whole = *f;
+
+    whole.rest = false;                 /* what is packed has a name of its own */
     s->unpacked += ckpt_file_size(file);
-    if (s->unpacked <= MAX_UNPACKED)
-        return scan_made(s, f, name, file, err);
+    if (s->unpacked <= FREE_BYTES || (s->unpacked - FREE_BYTES) / MOST_TIMES <= s->read)
+        return scan_made(s, &whole, name, file, err);
     ckpt_file_close(file);
     put_limit(s, f->path, "more bytes are packed than are unpacked in one scan");
     return 0;
@@ -121,7 +126,7 @@ static int scan_piece(struct scan *s, const struct subject *f, const struct zip_
     if (p->size == 0 && p->name[0] && p->name[strlen(p->name) - 1] == '/')
         return 0;                                       /* a folder */
     if (p->method == 0)
-        return scan_part(s, f, p->name, p->offset, p->size, f->rest, err);
+        return scan_part(s, f, p->name, p->offset, p->size, false, err);
     if (p->method == 8) {
         if (unfold(&file, &used, f->file, p->offset, p->size, UNFOLD_DEFLATE, s->spool, err))
             return not_unpacked(s, f, p->name, err);

@@ -235,6 +235,8 @@ int scan_subject(struct scan *s, const struct subject *f, struct ckpt_err *err)
     judge_fn *judge;
     int rc;
 
+    if (f->depth == 0)
+        s->read += size;
     if (size == 0) {
         if (!f->rest)
             put(s, f, "an empty file",

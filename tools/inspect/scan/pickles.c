@@ -94,6 +94,7 @@ struct stream {
     const struct subject *f;
     unsigned char        *bytes;
     size_t                n, at;
+    int                   k;            /* pickles until at */
     bool                  legacy;       /* torch's stream: storages follow the fifth pickle */
     bool                  told;         /* something was found that is no name */
 };
@@ -190,11 +191,11 @@ static bool begins(const struct stream *t)
 static int scan_stream(struct stream *t, bool last, struct ckpt_err *err)
 {
     size_t end;
-    int rc = 0, k = 0;
+    int rc = 0;
 
     t->legacy = memmem(t->bytes, t->n < 32 ? t->n : 32, LEGACY_MAGIC, 12) != NULL;
-    while (rc == 0 && t->at < t->n && (k == 0 || begins(t)) && !(t->legacy && k == 5)) {
-        if (++k > MAX_STREAM) {
+    while (rc == 0 && t->at < t->n && (t->k == 0 || begins(t)) && !(t->legacy && t->k == 5)) {
+        if (t->k > MAX_STREAM) {
             put_broken(t, "more pickles than are looked at", t->at, SCAN_UNJUDGED,
                        "beyond a limit");
             return 0;
@@ -203,6 +204,7 @@ static int scan_stream(struct stream *t, bool last, struct ckpt_err *err)
         if (end == 0)
             return rc;                  /* nothing can be told of what follows */
         t->at = end;
+        t->k++;
     }
     return rc ? rc : scan_rest(t, err);
 }

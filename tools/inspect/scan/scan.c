@@ -139,13 +139,14 @@ static int put_unopened(struct scan *s, const char *path, struct ckpt_dir *dir,
     struct stat st;
 
     snprintf(full, sizeof full, "%s/%s", ckpt_dir_path(dir), entry->name);
-    if (lstat(full, &st) == 0 && S_ISLNK(st.st_mode)) {
+    if (strcmp(err->reason, "refused-path") == 0 && lstat(full, &st) == 0 &&
+        S_ISLNK(st.st_mode)) {
         scan_put(s, path, "a symbolic link", SCAN_NOWHERE, "", SCAN_DANGEROUS,
                  "is not followed: it may lead out of the folder (--follow-symlinks)");
         ckpt_err_clear(err);
         return 0;
     }
-    if (err->code == CKPT_ENOTFOUND || err->code == CKPT_EIO) {
+    if (strcmp(err->reason, "refused-path") != 0 && err->code != CKPT_ENOMEM) {
         scan_put(s, path, err->text, SCAN_NOWHERE, "", SCAN_UNJUDGED, "cannot be read");
         ckpt_err_clear(err);
         return 0;

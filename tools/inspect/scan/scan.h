@@ -29,7 +29,7 @@ struct scan {
     const char *spool;          /* where packed files are unpacked */
     int64_t     files, members, pickles;
     int64_t     count[SCAN_VERDICTS];
-    uint64_t    unpacked;       /* bytes so far */
+    uint64_t    read, unpacked; /* bytes of files, and out of what they pack, so far */
     char        worst[600];     /* the first dangerous finding */
 };
 
