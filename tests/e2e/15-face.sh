@@ -178,6 +178,13 @@ ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data
 t "nor in a pipe" bash -c "! grep -E \"of 10 steps|$esc\" $T/out"
 on 80 ckpt-eval --eval-file "$T/texts.jsonl" --generate 20 --max-new-tokens 64 --do-sample --seed 1 "$T/demo"
 t "an evaluation by itself" grep -q 'evaluation: [0-9]* of' "$T/tty"
+# So does reading a file, of 1.2 GB that take no room, with its digest.
+header='{"x":{"dtype":"F32","shape":[300000000],"data_offsets":[0,1200000000]}}'
+printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" > "$T/zeros.safetensors"
+truncate -s $((8 + ${#header} + 1200000000)) "$T/zeros.safetensors"
+on 80 ckpt-inspect --digest -j1 "$T/zeros.safetensors"
+t "reading tells how far it is" grep -qE 'reading tensors: [0-9.]+ of 1.20 GB' "$T/tty"
+rm "$T/zeros.safetensors"
 # make: a line a folder, whole commands with V=1; the demo, short, in a pipe.
 t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run.o'"
 seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, two & three"}/' > "$T/rows.jsonl"

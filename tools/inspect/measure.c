@@ -32,6 +32,7 @@ struct job {
     const size_t          *index;
     struct unit           *unit;
     unsigned               what;
+    uint64_t              *done, total;     /* bytes */
 };
 
 static size_t tensor_of(const struct job *j, size_t k) { return j->index ? j->index[k] : k; }
@@ -87,6 +88,12 @@ static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct
     return true;
 }
 
+static void tell_progress(const struct job *j, uint64_t bytes)
+{
+    ckpt_log_progress("reading tensors", NULL,
+                      __atomic_add_fetch(j->done, bytes, __ATOMIC_RELAXED), j->total);
+}
+
 static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
                          struct ckpt_err *err)
 {
@@ -97,8 +104,10 @@ static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct j
     for (int64_t at = u->from, n; rc == 0 && at < u->to; at += n) {
         n = (int64_t)(MAPPED_BYTES / width);
         n = u->to - at < n ? u->to - at : n;
-        if (!raw && measure_mapped(u, sha, j, at, n, &rc, err))
+        if (!raw && measure_mapped(u, sha, j, at, n, &rc, err)) {
+            tell_progress(j, (uint64_t)n * width);
             continue;
+        }
         n = (int64_t)(PIECE_BYTES / width);
         n = u->to - at < n ? u->to - at : n;
         if (!raw)
@@ -106,6 +115,7 @@ static int measure_range(struct unit *u, struct ckpt_sha256 *sha, const struct j
         rc = raw ? ckpt_source_read(j->src, i, at, n, raw, err) : ckpt_nomem(err, PIECE_BYTES);
         if (rc == 0)
             rc = measure_bytes(u, sha, j, raw, (size_t)n, err);
+        tell_progress(j, (uint64_t)n * width);
     }
     ckpt_free(raw);
     return rc;
@@ -206,7 +216,8 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
 int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err)
 {
-    struct job j = {.m = m, .src = src, .index = index, .what = what};
+    uint64_t done = 0;
+    struct job j = {.m = m, .src = src, .index = index, .what = what, .done = &done};
     size_t workers = jobs ? (size_t)jobs : ckpt_pool_default(16), n_unit = cut(&j, n, NULL);
     int rc = 0;
 
@@ -221,6 +232,9 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
                                                   ckpt_convert_can(CKPT_F64, t->dtype)};
     }
     cut(&j, n, j.unit);
+    for (size_t u = 0; u < n_unit; u++)
+        j.total += (uint64_t)(j.unit[u].to - j.unit[u].from) *
+                   ckpt_dtype_size(ckpt_source_tensor(src, tensor_of(&j, j.unit[u].k))->dtype);
     if (n_unit)
         rc = ckpt_pool_run(workers, n_unit, measure_unit, &j, err);
     for (size_t u = 0; rc == 0 && m && u < n_unit; u++)
