@@ -59,7 +59,7 @@ static size_t rows(struct opt *row, struct merge_want *w, const char **output)
         {0, "provenance", "WHAT", OPT_CHOICE, &w->provenance,
          "record of inputs and options in the output, with this digest of every file read",
          "xxh128 sha256 names none", 0, 0, false},
-        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace an output file that exists", NULL,
+        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace an output file that exists; a directory never", NULL,
          0, 0, false},
         {0, "verify", NULL, OPT_FLAG, &w->verify, "read the output back and compare", NULL, 0, 0,
          false},

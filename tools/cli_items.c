@@ -157,6 +157,8 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
             return rc;
         if (items->at >= items->n)
             return 0;
+        if (!*items->arg[items->at])
+            return ckpt_fail(err, CKPT_EUSAGE, "path %d is empty", items->at + 1);
         if (strcmp(items->arg[items->at], "-") != 0)
             return give(items, out, items->arg[items->at++], err);
         items->from_stdin = !items->ahead;

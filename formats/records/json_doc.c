@@ -48,7 +48,7 @@ static int bid(const char *path, const unsigned char *head, size_t len)
         i++;
     if (n > 5 && strcasecmp(path + n - 5, ".json") == 0)
         return 80;
-    return i < len && head[i] == '[' ? 60 : 0;
+    return i < len && head[i] == '[' && !memchr(head, 0, len) ? 60 : 0;     /* as jsonl's */
 }
 
 static void doc_close(void *self)

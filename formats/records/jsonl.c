@@ -21,7 +21,8 @@ static int bid(const char *path, const unsigned char *head, size_t len)
     for (size_t k = 0; k < 2; k++)
         if (n > strlen(ends[k]) && strcasecmp(path + n - strlen(ends[k]), ends[k]) == 0)
             return 90;
-    return i < len && head[i] == '{' ? 60 : 0;
+    /* A NUL is in no text: safetensors begins with its header's length, and that may be 0x7b. */
+    return i < len && head[i] == '{' && !memchr(head, 0, len) ? 60 : 0;
 }
 
 static int jsonl_open(void **self, struct ckpt_file *file, const struct records_opts *opts,

@@ -234,3 +234,25 @@ t "its groups and states" bash -c "grep -q 'weight decay' .out && grep -qE '^sta
 cp .out folder.out
 expect 0 "of the file alone too" ckpt-inspect --optimizer "$BASE/optimizer.pt"
 t "the same" bash -c "diff <(grep -A2 '^group' folder.out) <(grep -A2 '^group' .out)"
+
+# -- outputs that are inputs, and errors while they are read -------------------------------------
+cp -r "$BASE" own; ln -s own/model.safetensors soft.safetensors; ln own/model.safetensors hard.safetensors
+cp -r own/. before; sums own > own.sums
+for o in own/model.safetensors soft.safetensors hard.safetensors ./own/../own/model.safetensors; do
+    expect 73 "$o: a source is not replaced" ckpt-merge -q --overwrite --dtype bf16 -o $o own
+    t "$o: says so" says "is a file that is read"
+done
+expect 73 "nor an adapter's base" ckpt-merge -q --overwrite --base own -o hard.safetensors lone
+t "they are what they were" cmp own/model.safetensors before/model.safetensors
+t "another file in the folder may be written" merge --overwrite --dtype bf16 -o own/half.safetensors own
+expect 73 "a directory is not replaced" ckpt-merge -q --overwrite -o before own
+t "the help of it" says "hint: it is a directory, --overwrite replaces files only"
+expect 64 "an empty name" ckpt-merge ''
+t "is told as one" says "ckpt-merge: path 1 is empty"
+# A header of 123 or 91 bytes begins as JSON does: { and [.
+for n in 123 91; do
+    h='{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'; while [ ${#h} -lt $n ]; do h="$h "; done
+    printf "\\$(printf %o $n)\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0\\0\\0\\0\\0" "$h" > begins.safetensors
+    expect 0 "a header of $n bytes" ckpt-inspect begins.safetensors
+    t "is one" prints "format: safetensors"
+done

@@ -68,8 +68,9 @@ static int check_adapters(const struct merge_want *w, const char *format, struct
     return 0;
 }
 
-/* The output must be no file or directory that the inputs consist of. */
-static int refuse_overlap(const struct merge_job *job, struct ckpt_err *err)
+/* The output must be no file or directory that the inputs are called. */
+static int refuse_overlap(const struct merge_want *w, const struct merge_job *job,
+                          struct ckpt_err *err)
 {
     struct stat in, out;
 
@@ -78,7 +79,23 @@ static int refuse_overlap(const struct merge_job *job, struct ckpt_err *err)
     for (size_t i = 0; i < job->n; i++)
         if (stat(job->input[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
             return ckpt_fail(err, CKPT_ECREATE, "%s: is the input itself", job->output);
+    if (w->overwrite && S_ISDIR(out.st_mode)) {
+        ckpt_fail(err, CKPT_ECREATE, "%s: exists already", job->output);
+        return ckpt_err_hint(err, "it is a directory, --overwrite replaces files only");
+    }
     return 0;
+}
+
+/* Nor a file that is read, by whatever name: links lead to one, hard ones are one. */
+static int refuse_source(const struct provenance *read, const struct merge_job *job,
+                         struct ckpt_err *err)
+{
+    struct stat out;
+
+    if (strcmp(job->output, "-") == 0 || stat(job->output, &out) != 0 ||
+        !provenance_has(read, &out))
+        return 0;
+    return ckpt_fail(err, CKPT_ECREATE, "%s: is a file that is read", job->output);
 }
 
 /* The input's own metadata, without the record of how it was made. */
@@ -195,13 +212,15 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     if (rc == 0 && !w->optimizer)
         w->optimizer = w->shards ? "keep" : "drop";
     if (rc == 0)
-        rc = refuse_overlap(job, err);
+        rc = refuse_overlap(w, job, err);
     if (rc == 0)
         rc = provenance_new(&record, w, err);
     if (rc == 0)
         rc = merge_open(&src, &origin, w, job, format, cli->follow, record, err);
     if (rc == 0 && ckpt_source_count(src) == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no tensor to write", job->input[0]);
+    if (rc == 0)
+        rc = refuse_source(record, job, err);
     if (rc == 0 && stays_adapter(w, origin, format))
         format = "peft";
     if (rc == 0)

@@ -225,8 +225,11 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
     if (ckpt_file_size(e->file) < sizeof head ||
         ckpt_file_read_at(e->file, head, sizeof head, 0, err) || memcmp(head, "PK\3\4", 4) != 0)
         return err->code;
-    if (zip_open(&z, e->file, err)) {       /* whoever reads it as one has refused it, or will */
-        memset(err, 0, sizeof *err);
+    rc = zip_open(&z, e->file, err);
+    if (rc == CKPT_EIO || rc == CKPT_ENOMEM)
+        return rc;
+    if (rc) {                   /* no sound archive: whoever reads it as one has refused it */
+        ckpt_err_clear(err);
         return 0;
     }
     rc = ckpt_xxh128_new(&xxh, err);
@@ -304,6 +307,21 @@ int provenance_add(struct provenance *p, const char *role, const char *path,
     json_decref(input);
     json_decref(g.files);
     return rc;
+}
+
+bool provenance_has(const struct provenance *p, const struct stat *st)
+{
+    struct stat own;
+    uint64_t base;
+
+    for (size_t i = 0; i < p->n; i++) {
+        int fd = ckpt_file_fd(p->file[i].file, &base);
+
+        if (fd >= 0 && fstat(fd, &own) == 0 && own.st_dev == st->st_dev &&
+            own.st_ino == st->st_ino)
+            return true;
+    }
+    return false;
 }
 
 /* sha or xxh is there. */

@@ -14,6 +14,8 @@
 #ifndef CKPT_MERGE_PROVENANCE_H
 #define CKPT_MERGE_PROVENANCE_H
 
+#include <sys/stat.h>
+
 #include "tools/merge/merge.h"
 
 struct provenance;
@@ -36,5 +38,8 @@ int provenance_text(struct provenance *p, bool digests, const char **text, struc
 /* Wait for the digests and put them into the text. */
 int provenance_finish(struct provenance *p, struct ckpt_err *err);
 void provenance_free(struct provenance *p);         /* stops what runs; NULL accepted */
+
+/* Whether a file of an input that was added is the one st tells of. */
+bool provenance_has(const struct provenance *p, const struct stat *st);
 
 #endif
