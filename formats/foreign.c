@@ -97,7 +97,9 @@ static const struct row folders[] = {
      .what = "the root of Megatron-LM's checkpoints", .hint = "its folders iter_* hold one each"},
     {.inside = {"mp_rank_[0-9]*", NULL},
      .what = "a Megatron-LM checkpoint in parts of a model" UNREAD, .hint = MCORE},
-    {.inside = {"archive", "*.pt2"}, .what = "a package of AOTInductor" UNREAD, .hint = EXPORT},
+    {.inside = {"serialized_exported_program.json", "serialized_state_dict.*"},
+     .what = "a program of torch.export before 2.8" UNREAD,
+     .hint = "load it with torch.export.load and save it again, or save its state_dict"},
 };
 
 static bool has_entry(const struct ckpt_place *p, const char *glob)

@@ -466,8 +466,9 @@ bool ckpt_is_zip_folder(struct ckpt_file *file)
         const char *rest = slash ? slash + 1 : name ? name : "data.pkl";
 
         folder = true;
-        if (strcmp(rest, "data.pkl") == 0 || strcmp(rest, "constants.pkl") == 0)
-            rc = CKPT_EFORMAT;          /* torch's */
+        if (strcmp(rest, "data.pkl") == 0 || strcmp(rest, "constants.pkl") == 0 ||
+            (slash && strcmp(rest, "archive_format") == 0))
+            rc = CKPT_EFORMAT;          /* torch's, and torch.export's */
     }
     reader_close(&r);
     return rc == 1 && folder;

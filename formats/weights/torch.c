@@ -7,6 +7,7 @@
 
 #include "formats/container/pickle.h"
 #include "formats/container/zip.h"
+#include "formats/weights/torch_export.h"
 #include "formats/weights/torch_legacy.h"
 #include "formats/weights/torch_list.h"
 #include "formats/weights/torch_tar.h"
@@ -151,6 +152,9 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     if (zip_open(&a->zip, a->file, err) || read_facts(a, err))
         return err->code;
     e = zip_find(&a->zip, "data.pkl");
+    if (!e && torch_export_is(&a->zip))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "is a program of torch.export: it has tensors and "
+                         "no pickle");
     if (!e)
         return ckpt_fail(err, CKPT_EFORMAT, "no data.pkl: not what torch writes");
     if (zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err))
@@ -352,6 +356,55 @@ static int list_archive(struct torch_source **out, struct ckpt_tensors *list, si
     return 0;
 }
 
+/* -- programs of torch.export ---------------------------------------------------------------- */
+
+static void close_program(void *self) { torch_archive_close(self); }
+
+/* Fragments do the work. */
+static const struct ckpt_source_ops program_ops = {.format = "torch", .close = close_program};
+
+/* Whether a zip file is a program; its members are then known. */
+static bool is_program(struct zip *z, const struct ckpt_place *p)
+{
+    struct ckpt_err ignored = {0};
+    size_t n = p->head_len > 30 ? p->head[26] + 256u * p->head[27] : 0;
+
+    /* torch.save's first member is data.pkl: most files are spared a second look. */
+    if (memcmp(p->head, "PK\3\4", 4) != 0 ||
+        (n >= 8 && n <= p->head_len - 30 && memcmp(p->head + 30 + n - 8, "data.pkl", 8) == 0) ||
+        zip_open(z, p->file, &ignored))
+        return false;
+    return torch_export_is(z);
+}
+
+/* Takes file. */
+static int open_program(struct ckpt_source **out, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct torch_archive *a = ckpt_alloc(1, sizeof *a);
+    struct ckpt_tensors list = {0};
+    int rc;
+
+    if (!a) {
+        ckpt_file_close(file);
+        return ckpt_nomem(err, sizeof *a);
+    }
+    a->file = file;
+    rc = zip_open(&a->zip, file, err);
+    if (rc == 0)
+        rc = torch_export_list(&list, &a->zip, err);
+    if (rc == 0)
+        rc = guard(a, err);
+    if (rc) {
+        ckpt_err_in(err, "%s", ckpt_file_name(file));
+        ckpt_tensors_release(&list);
+        torch_archive_close(a);
+        return err->code;
+    }
+    return ckpt_source_new(out, &program_ops, a, &list, NULL, 0,
+                           json_pack("{s:s,s:s}", "format", "torch", "container", "torch.export"),
+                           err);
+}
+
 /* Takes file. */
 static int source_of(struct ckpt_source **out, struct ckpt_file *file, enum open_how how,
                      struct ckpt_err *err)
@@ -388,6 +441,9 @@ int torch_look(struct ckpt_source **out, struct ckpt_file *file, struct ckpt_err
 static int open_source(struct ckpt_source **out, struct ckpt_place *place,
                        const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
+    struct zip z = {0};
+    bool program;
+
     (void)opts;
     *out = NULL;
     if (!place->file)
@@ -398,7 +454,10 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
                          "%s: neither a zip archive nor a stream of pickles as torch writes them",
                          place->path);
     place->took = true;
-    return source_of(out, place->file, OPEN_LISTED, err);
+    program = is_program(&z, place);
+    zip_release(&z);
+    return program ? open_program(out, place->file, err)
+                   : source_of(out, place->file, OPEN_LISTED, err);
 }
 
 const struct ckpt_format ckpt_format_torch = {

@@ -62,6 +62,7 @@ reads fsdp "ShardedTensor" "$F/2.15-fsdp1_w2/expected.safetensors" "$F/2.15-fsdp
 reads fsdp "flattened, with a base" "$F/2.15-fsdp1_w2/expected.safetensors" --base "$F/2.15-fsdp1_w2/full.pt" "$F/2.15-fsdp1_w2/local_rank0.pt"
 reads fsdp "DTensor" "$F/2.15-fsdp2_w2/expected.safetensors" "$F/2.15-fsdp2_w2/dtensor_rank0.pt"
 reads fsdp "a mesh of two axes" "$P/mesh_w4/expected.safetensors" "$P/mesh_w4"
+reads torch "torch.export" "$P/export.expected.safetensors" "$P/export.pt2"
 for f in conj conj_legacy; do reads torch "$f" "$P/conj.expected.pt" "$P/$f.pt"; done
 reads checkpoint-N "HF Trainer" "$H/plain_w1/run/checkpoint-4/model.safetensors" "$H/plain_w1/run"
 reads checkpoint-N "HF Trainer with DeepSpeed" "$H/ds3_w2_bf16/expected.safetensors" "$H/ds3_w2_bf16/run/checkpoint-4"

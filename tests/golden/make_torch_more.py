@@ -199,6 +199,29 @@ def conj():
                f"{out}/conj.expected.pt")
 
 
+class Program(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = torch.nn.Linear(4, 3)
+        self.tied = torch.nn.Parameter(self.l.weight.detach().t())      # strides
+        self.low = torch.nn.Parameter(torch.randn(3).bfloat16())
+        self.register_buffer("steps", torch.arange(3))
+        self.register_buffer("scalar", torch.tensor(2.5, dtype=torch.float64))
+        self.free = torch.ones(3) * 7                                   # a constant
+
+    def forward(self, x):
+        return (self.l(x) + x @ self.tied + self.low + self.steps + self.free) * self.scalar
+
+
+def export():
+    """A program of torch.export, its weights without a pickle."""
+    torch.manual_seed(6)
+    m = Program()
+    torch.export.save(torch.export.export(m, (torch.randn(2, 4),)), f"{out}/export.pt2")
+    save_file({k: v.contiguous().clone() for k, v in m.state_dict().items()} | {"free": m.free},
+              f"{out}/export.expected.safetensors")
+
+
 def arrays():
     """numpy arrays of every dtype and order, as each protocol spells them."""
     g = np.random.default_rng(2)
@@ -234,5 +257,5 @@ def more_dtypes():
 
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, tar, script, mesh, unread, conj, arrays, more_dtypes):
+    for make in (no_crc, tar, script, mesh, unread, conj, export, arrays, more_dtypes):
         make()
