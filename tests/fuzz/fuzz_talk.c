@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libckpt/json.h"
+#include "tests/fuzz/memory_dir.h"
 #include "trainer/data/talk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
@@ -38,22 +39,15 @@ static void check(const struct talk *talk, const struct chat *chat, enum talk_lo
 
 static struct chat *chat_of(const char *text)
 {
-    char dir[] = "/tmp/ckpt-fuzz-talk-XXXXXX", path[64];
+    const struct memory_file file = {"chat_template.jinja", text, strlen(text)};
+    struct memory_dir memory = {&file, 1};
     struct ckpt_err err = {0};
-    struct ckpt_dir *d;
+    struct ckpt_dir *dir;
     struct chat *chat;
-    FILE *f;
 
-    if (!mkdtemp(dir))
+    if (memory_dir_open(&dir, &memory, &err) || chat_open(&chat, dir, NULL, NULL, &err))
         abort();
-    snprintf(path, sizeof path, "%s/chat_template.jinja", dir);
-    f = fopen(path, "w");
-    if (!f || fputs(text, f) < 0 || fclose(f) || ckpt_dir_open(&d, dir, 0, &err) ||
-        chat_open(&chat, d, NULL, NULL, &err))
-        abort();
-    ckpt_dir_close(d);
-    remove(path);
-    remove(dir);
+    ckpt_dir_close(dir);
     return chat;
 }
 

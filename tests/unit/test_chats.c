@@ -340,6 +340,37 @@ static void test_refuses(void **state)
     expect_refusal(HELLO, &o, "record 1: chat template: line 1: not so");
 }
 
+/* No prompt, no answer, and no offset into a text that is not there. */
+static void test_a_template_that_prints_nothing(void **state)
+{
+    static const char *const body =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}";
+    struct ckpt_buf prompt, answer;
+    struct ckpt_err err = {0};
+    struct talk talk = {0};
+    struct ckpt_dir *dir;
+    struct chat *chat;
+    json_t *record;
+
+    (void)state;
+    fresh("qwen");
+    put("chat_template.jinja", "{% set a = 1 %}");
+    dir = open_dir();
+    ckpt_buf_init(&prompt, SIZE_MAX);
+    ckpt_buf_init(&answer, SIZE_MAX);
+    assert_int_equal(chat_open(&chat, dir, NULL, NULL, &err), 0);
+    assert_int_equal(ckpt_json_parse(&record, body, strlen(body), 0, &err), 0);
+    assert_int_equal(talk_of(&talk, record, "messages", &err), 0);
+    assert_int_equal(talk_question(&talk, chat, &prompt, &answer, &err), 0);
+    assert_int_equal(prompt.len + answer.len, 0);
+    ckpt_buf_release(&prompt);
+    ckpt_buf_release(&answer);
+    talk_release(&talk);
+    json_decref(record);
+    chat_close(chat);
+    ckpt_dir_close(dir);
+}
+
 /* The text of the tokens that are learnt. */
 static void expect_learnt(const char *body, const struct data_opts *o, const char *want)
 {
@@ -464,6 +495,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns_what_trl_learns), cmocka_unit_test(test_templates_are_found),
         cmocka_unit_test(test_refuses), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_a_template_that_prints_nothing),
         cmocka_unit_test(test_parquet), cmocka_unit_test(test_encoder_and_decoder),
     };
 
