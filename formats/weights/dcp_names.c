@@ -287,6 +287,18 @@ static int name_weights(struct namer *m)
     return 0;
 }
 
+/* Random states beside weights that no key sets apart, as Megatron keeps them. */
+static bool is_random_state(const struct dcp_item *it)
+{
+    static const char *const names[] = {"rng_state", "rng_states", "random_states"};
+    const char *top = it->n_part ? it->part[0] : "";
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (begins(top, names[i]) && strchr("./", top[strlen(names[i])]))     /* or its end */
+            return true;
+    return false;
+}
+
 int dcp_names_fill(struct dcp_item *item, size_t n, struct ckpt_arena *arena,
                    struct ckpt_err *err)
 {
@@ -294,7 +306,7 @@ int dcp_names_fill(struct dcp_item *item, size_t n, struct ckpt_arena *arena,
     int rc = find_roots(&m);
 
     for (size_t i = 0; i < n; i++) {
-        item[i].kind = CKPT_WEIGHT;
+        item[i].kind = is_random_state(&item[i]) ? CKPT_OTHER : CKPT_WEIGHT;
         item[i].name = NULL;
     }
     if (rc == 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/weights/dcp_names.h"
+#include "libckpt/log.h"
 
 #define MAX_NODES 65536u            /* of one value: params lists every parameter */
 
@@ -117,6 +118,18 @@ static size_t groups_depth(const struct dcp_entry *e)
     return SIZE_MAX;
 }
 
+/* Bytes of the program's own: named, never shown or looked into.  Takes v. */
+static json_t *without_bytes(json_t *v, const char *path)
+{
+    const char *class = json_string_value(json_object_get(v, "$object"));
+
+    if (!class || strcmp(class, "_io.BytesIO") != 0)
+        return v;
+    ckpt_log(CKPT_LOG_NOTE, "%s: bytes of an io.BytesIO, left out", path);
+    json_decref(v);
+    return json_string("bytes of an io.BytesIO, not read");
+}
+
 static int tell_one(struct teller *t, const struct dcp_entry *e)
 {
     size_t depth = groups_depth(e);
@@ -127,6 +140,7 @@ static int tell_one(struct teller *t, const struct dcp_entry *e)
         return ckpt_nomem(t->err, 64);
     if (load(t, &v, e))
         return t->err->code;
+    v = without_bytes(v, path);
     if (depth == SIZE_MAX)
         return put(t, t->values, path, v);
     return strcmp(e->part[depth], "param_groups") == 0

@@ -405,6 +405,21 @@ static int open_program(struct ckpt_source **out, struct ckpt_file *file, struct
                            err);
 }
 
+/*
+ * How many files a model's matrices are cut over, of which this is one: what Megatron's arguments
+ * say, which lie beside the weights; 1 where nothing is said.
+ */
+static int64_t tensor_parallel(const struct torch_archive *a)
+{
+    static const char *const keys[] = {"tensor_model_parallel_size", "model_parallel_size"};
+    const struct value *args = value_get(torch_archive_root(a), "args");
+    int64_t n = 1;
+
+    for (size_t i = 0; value_is(args, VALUE_OBJECT) && n <= 1 && i < 2; i++)
+        value_as_int(value_get(args->u.obj.state, keys[i]), &n);
+    return n;
+}
+
 /* Takes file. */
 static int source_of(struct ckpt_source **out, struct ckpt_file *file, enum open_how how,
                      struct ckpt_err *err)
@@ -425,6 +440,8 @@ static int source_of(struct ckpt_source **out, struct ckpt_file *file, enum open
         return err->code;
     }
     info = json_pack("{s:s,s:s}", "format", "torch", "container", a->container);
+    if (tensor_parallel(a) > 1)
+        json_object_set_new(info, "tensor_parallel", json_integer(tensor_parallel(a)));
     if (left_out)
         json_object_set_new(info, "arrays_left_out", json_integer((json_int_t)left_out));
     if (ckpt_source_new(out, &ops, s, &list, NULL, 0, info, err))

@@ -55,6 +55,7 @@ static const struct torch_name rows[] = {
     {"collections", "Counter", NAME_INERT},
     {"collections", "deque", NAME_INERT},
     {"_codecs", "encode", NAME_BYTES},
+    {"_io", "BytesIO", NAME_INERT},
     {"__builtin__", "set", NAME_SET},
     {"builtins", "set", NAME_SET},
     {"__builtin__", "frozenset", NAME_SET},

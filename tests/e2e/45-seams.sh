@@ -256,3 +256,15 @@ for n in 123 91; do
     expect 0 "a header of $n bytes" ckpt-inspect begins.safetensors
     t "is one" prints "format: safetensors"
 done
+
+# -- what is no weight among the weights ---------------------------------------------------------
+expect 0 "DCP with an io.BytesIO" ckpt-merge -o titan "$G/seams/titan"
+t "what is left out has a name" says "train_state.global_avg_losses: bytes of an io.BytesIO, left out"
+expect 0 "DCP with random states beside the weights" merge -o megatron "$G/seams/megatron"
+t "they are no weights" bash -c "! ckpt-inspect megatron | grep -q rng_state"
+t "the weights are those of the other" cmp titan/model.safetensors megatron/model.safetensors
+expect 65 "a slice of a model" ckpt-merge -o no/w "$G/seams/slice.pt"
+t "is called one" says "a slice of a model that is cut over 2 ranks by tensor parallelism"
+expect 0 "it is inspected" ckpt-inspect "$G/seams/slice.pt"
+t "with that" prints "tensor_parallel: 2"
+t "nothing is left of what was refused" [ -z "$(ls -A no)" ]

@@ -162,6 +162,18 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
     return rc;
 }
 
+/* One of several files that each hold a part of every matrix is no model. */
+static int refuse_slice(const struct ckpt_source *src, const char *path, struct ckpt_err *err)
+{
+    json_int_t n = json_integer_value(json_object_get(ckpt_source_info(src), "tensor_parallel"));
+
+    if (n <= 1)
+        return 0;
+    ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a slice of a model that is cut over %lld ranks by "
+              "tensor parallelism, which are not joined", path, (long long)n);
+    return ckpt_err_hint(err, "the program that saved it writes whole models or DCP too");
+}
+
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                const struct merge_want *w, const struct merge_job *job, const char *format,
                bool follow, struct provenance *p, struct ckpt_err *err)
@@ -184,6 +196,8 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
             gguf_is_file(job->input[0]);
     if (rc == 0)
         rc = open_inputs(src, w, job, again, follow, p, err);
+    if (rc == 0)
+        rc = refuse_slice(*src, job->input[0], err);
     again = again && rc == 0 && is_gguf(*src);
     *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
     if (rc == 0 && strcmp(w->optimizer, "drop") == 0 && w->include.n == 0 &&
