@@ -39,6 +39,7 @@ struct hf {
     struct shard     *shard;
     size_t            n_shard;
     json_t           *metadata;             /* of the first shard, or NULL */
+    const struct ckpt_tensors *list;        /* the source's */
     struct side_files side;
 };
 
@@ -72,8 +73,23 @@ static void close_hf(void *self)
     ckpt_free(h);
 }
 
-/* Reading is gathering: fragments do the work. */
-static const struct ckpt_source_ops ops = {.format = "hf", .close = close_hf};
+/* Fragments do the work; what has none is its shard's to read: arrays that lie in a pickle. */
+static int read_hf(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                   struct ckpt_err *err)
+{
+    const struct hf *h = self;
+    const struct ckpt_tensor *t = &h->list->item[i];
+    struct ckpt_shape flat = ckpt_shape_1d(t->numel);
+
+    for (size_t k = 0; t->n_frag == 0 && k < h->n_shard; k++)
+        if (h->shard[k].source && i >= h->shard[k].first && i < h->shard[k].end)
+            return ckpt_source_read(h->shard[k].source, i - h->shard[k].first, start, count, dst,
+                                    err);
+    return ckpt_gather(dst, t->flat ? &flat : &t->shape, t->dtype, t->frag, t->n_frag, start,
+                       count, err);
+}
+
+static const struct ckpt_source_ops ops = {.format = "hf", .read = read_hf, .close = close_hf};
 
 struct ckpt_dir *hf_source_dir(const struct ckpt_source *src)
 {
@@ -99,6 +115,9 @@ static int add_source(struct shard *s, struct ckpt_tensors *list, struct ckpt_pl
             return err->code;
         added->kind = t->kind;
         added->alias_of = s->first + t->alias_of;
+        added->unread = t->unread;
+        added->stored = t->stored;
+        added->stored_bytes = t->stored_bytes;
     }
     return 0;
 }
@@ -309,7 +328,10 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
             json_object_set(info, "metadata", h->metadata);
         add_config(info, h);
     }
-    return ckpt_source_new(out, &ops, h, &list, h->side.item, h->side.n, info, err);
+    if (ckpt_source_new(out, &ops, h, &list, h->side.item, h->side.n, info, err))
+        return err->code;
+    h->list = ckpt_source_tensors(*out);
+    return 0;
 }
 
 const struct ckpt_format ckpt_format_hf = {

@@ -195,7 +195,8 @@ int torch_export_list(struct ckpt_tensors *list, const struct zip *z, struct ckp
     if (any)
         return 0;
     if (!compiled)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "is a .pt2 archive without weights that are known");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "is a .pt2 archive without weights that are "
+                         "known");
     ckpt_fail_as(err, CKPT_EUNSUPPORTED, "foreign", "is a package of AOTInductor, compiled code "
                  "whose weights are not read");
     return ckpt_err_hint(err, "the program it was compiled from, or its state_dict, holds the "

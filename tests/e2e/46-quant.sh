@@ -45,6 +45,14 @@ t "and ends the same" same "$T/tv/checkpoint-2" "$T/tm/checkpoint-2"
 t "what is saved is not quantised" bash -c "! grep -q quantization '$T/tm/checkpoint-2/config.json'"
 t "a LoRA on top of it" ckpt-train -q --model "$M" --train-file "$L/rows.jsonl" --lora-rank 2 --max-steps 1 -o "$T/tl"
 
+# pytorch_model.bin may hold arrays, and tensors that are only listed, as a lone file may.
+mkdir "$T/bin"; echo '{"model_type":"x"}' > "$T/bin/config.json"; cp "$G/torch/arrays_p2.pt" "$T/bin/pytorch_model.bin"
+t "arrays in a model's pickle" merge --exclude arrays.c16 -o "$T/bin.safetensors" "$T/bin"
+t "are read" same "$G/torch/arrays.expected.safetensors" "$T/bin.safetensors"
+cp "$G/torch/unread.pt" "$T/bin/pytorch_model.bin"
+expect 65 "a model with tensors that are only listed" ckpt-merge --exclude q --exclude qc -o "$T/no" "$T/bin"
+t "names them" says "tensor coo: of kind sparse_coo, which is not read"
+
 # What is not read is named wherever a value is used, and copied.
 refuse() {
     local name=$1; shift
