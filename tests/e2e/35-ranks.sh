@@ -85,9 +85,11 @@ twice() { kill -s TERM "$(supervisor "$1")"; sleep 0.2; kill -s TERM "$(supervis
 start tw --logging-steps 1; until_seen 9 steps tw; t "the same signal at once is one request" twice tw
 again() { kill -s STOP "$(pids "$1" 0 | head -n 1)"; kill -s INT "$(supervisor "$1")"; sleep 1.1; since=$(now); kill -s INT "$(supervisor "$1")"; ended "$1" 130 'SIGINT again: '; }
 start ag --logging-steps 1; until_seen 9 steps ag; t "a second one later ends all" again ag
+dir_of() { tr '\0' '\n' <"/proc/$(pids "$1" 1 | head -n 1)/environ" | sed -n 's/^OMPI_MCA_orte_tmpdir_base=//p'; }
 gone() { kill -s KILL "$(supervisor "$1")"; until_seen 5 none "$1"; }
+nothing_left() { local dir; dir=$(dir_of "$1"); [ -d "$dir" ] && gone "$1" && [ ! -e "$dir" ] || { echo "left: $dir"; ls -R "$dir"; return 1; }; }
 none() { [ -z "$(pids "$1")" ]; }
-start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor" gone o1; wait $run 2>/dev/null
+start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor, and leave nothing" nothing_left o1; wait $run 2>/dev/null
 start o2; until_seen 5 there o2 1; t "also while they start" gone o2; wait $run 2>/dev/null
 lone() { since=$(now); for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpirun ] && kill -s KILL "$p"; done; ended "$1" 75 'mpirun ended by SIGKILL, '; }
 start m1 --logging-steps 1; until_seen 9 steps m1; t "and with mpirun" lone m1

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "libckpt/commit.h"
 #include "trainer/comm/control.h"
 #include "trainer/comm/ranks.h"
 
@@ -23,6 +24,7 @@ static struct {
     int             fd;                 /* -1: nobody listens */
     bool            leaving;            /* the end of the connection is no surprise */
     int             rank;
+    char            dir[108];           /* the supervisor's, where it has one for the ranks */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* A message that finds no room is a beat too many, but an error or a goodbye must arrive. */
@@ -40,13 +42,17 @@ static bool tell(struct control_message *m, bool wait)
     return n == (ssize_t)sizeof *m;
 }
 
-/* The supervisor has died: nobody would end this process, and nobody knows it. */
+/* The supervisor has died: nobody would end this process, and nobody knows it.  Nor would anybody
+ * remove its directory, which is in memory. */
 static void orphaned(void)
 {
+    struct ckpt_err unused = {0};
     char line[96];
     int n = snprintf(line, sizeof line, "ckpt-train: rank %d: its supervisor is gone: ended\n",
                      self.rank);
 
+    if (*self.dir)
+        ckpt_remove_tree(self.dir, &unused);
     if (write(STDERR_FILENO, line, (size_t)n) != n)
         _exit(ckpt_exit_status(CKPT_EIO));
     _exit(ckpt_exit_status(CKPT_ECOMM));
@@ -131,6 +137,15 @@ static int find(struct sockaddr_un *at, char word[CONTROL_WORD + 1], struct ckpt
     return 0;
 }
 
+/* DIR/control: the directory is the supervisor's own. */
+static void keep_dir(const struct sockaddr_un *at)
+{
+    const char *slash = strrchr(at->sun_path, '/');
+
+    if (slash && strcmp(slash, "/control") == 0)
+        snprintf(self.dir, sizeof self.dir, "%.*s", (int)(slash - at->sun_path), at->sun_path);
+}
+
 int report_open(struct ckpt_err *err)
 {
     struct control_message m = {.kind = CONTROL_HELLO};
@@ -145,6 +160,7 @@ int report_open(struct ckpt_err *err)
     self.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (self.fd < 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "a socket");
+    keep_dir(&at);
     if (connect(self.fd, (struct sockaddr *)&at, sizeof at) || !tell(&m, true)) {
         ckpt_fail_errno(err, CKPT_ECOMM, errno, "the supervisor of this rank is gone");
     } else if (take_streams(err) == 0 && start_beat(err) == 0) {

@@ -356,21 +356,15 @@ static bool tell_silent(struct watch *w, const struct peer *p)
     return true;
 }
 
-/* Whether all is over; what is found goes to the verdict. */
-static bool over(struct watch *w)
+/* Whether a rank that is lost or silent ends the run; *open: some are still connected. */
+static bool judge_ranks(struct watch *w, bool *open)
 {
-    size_t there = count_of(w, false), n = (size_t)w->o->n;
-    bool open = false, all_bye = count_of(w, true) == n;
     const struct peer *first = NULL;    /* that was lost */
 
-    if (w->at_once || since(w, w->failed_at, OTHERS) || since(w, w->echo_at, 2 * REASON))
-        return true;
-    if (w->launch.ended && w->ended_at == 0)
-        w->ended_at = w->now;
     for (size_t i = 0; i < w->n; i++) {
         const struct peer *p = &w->peer[i];
 
-        open |= p->rank >= 0 && p->fd >= 0;
+        *open |= p->rank >= 0 && p->fd >= 0;
         if (p->rank < 0 || p->bye || w->failed_at > 0)
             continue;
         if (p->lost && (!first || p->lost_at < first->lost_at))
@@ -378,17 +372,32 @@ static bool over(struct watch *w)
         if (!p->lost && since(w, p->heard, STOPPED) && tell_silent(w, p))
             return true;
     }
-    if (first && since(w, first->lost_at, NOTICED))
+    if (!first)
+        return false;
+    if (since(w, first->lost_at, NOTICED))
         kill_all(w);                    /* mpirun waits for them */
-    if (first && (w->launch.ended || since(w, first->lost_at, REASON))) {
-        if (w->launch.ended && WIFSIGNALED(w->launch.status))
-            tell_no_ranks(w);           /* ranks do not outlive mpirun */
-        else
-            tell_lost(w, first);
-        return true;
-    }
+    if (!w->launch.ended && !since(w, first->lost_at, REASON))
+        return false;
+    if (w->launch.ended && WIFSIGNALED(w->launch.status))
+        tell_no_ranks(w);               /* ranks do not outlive mpirun */
+    else
+        tell_lost(w, first);
+    return true;
+}
+
+/* Whether all is over; what is found goes to the verdict. */
+static bool over(struct watch *w)
+{
+    size_t there = count_of(w, false), n = (size_t)w->o->n;
+    bool open = false, all_bye = count_of(w, true) == n;
+
+    if (w->launch.ended && w->ended_at == 0)
+        w->ended_at = w->now;
     if (all_bye && w->quiet_at == 0)
         w->quiet_at = w->now;
+    if (w->at_once || since(w, w->failed_at, OTHERS) || since(w, w->echo_at, 2 * REASON) ||
+        judge_ranks(w, &open))
+        return true;
     if (all_bye)
         return w->launch.ended || since(w, w->quiet_at, LEAVE);
     if (w->launch.ended && (!open || since(w, w->ended_at, AT_ONCE))) {
