@@ -57,7 +57,7 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
     int fd, got, n;
 
     *out = NULL;
-    snprintf(path, sizeof path, "%s/.lock", dir);
+    snprintf(path, sizeof path, "%s/" CKPT_LOCK_NAME, dir);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
         return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);

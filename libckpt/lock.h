@@ -18,6 +18,8 @@
 
 struct ckpt_lock;
 
+#define CKPT_LOCK_NAME ".lock"
+
 /*
  * Lock dir, which must exist, against other writers.  CKPT_ECREATE "locked" with the holder's
  * process id and host, when another process has it.  *out is yours.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/lock.h"
 #include "libckpt/path.h"
 #include "tools/inspect/inspect.h"
 
@@ -182,6 +183,22 @@ static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
     return rc;
 }
 
+/* A writer's lock (libckpt/lock.h): nothing, or one line that names who holds it. */
+static bool is_lock(const char *name, const struct ckpt_file *file)
+{
+    struct ckpt_err ignored = {0};
+    uint64_t n = ckpt_file_size(file);
+    char text[200];
+
+    if (strcmp(name, CKPT_LOCK_NAME) != 0 || n >= sizeof text)
+        return false;
+    if (n == 0)
+        return true;
+    return ckpt_file_read_at(file, text, (size_t)n, 0, &ignored) == 0 &&
+           strncmp(text, "process ", n < 8 ? (size_t)n : 8) == 0 &&
+           memchr(text, '\n', (size_t)n) == text + n - 1;
+}
+
 static int scan_dir(struct scan *s, const char *prefix, struct ckpt_dir *dir, int depth,
                     struct ckpt_err *err)
 {
@@ -206,7 +223,7 @@ static int scan_dir(struct scan *s, const char *prefix, struct ckpt_dir *dir, in
         } else if (ckpt_file_open_at(&f.file, dir, entry[i].name, err)) {
             s->files++;
             rc = put_unopened(s, path, dir, &entry[i], err);
-        } else {
+        } else if (!is_lock(entry[i].name, f.file)) {
             s->files++;
             rc = scan_subject(s, &f, err);
         }
