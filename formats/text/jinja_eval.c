@@ -29,9 +29,11 @@ int jinja_fail(struct run *r, int code, const char *fmt, ...)
 
 static const struct node *node_at(const struct run *r, int32_t i) { return &r->t->node[i]; }
 
-static struct jv get_var(const struct run *r, const char *name, size_t n)
+static struct jv get_var(struct run *r, const char *name, size_t n)
 {
     const struct jv *v = jinja_get(r, name, n);
+
+    jv_work(r, r->n_var);
 
     if (v)
         return *v;
@@ -45,7 +47,7 @@ static struct jv get_var(const struct run *r, const char *name, size_t n)
 
 struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct jv fallback)
 {
-    const struct jv *v = args->named ? jv_get(args->named, name, strlen(name)) : NULL;
+    const struct jv *v = args->named ? jv_get(NULL, args->named, name, strlen(name)) : NULL;
 
     return i < args->n ? args->item[i] : v ? *v : fallback;
 }
@@ -212,7 +214,7 @@ struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t
         *self = *v;
         return (struct jv){.kind = V_METHOD, .method = {self, name}};
     }
-    found = v->kind == V_MAP ? jv_get(v->map, name, n) : NULL;
+    found = v->kind == V_MAP ? jv_get(r, v->map, name, n) : NULL;
     return found ? *found : out;
 }
 
@@ -223,7 +225,7 @@ static struct jv item_of(struct run *r, const struct jv *v, const struct jv *key
     int64_t i, n;
 
     if (v->kind == V_MAP) {
-        found = jv_find(v->map, key);
+        found = jv_find(r, v->map, key);
         return found ? *found
                : key->kind == V_STRING ? (struct jv){.kind = V_UNDEFINED, .str = key->str} : none;
     }

@@ -91,7 +91,7 @@ static struct jv path_of(struct run *r, struct jv v, const struct jv *path)
 
         for (end = s; end < last && *end != '.'; end++)
             ;
-        found = v.kind == V_MAP ? jv_get(v.map, s, (size_t)(end - s)) : NULL;
+        found = v.kind == V_MAP ? jv_get(r, v.map, s, (size_t)(end - s)) : NULL;
         if (v.kind == V_UNDEFINED)
             v = jinja_attr(r, &v, "", 0);
         else
@@ -266,7 +266,7 @@ static struct jv arrange(struct run *r, enum filter filter, const struct jv_list
         if (filter == F_UNIQUE) {
             size_t k = 0;
 
-            while (k < keys.list->n && !jv_equal(&keys.list->item[k], &key))
+            while (k < keys.list->n && !jv_equal(r, &keys.list->item[k], &key))
                 k++;
             if (k < keys.list->n)
                 continue;
@@ -363,6 +363,7 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     struct jv none = jv_none(), a = jinja_arg(args, 0, "", none), b;
     int filter = find_filter(name);
 
+    jv_work(r, v.kind == V_STRING ? v.str.n : 0);
     if (r->err->code)
         return v;
     switch (filter) {

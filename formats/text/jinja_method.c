@@ -5,6 +5,8 @@
 
 #include "formats/text/jinja_parts.h"
 
+#define SLOW 16         /* times as long as a search takes a byte that is looked at by itself */
+
 enum method {
     M_STRIP, M_LSTRIP, M_RSTRIP, M_SPLIT, M_RSPLIT, M_SPLITLINES, M_STARTSWITH, M_ENDSWITH, M_UPPER,
     M_LOWER, M_CAPITALIZE, M_TITLE, M_REPLACE, M_FIND, M_RFIND, M_COUNT, M_REMOVEPREFIX,
@@ -187,8 +189,9 @@ struct jv jinja_case(struct run *r, struct jv v, char how)
     bool begin = true;
     struct ckpt_buf b;
 
+    jv_work(r, SLOW * v.str.n);
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
-    for (size_t i = 0; i < v.str.n;) {
+    for (size_t i = 0; i < v.str.n && !r->err->code;) {
         utf8proc_uint8_t text[4];
         utf8proc_int32_t c;
         utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)v.str.s + i,
@@ -271,12 +274,26 @@ static bool is_digits(const struct jv *v)
     return v->str.n > 0;
 }
 
+/* Bytes that a method looks at: where it may compare at each place, a is looked at as often. */
+static size_t work_of(int method, const struct jv *v, const struct jv *a)
+{
+    static const bool often[] = {[M_STRIP] = true,  [M_LSTRIP] = true, [M_RSTRIP] = true,
+                                 [M_RSPLIT] = true, [M_RFIND] = true,  [M_REPLACE] = true,
+                                 [M_VALUES] = false};
+    size_t by = a->kind == V_STRING ? a->str.n : 0;
+
+    return often[method] ? v->str.n * (SLOW + by) : SLOW * v->str.n + by;
+}
+
 static struct jv string_method(struct run *r, int method, struct jv v, const struct args *args)
 {
     struct jv none = jv_none(), a = jinja_arg(args, 0, method == M_SPLIT ? "sep" : "chars", none),
                  b = jinja_arg(args, 1, method == M_SPLIT ? "maxsplit" : "", none);
     struct jv_list *items;
 
+    jv_work(r, work_of(method, &v, &a));
+    if (r->err->code)
+        return none;
     switch (method) {
     case M_STRIP:      return jinja_strip(v, &a, true, true);
     case M_LSTRIP:     return jinja_strip(v, &a, true, false);
@@ -345,6 +362,6 @@ struct jv jinja_method(struct run *r, const struct jv *self, const char *name,
         return string_method(r, method, *self, args);
     if (method != M_GET)
         return members(r, self->map, method);
-    found = jv_find(self->map, &key);
+    found = jv_find(r, self->map, &key);
     return found ? *found : jinja_arg(args, 1, "default", jv_none());
 }

@@ -106,15 +106,16 @@ static bool contains(struct run *r, const struct jv *in, const struct jv *v)
     if (in->kind == V_STRING) {
         if (v->kind != V_STRING)
             return jinja_fail(r, CKPT_EFORMAT, "%s in a string", jv_type(v)), false;
+        jv_work(r, in->str.n + v->str.n);
         return v->str.n == 0 || (in->str.n && memmem(in->str.s, in->str.n, v->str.s, v->str.n));
     }
     if (in->kind == V_MAP)
-        return jv_find(in->map, v) != NULL;
+        return jv_find(r, in->map, v) != NULL;
     if (in->kind != V_LIST)
         return in->kind == V_UNDEFINED
                    ? false : (jinja_fail(r, CKPT_EFORMAT, "in %s", jv_type(in)), false);
     for (size_t i = 0; i < in->list->n; i++)
-        if (jv_equal(&in->list->item[i], v))
+        if (jv_equal(r, &in->list->item[i], v))
             return true;
     return false;
 }
@@ -139,9 +140,9 @@ static struct jv add(struct run *r, const struct jv *a, const struct jv *b)
 static bool compare(struct run *r, const char *op, const struct jv *a, const struct jv *b)
 {
     if (strcmp(op, "==") == 0)
-        return jv_equal(a, b);
+        return jv_equal(r, a, b);
     if (strcmp(op, "!=") == 0)
-        return !jv_equal(a, b);
+        return !jv_equal(r, a, b);
     if (op[0] == '<')
         return op[1] ? !jv_less(r, b, a) : jv_less(r, a, b);
     return op[1] ? !jv_less(r, a, b) : jv_less(r, b, a);
@@ -248,8 +249,8 @@ bool jinja_test(struct run *r, const char *name, const struct jv *v, const struc
     case T_ODD:
     case T_EVEN:
     case T_DIVISIBLE: return is_integer_test(r, (enum test)test, v, &a);
-    case T_EQ:        return jv_equal(v, &a);
-    case T_NE:        return !jv_equal(v, &a);
+    case T_EQ:        return jv_equal(r, v, &a);
+    case T_NE:        return !jv_equal(r, v, &a);
     case T_LT:        return compare(r, "<", v, &a);
     case T_LE:        return compare(r, "<=", v, &a);
     case T_GT:        return compare(r, ">", v, &a);
@@ -259,7 +260,7 @@ bool jinja_test(struct run *r, const char *name, const struct jv *v, const struc
     case T_UPPER:     return is_cased(v, 'A', 'Z', 'a', 'z');
     case T_CALLABLE:  return v->kind == V_MACRO || v->kind == V_FUNCTION || v->kind == V_METHOD ||
                              v->kind == V_UNDEFINED;     /* as jinja's Undefined is */
-    case T_SAME:      return v->kind == a.kind && jv_equal(v, &a);
+    case T_SAME:      return v->kind == a.kind && jv_equal(r, v, &a);
     default:          return false;
     }
 }

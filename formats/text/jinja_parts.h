@@ -80,13 +80,19 @@ struct jv jv_of_buf(struct run *r, struct ckpt_buf *b);       /* releases b */
 struct jv jv_of_json(struct run *r, const json_t *v);
 int jv_append(struct run *r, struct jv_list *list, struct jv v);
 int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v);
-const struct jv *jv_get(const struct jv_map *map, const char *key, size_t n);
-const struct jv *jv_find(const struct jv_map *map, const struct jv *key);
+const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key, size_t n);
+const struct jv *jv_find(struct run *r, const struct jv_map *map, const struct jv *key);
+/*
+ * Count work that a node's evaluation does beyond itself, over so many bytes, as steps; err is set
+ * when that is too much.  NULL: not counted.
+ */
+#define JINJA_STEP_BYTES 64
+void jv_work(struct run *r, size_t bytes);
 
 bool jv_true(const struct jv *v);
 bool jv_is_number(const struct jv *v);
 double jv_number(const struct jv *v);
-bool jv_equal(const struct jv *a, const struct jv *b);
+bool jv_equal(struct run *r, const struct jv *a, const struct jv *b);
 /* Less than; false with err where Python raises TypeError. */
 bool jv_less(struct run *r, const struct jv *a, const struct jv *b);
 bool jv_is_str(const struct jv *v, const char *s);

@@ -93,28 +93,33 @@ int jv_append(struct run *r, struct jv_list *list, struct jv v)
     return 0;
 }
 
-const struct jv *jv_find(const struct jv_map *map, const struct jv *key)
+void jv_work(struct run *r, size_t bytes)
+{
+    if (!r || r->err->code)
+        return;
+    r->steps += 1 + (int64_t)(bytes / JINJA_STEP_BYTES);
+    if (r->steps > JINJA_MAX_STEPS)
+        jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
+}
+
+const struct jv *jv_find(struct run *r, const struct jv_map *map, const struct jv *key)
 {
     for (size_t i = 0; i < map->n; i++)
-        if (jv_equal(&map->pair[i].key, key))
+        if (jv_equal(r, &map->pair[i].key, key))
             return &map->pair[i].value;
     return NULL;
 }
 
-const struct jv *jv_get(const struct jv_map *map, const char *key, size_t n)
+const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key, size_t n)
 {
     struct jv k = jv_str(key, n);
 
-    return jv_find(map, &k);
+    return jv_find(r, map, &k);
 }
 
-int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
+/* A key that the map does not have. */
+static int put_new(struct run *r, struct jv_map *map, struct jv key, struct jv v)
 {
-    for (size_t i = 0; i < map->n; i++)
-        if (jv_equal(&map->pair[i].key, &key)) {
-            map->pair[i].value = v;
-            return 0;
-        }
     if (map->n == map->cap) {
         size_t cap = map->cap ? 2 * map->cap : 8;
         struct jv_pair *pair = ckpt_arena_alloc(&r->arena, cap, sizeof *pair);
@@ -130,6 +135,16 @@ int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
     }
     map->pair[map->n++] = (struct jv_pair){key, v};
     return 0;
+}
+
+int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
+{
+    for (size_t i = 0; i < map->n && !r->err->code; i++)
+        if (jv_equal(r, &map->pair[i].key, &key)) {
+            map->pair[i].value = v;
+            return r->err->code;
+        }
+    return r->err->code ? r->err->code : put_new(r, map, key, v);
 }
 
 /* Strings are borrowed from the JSON, which outlives the rendering.  JSON's own depth is bounded
@@ -157,8 +172,7 @@ struct jv jv_of_json(struct run *r, const json_t *v)
     case JSON_OBJECT:
         out = jv_map_new(r);
         json_object_foreach((json_t *)v, key, item)
-            if (r->err->code || jv_put(r, out.map, jv_str(key, strlen(key)),
-                                          jv_of_json(r, item)))
+            if (r->err->code || put_new(r, out.map, jv_str(key, strlen(key)), jv_of_json(r, item)))
                 return (struct jv){0};
     }
     return out;
@@ -191,9 +205,10 @@ double jv_number(const struct jv *v)
     return v->kind == V_FLOAT ? v->d : v->kind == V_INT ? (double)v->i : v->b;
 }
 
-static bool equal_at(const struct jv *a, const struct jv *b, int depth)
+static bool equal_at(struct run *r, const struct jv *a, const struct jv *b, int depth)
 {
-    if (depth > MAX_NESTED)
+    jv_work(r, a->kind == V_STRING ? a->str.n : 0);
+    if (depth > MAX_NESTED || (r && r->err->code))
         return false;
     if (jv_is_number(a) && jv_is_number(b))
         return a->kind == V_INT && b->kind == V_INT ? a->i == b->i
@@ -207,16 +222,16 @@ static bool equal_at(const struct jv *a, const struct jv *b, int depth)
         if (a->list->n != b->list->n || a->is_tuple != b->is_tuple)
             return false;
         for (size_t i = 0; i < a->list->n; i++)
-            if (!equal_at(&a->list->item[i], &b->list->item[i], depth + 1))
+            if (!equal_at(r, &a->list->item[i], &b->list->item[i], depth + 1))
                 return false;
         return true;
     case V_MAP:
         if (a->map->n != b->map->n)
             return false;
         for (size_t i = 0; i < a->map->n; i++) {
-            const struct jv *other = jv_find(b->map, &a->map->pair[i].key);
+            const struct jv *other = jv_find(r, b->map, &a->map->pair[i].key);
 
-            if (!other || !equal_at(&a->map->pair[i].value, other, depth + 1))
+            if (!other || !equal_at(r, &a->map->pair[i].value, other, depth + 1))
                 return false;
         }
         return true;
@@ -228,13 +243,17 @@ static bool equal_at(const struct jv *a, const struct jv *b, int depth)
     }
 }
 
-bool jv_equal(const struct jv *a, const struct jv *b) { return equal_at(a, b, 0); }
+bool jv_equal(struct run *r, const struct jv *a, const struct jv *b)
+{
+    return equal_at(r, a, b, 0);
+}
 
 bool jv_less(struct run *r, const struct jv *a, const struct jv *b)
 {
     size_t n;
     int c;
 
+    jv_work(r, a->kind == V_STRING ? a->str.n : 0);
     if (jv_is_number(a) && jv_is_number(b))
         return a->kind == V_INT && b->kind == V_INT ? a->i < b->i
                                                     : jv_number(a) < jv_number(b);
@@ -245,7 +264,7 @@ bool jv_less(struct run *r, const struct jv *a, const struct jv *b)
     }
     if (a->kind == V_LIST && b->kind == V_LIST) {
         for (size_t i = 0; i < a->list->n && i < b->list->n; i++)
-            if (!jv_equal(&a->list->item[i], &b->list->item[i]))
+            if (!jv_equal(r, &a->list->item[i], &b->list->item[i]))
                 return (a->list->item[i].kind != V_LIST || b->list->item[i].kind != V_LIST) &&
                        jv_less(r, &a->list->item[i], &b->list->item[i]);
         return a->list->n < b->list->n;

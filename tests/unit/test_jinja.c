@@ -1,4 +1,6 @@
 /* jinja: what transformers' apply_chat_template renders, byte for byte; errors; limits. */
+#include <time.h>
+
 #include "tests/unit/unit.h"
 
 #include "formats/text/jinja.h"
@@ -138,12 +140,49 @@ static void test_a_template_is_bounded(void **state)
     fails(deep, CKPT_ELIMIT, "nested too deep");
 }
 
+/* Work within one node counts as steps: bytes that are searched, pairs that are compared. */
+static void test_long_searches_are_bounded(void **state)
+{
+#define LONG "{% set s = 'ab' * 500000 %}"
+    static const char *const set[] = {
+        LONG "{% for i in range(100000) %}{{ 'x' in s }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.find('x') }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.rfind('abababac') }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.count('x') }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.strip('cdefghijklmnopqrstuvwxyzab') | length }}{% endfor %}",
+        LONG "{% set t = s ~ 'c' %}{{ s.rfind(t[400000:]) }}{% for i in range(99) %}"
+             "{{ s.rfind(s[1:400000]) }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s == s }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s < s }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s | upper | length }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.split('x') | length }}{% endfor %}",
+        LONG "{% for i in range(100000) %}{{ s.replace('x', '') | length }}{% endfor %}",
+        LONG "{% set l = (s ~ ' ') * 20 %}{% for i in range(100000) %}{{ l.split() | length }}{% endfor %}",
+        "{% set l = range(100000) | list %}{% for i in range(100000) %}{{ -1 in l }}{% endfor %}",
+        "{% set l = range(100000) | list %}{{ l | unique | list | length }}",
+        "{% set n = namespace(a=[1, 2]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% endfor %}"
+        "{{ n.a == n.a }}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        struct timespec began, ended;
+
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        fails(set[i], CKPT_ELIMIT, "");
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        if (ended.tv_sec - began.tv_sec > 4)
+            fail_msg("%s took %ld s", set[i], (long)(ended.tv_sec - began.tv_sec));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_renders_what_transformers_renders),
         cmocka_unit_test(test_what_is_not_understood_is_refused_by_name),
         cmocka_unit_test(test_a_template_is_bounded),
+        cmocka_unit_test(test_long_searches_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
