@@ -17,17 +17,20 @@
 #include "libckpt/json.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache_at.h"
+#include "libckpt/remote/cache_part.h"
 #include "libckpt/remote/cache_proof.h"
 #include "libckpt/remote/http.h"
 #include "libckpt/spool.h"
 
 #define LIMIT_BYTES ((uint64_t)200 << 30)
+#define PART_BYTES  ((uint64_t)16 << 20)   /* smaller objects are fetched again from the start */
 #define ALL_BYTE    0                   /* of the lock: what concerns all objects */
 
 struct cache_sink {
-    struct ckpt_out *out;               /* or */
-    int              fd;                /* a file without a name */
-    const char      *name;
+    struct ckpt_out   *out;             /* or */
+    struct cache_part *part;            /* a large one, whose descriptor is fd; or */
+    int                fd;              /* a file without a name */
+    const char        *name;
 };
 
 /* -- where ------------------------------------------------------------------------------------ */
@@ -258,6 +261,7 @@ static void make_room(uint64_t need)
         close(lock);
     ckpt_free(all);
     closedir(dir);
+    cache_part_clean();
 }
 
 /* -- objects ---------------------------------------------------------------------------------- */
@@ -369,11 +373,70 @@ static int get_unnamed(struct ckpt_file **out, const char *name, cache_fill_fn *
     return err->code;
 }
 
+bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at)
+{
+    return s->part && cache_part_has(s->part, i, dst, n, at);
+}
+
+int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
+                    struct ckpt_err *err)
+{
+    if (cache_put(s, src, n, at, err))
+        return err->code;
+    if (s->part)
+        cache_part_note(s->part, i, src, n);
+    return 0;
+}
+
+/* An object whose pieces are kept when it does not get whole. */
+static int fill_part(struct cache_sink *s, const char *key, uint64_t size, cache_fill_fn *fill,
+                     void *ctx, struct ckpt_err *err)
+{
+    int rc;
+
+    for (;;) {
+        bool used, wrong;
+
+        rc = cache_part_open(&s->part, key, size, err);
+        if (rc)
+            return rc;
+        s->fd = cache_part_fd(s->part);
+        rc = fill(ctx, s, err);
+        if (rc == 0)
+            return cache_part_commit(s->part, err);
+        used = cache_part_used(s->part);
+        wrong = rc == CKPT_EFORMAT;
+        cache_part_close(s->part, !wrong && rc != CKPT_EIO);
+        if (!wrong || !used)
+            return rc;
+        ckpt_log(CKPT_LOG_WARNING, "%s: what was there of it is damaged; it is fetched whole",
+                 s->name);
+        ckpt_err_clear(err);
+    }
+}
+
+static int fill_aside(struct cache_sink *s, const char *key, uint64_t size, cache_fill_fn *fill,
+                      void *ctx, struct ckpt_err *err)
+{
+    char path[4096];
+    int rc = cache_path(path, sizeof path, "objects", key)
+                 ? ckpt_out_create(&s->out, path, CKPT_REPLACE, err)
+                 : ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
+
+    if (rc == 0 && size > 0 && size != FIELD_NONE)
+        rc = ckpt_out_reserve(s->out, size, err);
+    if (rc == 0)
+        rc = fill(ctx, s, err);
+    if (rc == 0)
+        return ckpt_out_commit(s->out, err);
+    ckpt_out_abort(s->out);
+    return rc;
+}
+
 static int get_named(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
                      cache_fill_fn *fill, void *ctx, struct ckpt_err *err)
 {
     struct cache_sink s = {.fd = -1, .name = name};
-    char path[4096];
     int lock = lock_key(key, err), fd, rc;
 
     if (lock < 0)
@@ -381,17 +444,8 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
     rc = cache_find(out, key, size, name, err);     /* somebody else may have been at it */
     if (rc == 0 && !*out) {
         make_room(size == FIELD_NONE ? 0 : size);
-        rc = cache_path(path, sizeof path, "objects", key)
-                 ? ckpt_out_create(&s.out, path, CKPT_REPLACE, err)
-                 : ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
-        if (rc == 0 && size > 0 && size != FIELD_NONE)
-            rc = ckpt_out_reserve(s.out, size, err);
-        if (rc == 0)
-            rc = fill(ctx, &s, err);
-        if (rc == 0)
-            rc = ckpt_out_commit(s.out, err);
-        else
-            ckpt_out_abort(s.out);
+        rc = size != FIELD_NONE && size >= PART_BYTES ? fill_part(&s, key, size, fill, ctx, err)
+                                                      : fill_aside(&s, key, size, fill, ctx, err);
         fd = rc ? -1 : open_object(key, size);
         if (rc == 0 && fd < 0)
             rc = ckpt_fail(err, CKPT_EIO, "%s: went away from the cache at once", name);

@@ -7,6 +7,7 @@
  *                   with what the server says tells its versions apart ("url-..."), or what
  *                   was made at some cost ("samples-...")
  *   proofs/<key>    the digest an object had, and what tells that it is the same (cache_proof.h)
+ *   parts/<key>     pieces of a large object whose fetch was interrupted (cache_part.h)
  *   lists/<key>     what a place held when it was last asked, for when nothing may be asked
  *   lock            locked byte by byte, one a key: two who want the same fetch it once
  *
@@ -29,7 +30,15 @@
 struct cache_sink;
 int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err);
 
-/* Put all bytes, and prove them. */
+/*
+ * The same for piece i of an object that is fetched in pieces.  An earlier try may have left it:
+ * then it is in dst, and is not put.
+ */
+bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at);
+int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
+                    struct ckpt_err *err);
+
+/* Put all bytes, and prove them.  Called again where pieces of an earlier try were wrong. */
 typedef int cache_fill_fn(void *ctx, struct cache_sink *s, struct ckpt_err *err);
 
 /* CKPT_EREFUSED when somebody else can change what is in the cache. */

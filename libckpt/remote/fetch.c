@@ -2,7 +2,8 @@
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
  * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a piece
- * that comes early waits for its turn to be digested.  A server without ranges sends all at once.
+ * that comes early waits for its turn to be digested.  Pieces that an interrupted fetch left in the
+ * cache are not fetched again.  A server without ranges sends all at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -121,10 +122,11 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 
     if (!f->buf[worker] && !(f->buf[worker] = ckpt_alloc_buffer(PIECE)))
         rc = ckpt_nomem(err, PIECE);
-    if (rc == 0)
+    if (rc == 0 && !cache_has_piece(f->sink, i, f->buf[worker], n, at)) {
         rc = range_get(f->r, f->buf[worker], at, n, NULL, err);
-    if (rc == 0)
-        rc = cache_put(f->sink, f->buf[worker], n, at, err);
+        if (rc == 0)
+            rc = cache_put_piece(f->sink, i, f->buf[worker], n, at, err);
+    }
     if (rc == 0)
         return digest_in_turn(f, i, f->buf[worker], n, err);
     pthread_mutex_lock(&f->lock);
@@ -180,6 +182,8 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     int rc;
 
     f->sink = sink;
+    f->next = 0;
+    f->failed = false;
     if (f->head)
         return cache_put(sink, f->head, (size_t)f->r->size, 0, err)
                    ? err->code : fetch_prove(f->r, f->head, (size_t)f->r->size, err);
