@@ -80,8 +80,9 @@ static int open_one(struct ckpt_place *p, const char *path, unsigned flags, cons
                                                 .where = spool}, err);
     else if (ckpt_path_is_dir(path))
         return ckpt_path_dir(&p->dir, path, flags, err);
-    else
-        rc = ckpt_path_file(&p->file, path, flags, err);
+    else if ((rc = ckpt_path_file(&p->file, path, flags, err)) == CKPT_ENOTFOUND &&
+             !ckpt_path_is_remote(path) && access(path, F_OK) != 0)
+        rc = ckpt_path_hint_hub(path, err);
     if (rc == 0)
         rc = read_head(p, err);
     if (rc == 0 && ckpt_is_compressed(p->head, p->head_len)) {

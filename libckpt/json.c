@@ -1,6 +1,7 @@
 /* json - see json.h.  Writing is in json_write.c. */
 #include "libckpt/json.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,7 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
     size_t good = ckpt_utf8_prefix(text, len);
     json_error_t why;
     char line[32] = "";
+    bool starved;
 
     *out = NULL;
     if (good < len)
@@ -128,12 +130,15 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
         text = (const char *)json.data;
         len = json.len;
     }
+    errno = 0;
     *out = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, &why);
+    /* jansson tells another cause, or none, when a buffer of its own cannot grow */
+    starved = errno == ENOMEM;
     ckpt_buf_release(&json);
     if (*out)
         return 0;
-    /* jansson tells no cause when a buffer of its own cannot grow */
-    if (json_error_code(&why) == json_error_out_of_memory || (why.line < 0 && !*why.text))
+    if (starved || json_error_code(&why) == json_error_out_of_memory ||
+        (why.line < 0 && !*why.text))
         return ckpt_nomem(err, len);
     if (!(flags & CKPT_JSON_LINE))
         snprintf(line, sizeof line, "line %d, ", why.line);

@@ -94,3 +94,31 @@ int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
     ckpt_free(part);
     return rc;
 }
+
+/* Whether it is spelt as the Hub's names are: NAME or OWNER/NAME. */
+static bool is_hub_name(const char *s)
+{
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t first = strspn(s, chars), second;
+
+    if (first == 0 || s[0] == '.' || s[0] == '-')
+        return false;
+    if (s[first] == '\0')
+        return true;
+    second = s[first] == '/' ? strspn(s + first + 1, chars) : 0;
+    return second > 0 && s[first + 1] != '.' && s[first + 1 + second] == '\0';
+}
+
+int ckpt_path_hint_hub(const char *path, struct ckpt_err *err)
+{
+    const char *slash = strchr(path, '/');
+    char owner[PATH_MAX];
+
+    if (!is_hub_name(path))
+        return err->code;
+    if (!slash)
+        return ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s", path);
+    snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
+    return ckpt_path_is_dir(owner) ? err->code
+                                   : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
+}

@@ -18,6 +18,10 @@ bool ckpt_path_is_file(const char *path);
  * names the part that cannot be made. */
 int ckpt_path_make_dirs(const char *path, struct ckpt_err *err);
 
+/* After "no such file": hint at hf:// where path is spelt as the Hub's names are and its first part
+ * is no directory here.  Returns err->code. */
+int ckpt_path_hint_hub(const char *path, struct ckpt_err *err);
+
 int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
                    struct ckpt_err *err);
 int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err);

@@ -32,28 +32,10 @@ void model_dir(char dir[4096], const char *path)
         snprintf(dir, 4096, ".");
 }
 
-/* Whether it is spelt as the Hub's names are: NAME or OWNER/NAME. */
-static bool is_hub_name(const char *s)
-{
-    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t first = strspn(s, chars), second;
-
-    if (first == 0 || s[0] == '.' || s[0] == '-')
-        return false;
-    if (s[first] == '\0')
-        return true;
-    second = s[first] == '/' ? strspn(s + first + 1, chars) : 0;
-    return second > 0 && s[first + 1] != '.' && s[first + 1 + second] == '\0';
-}
-
 static int absent(const char *given, struct ckpt_err *err)
 {
     ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such file or directory", given);
-    if (!is_hub_name(given))
-        return err->code;
-    return strchr(given, '/') ? ckpt_err_hint(err, "a model of the Hub is named hf://%s", given)
-                              : ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s",
-                                              given);
+    return ckpt_path_hint_hub(given, err);
 }
 
 /* A file must be one of weights, with the description beside it. */

@@ -12,6 +12,8 @@
 #ifndef CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
 #define CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
 
+#include <time.h>
+
 #include "libckpt/remote/cache.h"
 
 enum cache_proof {

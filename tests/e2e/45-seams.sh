@@ -268,3 +268,10 @@ t "is called one" says "a slice of a model that is cut over 2 ranks by tensor pa
 expect 0 "it is inspected" ckpt-inspect "$G/seams/slice.pt"
 t "with that" prints "tensor_parallel: 2"
 t "nothing is left of what was refused" [ -z "$(ls -A no)" ]
+# A model's name of the Hub, typed as other programs take it.
+for tool in "ckpt-inspect" "ckpt-merge -o no/w"; do
+    expect 66 "$tool: a name of the Hub" $tool Qwen/Qwen3-8B
+    t "leads there" says "hint: a model of the Hub is named hf://Qwen/Qwen3-8B"
+    expect 66 "$tool: a file that is missing in a folder that is not" $tool "no/w.safetensors"
+    t "is no name of the Hub" bash -c "! grep -q hint .err"
+done

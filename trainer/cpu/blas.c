@@ -37,7 +37,7 @@ const char *blas_core(const char *found)
 {
     if (!older(found) || !CPU_FEATURE_ACTIVE(AVX2) || !CPU_FEATURE_ACTIVE(FMA))
         return NULL;
-    return CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512VL) &&
+    return CPU_FEATURE_ACTIVE(AVX512F) && __builtin_cpu_supports("avx512vl") &&
                    CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512BW)
                ? "SkylakeX" : "Haswell";
 }
