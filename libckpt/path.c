@@ -119,6 +119,6 @@ int ckpt_path_hint_hub(const char *path, struct ckpt_err *err)
     if (!slash)
         return ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s", path);
     snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
-    return ckpt_path_is_dir(owner) ? err->code
-                                   : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
+    return ckpt_path_is_dir(owner)
+               ? err->code : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
 }

@@ -81,8 +81,8 @@ static int take_shape(struct npy *h, struct text *t, struct ckpt_err *err)
 }
 
 /*
- * Whether numpy.dtype(descr) has objects: "O", with the bytes of a pointer "|O8", by its name, or as
- * one of several fields, "i4,3O".
+ * Whether numpy.dtype(descr) has objects: "O", with the bytes of a pointer "|O8", by its name, or
+ * as one of several fields, "i4,3O".
  */
 static bool is_object(const char *descr)
 {
@@ -100,7 +100,7 @@ static bool is_object(const char *descr)
     return false;
 }
 
-/* A list of fields: strings, numbers and brackets.  A field's name may be O as well: better told. */
+/* A list of fields: strings, numbers and brackets.  A field's name may be O as well: told, too. */
 static int take_fields(struct npy *h, struct text *t, struct ckpt_err *err)
 {
     char word[256];

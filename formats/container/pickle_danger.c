@@ -24,8 +24,9 @@ static const struct row rows[] = {
      " builtins __builtin__ __builtins__ compile eval exec code codeop runpy bdb pdb "
      "ipdb pudb timeit trace profile cProfile _lsprof doctest unittest test pydoc idlelib "
      "lib2to3 compileall py_compile IPython ipykernel jupyter_client rlcompleter numpy.f2py "
-     "numpy.testing torch.testing torch.fx torch._dynamo torch._inductor torch._functorch torch._export "
-     "torch.export torch.compile torch.compiler torch.jit torch.package torch.onnx numexpr sympy "
+     "numpy.testing torch.testing torch.fx torch._dynamo torch._inductor torch._functorch "
+     "torch._export torch.export torch.compile torch.compiler torch.jit torch.package torch.onnx "
+     "numexpr sympy "
      "pandas.core.computation jinja2 mako numba cython pyximport execjs js2py "
      "Cython sqlalchemy.ext.serializer hydra tvm triton ", NULL},
     {"imports modules",

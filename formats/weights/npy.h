@@ -2,7 +2,8 @@
  * npy - numpy's arrays as tensors: one in a .npy file, several in a .npz archive.
  *
  * An .npz file is a zip file of .npy files (container/npy.h); a name without ".npy" is the
- * tensor's, folders included.  A lone array is called by its file's name.  Arrays of objects are refused.
+ * tensor's, folders included.  A lone array is called by its file's name.  Arrays of objects are
+ * refused.
  */
 #ifndef CKPT_FORMATS_WEIGHTS_NPY_H
 #define CKPT_FORMATS_WEIGHTS_NPY_H
