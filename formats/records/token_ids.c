@@ -8,7 +8,7 @@
  *
  * with the ids themselves in NAME.bin; one record a sequence.
  *
- * NumPy's .npy (format 1 to 3): a list of ids is a stream, cut into records of
+ * NumPy's .npy (container/npy.h): a list of ids is a stream, cut into records of
  * records_opts.stream_tokens (the last may be shorter); a table has one record a line.
  *
  * Nothing is read before it is asked for, so files may be larger than memory.
@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/container/npy.h"
 #include "formats/records/record.h"
 #include "formats/records/record_rows.h"
 #include "libckpt/buf.h"
 #include "libckpt/path.h"
 
 #define IDX_HEAD    34          /* bytes in front of the lengths */
-#define NPY_HEADER  65536       /* bytes of a header that are looked at */
 #define MAX_IDS     ((int64_t)1 << 24)
 #define STREAM      1024
 
@@ -45,7 +45,7 @@ static int bid(const char *path, const unsigned char *head, size_t len)
 {
     (void)path;
     return (len >= 9 && memcmp(head, megatron, 9) == 0) ||
-           (len >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) ? 100 : 0;
+           (len >= 6 && memcmp(head, NPY_MAGIC, 6) == 0) ? 100 : 0;
 }
 
 static void ids_close(void *self)
@@ -127,84 +127,38 @@ static int span_idx(const struct ids *d, int64_t i, uint64_t *at, int64_t *n, st
 
 /* -- NumPy ----------------------------------------------------------------------------------- */
 
-/* The text behind 'key': in the header's dictionary, or NULL. */
-static const char *value_of(const char *header, const char *key)
-{
-    const char *at = strstr(header, key);
-
-    at = at ? strchr(at, ':') : NULL;
-    return at ? at + 1 + strspn(at + 1, " ") : NULL;
-}
-
-static int read_shape(struct ids *d, const char *s, int64_t stream, struct ckpt_err *err)
-{
-    int64_t dim[2] = {0, 1};
-    size_t n = 0;
-    uint64_t bytes;
-    char *end;
-
-    for (s += *s == '('; s && *s && *s != ')' && n < 3; n++) {
-        long long v = strtoll(s, &end, 10);
-
-        if (end == s || v < 0 || n == 2)
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a list nor a table of ids");
-        dim[n] = v;
-        s = end + strspn(end, ", ");
-    }
-    if (n == 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a list nor a table of ids");
-    if (!ckpt_mul(&bytes, (uint64_t)dim[0], (uint64_t)dim[1]) ||
-        !ckpt_mul(&bytes, bytes, d->width) || bytes > ckpt_file_size(d->file) - d->first)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%lld x %lld ids of %u bytes, the file "
-                            "has %llu bytes", (long long)dim[0], (long long)dim[1], d->width,
-                            (unsigned long long)(ckpt_file_size(d->file) - d->first));
-    d->n_ids = dim[0] * dim[1];
-    d->row = n == 2 ? dim[1] : stream;
-    if (d->row > MAX_IDS)
-        return ckpt_fail(err, CKPT_ELIMIT, "lines of %lld ids", (long long)d->row);
-    d->n = n == 2 ? dim[0] : (d->n_ids + d->row - 1) / d->row;
-    return 0;
-}
-
 static int open_npy(struct ids *d, int64_t stream, struct ckpt_err *err)
 {
-    unsigned char head[12] = {0};
-    uint64_t len, from;
-    const char *descr, *order, *shape;
-    char *text;
-    int rc;
+    struct npy npy;
+    int64_t each;
+    uint64_t bytes, left;
 
-    if (ckpt_file_read_at(d->file, head, 10, 0, err) ||
-        (head[6] > 1 && ckpt_file_read_at(d->file, head, 12, 0, err)))
+    if (npy_header(&npy, d->file, err))
         return err->code;
-    from = head[6] > 1 ? 12 : 10;
-    len = (uint64_t)head[8] | (uint64_t)head[9] << 8 | (uint64_t)head[10] << 16 |
-          (uint64_t)head[11] << 24;
-    if (head[6] < 1 || head[6] > 3 || len > NPY_HEADER || len > ckpt_file_size(d->file) - from)
-        return ckpt_fail(err, CKPT_EFORMAT, "a header of version %u and %llu bytes", head[6],
-                         (unsigned long long)len);
-    text = ckpt_alloc((size_t)len + 1, 1);
-    if (!text)
-        return ckpt_nomem(err, (size_t)len);
-    d->first = from + len;
-    rc = ckpt_file_read_at(d->file, text, (size_t)len, from, err);
-    descr = value_of(text, "descr");
-    order = value_of(text, "fortran_order");
-    shape = value_of(text, "shape");
-    if (rc == 0 && (!descr || !order || !shape))
-        rc = ckpt_fail(err, CKPT_EFORMAT, "no descr, fortran_order or shape in the header");
-    else if (rc == 0 && (strlen(descr) < 5 || !strchr("<|", descr[1]) || !strchr("ui", descr[2]) ||
-                         !strchr("1248", descr[3]) || descr[4] != descr[0] ||
-                         strncmp(order, "False", 5) != 0))
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "not whole numbers, little end first, line by line: "
-                       "%.40s", descr);
-    if (rc == 0) {
-        d->is_signed = descr[2] == 'i';
-        d->width = (unsigned)(descr[3] - '0');
-        rc = read_shape(d, shape, stream, err);
-    }
-    ckpt_free(text);
-    return rc;
+    if (npy.dtype == CKPT_DTYPE_NONE || ckpt_dtype_class(npy.dtype) != CKPT_CLASS_INT ||
+        npy.dtype == CKPT_BOOL || npy.swapped || npy.fortran)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "not whole numbers, little end first, line by "
+                         "line: %s%s", npy.record ? "records" : npy.descr,
+                         npy.fortran ? ", column-major" : "");
+    if (npy.shape.rank < 1 || npy.shape.rank > 2)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "neither a list nor a table of ids");
+    d->is_signed = npy.dtype == CKPT_I8 || npy.dtype == CKPT_I16 || npy.dtype == CKPT_I32 ||
+                   npy.dtype == CKPT_I64;
+    d->width = (unsigned)ckpt_dtype_size(npy.dtype);
+    d->first = npy.data;
+    each = npy.shape.rank == 2 ? npy.shape.dim[1] : 1;
+    left = ckpt_file_size(d->file) - d->first;
+    if (!ckpt_mul(&bytes, (uint64_t)npy.shape.dim[0], (uint64_t)each) ||
+        !ckpt_mul(&bytes, bytes, d->width) || bytes > left)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%lld x %lld ids of %u bytes, the file "
+                            "has %llu bytes", (long long)npy.shape.dim[0], (long long)each,
+                            d->width, (unsigned long long)left);
+    d->n_ids = npy.shape.dim[0] * each;
+    d->row = npy.shape.rank == 2 ? each : stream;
+    if (d->row > MAX_IDS)
+        return ckpt_fail(err, CKPT_ELIMIT, "lines of %lld ids", (long long)d->row);
+    d->n = npy.shape.rank == 2 ? npy.shape.dim[0] : (d->n_ids + d->row - 1) / d->row;
+    return 0;
 }
 
 /* -- the room -------------------------------------------------------------------------------- */
