@@ -2,13 +2,14 @@
 . "$(dirname "$0")/../e2e/lib.sh"
 R=tools/recipes/demo
 export OMP_NUM_THREADS=4
+unset CKPT_PLUGIN_PATH              # plug-ins that fail are put beside a copy of the program
 mkdir -p "$T/lib" "$T/old" "$T/bin"
 gcc -shared -o "$T/lib/libcuda.so.1" -x c /dev/null
 gcc -shared -Wl,-soname,libcublasLt.so.13 -o "$T/old/libcublasLt.so.13" -x c /dev/null
 cp "$B/ckpt-train" "$B/ckpt-eval" "$T/bin"
 plugin() { cp "$B/gpu/$1" "$T/bin/libckpt_cuda.so"; }
 sed 's/[\\"]//g' README.md | tr -d '\t\r' | grep -E '.{40}' | head -60 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' >"$T/train.jsonl"
-ckpt-train -q --device cpu --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
 train() {       # OUT OPTION...
     local out=$1; shift
     timeout 60 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --max-steps 3 \
