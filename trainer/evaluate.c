@@ -43,9 +43,11 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
     comm_all_reduce(comm, count, 2, CKPT_I64, COMM_SUM);
     if (comm_error(comm, err))
         return err->code;
-    if (count[0] == 0)
+    if (count[0] == 0) {
+        comm->agreed = true;            /* the counts are of all ranks */
         return ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %lld samples",
                          (long long)count[1]);
+    }
     *out = (struct evaluate_result){.loss = loss / (double)count[0], .n_targets = count[0],
                                     .n_samples = count[1], .seconds = now() - start};
     return 0;

@@ -93,6 +93,8 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
         rc = model_loss_grad(model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;
     }
+    if (rc)                             /* peers may be in the midst of the micro-batch, in other */
+        return err->code;               /* collectives than those below: none is joined */
     zero_reduce(zero);
     comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
     *out = (struct step_result){.loss = count[0] > 0 ? loss / (double)count[0] : 0,
@@ -100,7 +102,7 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
                                 .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
                                                                    (double)data->steps_of_epoch};
     zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
-    if (rc || ((dev->err.code || comm->err.code) && broken(dev, comm, err)))
+    if ((dev->err.code || comm->err.code) && broken(dev, comm, err))
         return err->code;
     if (opts->dump_grads && number == opts->dump_step && zero_verdict_host(zero).finite &&
         dump(opts->dump_grads, zero, comm, scaler->scale, err))
