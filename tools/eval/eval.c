@@ -13,6 +13,7 @@
 #include "trainer/data/loader.h"
 #include "trainer/evaluate.h"
 #include "trainer/model/arch.h"
+#include "trainer/model/config.h"
 #include "trainer/model/generate_config.h"
 #include "trainer/model_find.h"
 #include "trainer/session.h"
@@ -52,6 +53,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
     opts.pair = session_pair(&e->s);
     opts.chat_dir = e->s.tokenizer_dir;
     opts.vocab_size = e->s.arch->vocab_size;
+    opts.max_positions = arch_places(e->s.arch);
     if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
         data_settings_check_bad(&w->rows, e->source, err))
         return err->code;

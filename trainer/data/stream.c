@@ -111,6 +111,26 @@ static int check_ids(const struct data_source *d, const int32_t *id, int64_t n,
     return 0;
 }
 
+/* Whether the model has what a sample asks of it: ids, targets and places. */
+static int check_sample(const struct data_source *d, const struct sample *s, struct ckpt_err *err)
+{
+    int64_t most = d->o.vocab_size;
+
+    if (check_ids(d, s->ids, s->n, err) || check_ids(d, s->enc, s->n_enc, err))
+        return err->code;
+    for (int64_t i = 1; most > 0 && i < s->n; i++)
+        if (s->labels[i] != SAMPLE_NO_LABEL && (s->labels[i] < 0 || s->labels[i] >= most))
+            return ckpt_fail(err, CKPT_EMISMATCH, "label %lld is %d, the model has %lld ids "
+                             "(vocab_size)", (long long)i + 1, s->labels[i], (long long)most);
+    if (d->o.max_positions > 0 && s->n > d->o.max_positions) {
+        ckpt_fail(err, CKPT_EMISMATCH, "%lld tokens, the model has positions for %lld "
+                  "(max_position_embeddings)", (long long)s->n, (long long)d->o.max_positions);
+        return ckpt_err_hint(err, "--max-seq-length %lld cuts longer ones",
+                             (long long)d->o.max_positions);
+    }
+    return 0;
+}
+
 int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                      struct ckpt_err *err)
 {
@@ -141,8 +161,8 @@ int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                               err);
     if (rc == 0 && s->n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no tokens");
-    if (rc == 0 && (rc = check_ids(d, s->ids, s->n, err)) == 0)
-        rc = check_ids(d, s->enc, s->n_enc, err);
+    if (rc == 0)
+        rc = check_sample(d, s, err);
     if (rc)
         records_err_in(d->records, i, err);
 out:
@@ -160,7 +180,7 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     i = d->keep ? d->keep[i] : i;
     if (!d->kept || !keep_get(d->kept, i, s))
         return data_source_make(d, i, s, err);
-    if (check_ids(d, s->ids, s->n, err) || check_ids(d, s->enc, s->n_enc, err))
+    if (check_sample(d, s, err))
         return records_err_in(d->records, i, err);
     return 0;
 }

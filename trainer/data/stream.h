@@ -49,6 +49,7 @@ struct data_opts {
     enum data_bad bad;                  /* what a record that cannot be used does */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
     int64_t       vocab_size;           /* ids of the model; 0: not known */
+    int64_t       max_positions;        /* tokens that its positions reach to; 0: to any */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
     enum data_kept kept;                /* unless OFF, records are opened with identity */
     int64_t       passes;               /* how often each sample will be asked for, about */

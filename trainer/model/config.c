@@ -341,6 +341,11 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
                      a->family->model_type, what);
 }
 
+int64_t arch_places(const struct arch *arch)
+{
+    return arch->pos == ARCH_POS_LEARNED ? arch->max_position_embeddings : 0;
+}
+
 const char *arch_tokens_name(const struct arch *arch)
 {
     const struct name *n = arch->family->before;

@@ -26,6 +26,8 @@ bool arch_act_of(enum arch_act *act, const char *name);
 const char *arch_tied_name(const struct arch *arch);
 /* Name of the embedding behind the family's prefix; borrowed. */
 const char *arch_tokens_name(const struct arch *arch);
+/* Tokens that its positions reach to; 0: to any number. */
+int64_t arch_places(const struct arch *arch);
 /* Give the head a matrix of its own; config.json says so from then on. */
 int arch_untie(struct arch *arch, struct ckpt_err *err);
 /* "bloom: 4 blocks, hidden 256, 8 heads of 32, ..."; cut to fit.  Returns dst. */
