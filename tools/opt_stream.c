@@ -86,14 +86,14 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
     int fd = -1, from = 0, tail = 0, rc;
     struct stat st;
 
-    if (in ? fstat(STDIN_FILENO, &st) : stat(given, &st))
-        return in ? ckpt_fail_errno(err, CKPT_EIO, errno, "standard input") : 0;
     if (left_for(&found, given, arena, err))
         return err->code;
-    if (found) {
+    if (found) {                        /* a rank has no /dev/fd/63 of its own */
         *path = found;
         return 0;
     }
+    if (in ? fstat(STDIN_FILENO, &st) : stat(given, &st))
+        return in ? ckpt_fail_errno(err, CKPT_EIO, errno, "standard input") : 0;
     if (!in && !S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode))
         return 0;
     if (check_alone(given, err))
