@@ -49,12 +49,16 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
 {
     const struct fit *f = &s->fit;
     uint64_t work = f->activations + f->workspace;
+    char of[64] = "";
 
-    ckpt_fail(err, CKPT_ENOMEM, "this host has %.2f GiB, %.2f are needed (weights %.2f, gradients "
-              "%.2f, optimizer %.2f, gathered %.2f, activations %.2f, workspace %.2f)%s",
-              gib(total), gib(f->all) * (double)ranks, gib(f->zero.weights), gib(f->zero.grads),
-              gib(f->zero.states + f->zero.ring), gib(f->zero.gathered), gib(f->activations),
-              gib(f->workspace), ranks > 1 ? " by each rank on it" : "");
+    if (ranks > 1)                      /* the total is of all, its parts are of one */
+        snprintf(of, sizeof of, "by %lld ranks on it, %.2f by each ", (long long)ranks,
+                 gib(f->all));
+    ckpt_fail(err, CKPT_ENOMEM, "this host has %.2f GiB, %.2f are needed %s(weights %.2f, "
+              "gradients %.2f, optimizer %.2f, gathered %.2f, activations %.2f, workspace %.2f)",
+              gib(total), gib(f->all) * (double)ranks, of, gib(f->zero.weights),
+              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->activations), gib(f->workspace));
     if (work > f->all / 2)
         return ckpt_err_hint(err, "less is worked on at once with a smaller --max-seq-length or "
                              "--per-device-train-batch-size, or --gradient-checkpointing");
