@@ -23,6 +23,7 @@ struct axis {
 /* A box of one fragment, ready to be read. */
 struct transfer {
     const struct ckpt_fragment *f;
+    const struct ckpt_box      *box;        /* that f covers */
     enum ckpt_dtype             dtype;
     size_t                      width;
     int64_t                     mem;        /* first element, counted from the range's start */
@@ -31,6 +32,26 @@ struct transfer {
     struct axis                 axis[CKPT_MAX_RANK];    /* innermost in memory first */
     int                         n;          /* >= 1 */
 };
+
+struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
+                              const int64_t *count)
+{
+    struct ckpt_box *b = ckpt_arena_alloc(arena, 1, sizeof *b);
+
+    for (int d = 0; b && d < rank; d++) {
+        b->start[d] = start ? start[d] : 0;
+        b->count[d] = count[d];
+    }
+    return b;
+}
+
+static struct ckpt_box box_of(const struct ckpt_shape *shape)
+{
+    struct ckpt_box b = {0};
+
+    memcpy(b.count, shape->dim, (size_t)shape->rank * sizeof *b.count);
+    return b;
+}
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -95,10 +116,10 @@ static int64_t plan(struct transfer *t, const struct ckpt_shape *shape,
         struct axis a = {box->count[d], row[d], t->f->stride ? t->f->stride[d] : in_box};
         struct axis *last = t->n ? &t->axis[t->n - 1] : NULL;
 
-        in_box *= t->f->box.count[d];
+        in_box *= t->box->count[d];
         total *= a.count;
         t->mem += box->start[d] * a.mem;
-        file += (box->start[d] - t->f->box.start[d]) * a.file;
+        file += (box->start[d] - t->box->start[d]) * a.file;
         if (a.count == 1)
             continue;
         if (last && a.mem == last->mem * last->count && a.file == last->file * last->count)
@@ -345,11 +366,11 @@ static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragme
     rows_of(row, shape);
     while (n > 1 && lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        const struct ckpt_box *b = &frag[mid].box;
+        const struct ckpt_box *b = frag[mid].box;
         int64_t last = 0;
 
         for (int d = 0; d < shape->rank; d++)
-            last += (b->start[d] + b->count[d] - 1) * row[d];
+            last += (b ? b->start[d] + b->count[d] - 1 : shape->dim[d] - 1) * row[d];
         if (last < flat)
             lo = mid + 1;
         else
@@ -363,6 +384,7 @@ int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype
                 struct ckpt_err *err)
 {
     struct transfer t = {.dtype = dtype, .width = ckpt_dtype_size(dtype)};
+    struct ckpt_box whole = box_of(shape);
     unsigned char *stage = NULL;
     int rc = 0;
 
@@ -374,7 +396,8 @@ int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype
         /* The pieces are disjoint, so the box is whole when its count is. */
         for (size_t i = 0; rc == 0 && left > 0 && i < n_frag; i++) {
             t.f = &frag[from + i < n_frag ? from + i : from + i - n_frag];
-            if (!common(&part, shape->rank, &box, &t.f->box))
+            t.box = t.f->box ? t.f->box : &whole;
+            if (!common(&part, shape->rank, &box, t.box))
                 continue;
             left -= plan(&t, shape, &part, start);
             t.dst = (unsigned char *)dst + (size_t)t.mem * t.width;
@@ -394,13 +417,15 @@ int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype
 static bool locate_in(uint64_t *offset, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                       const struct ckpt_fragment *f, int64_t start, int64_t end)
 {
-    struct transfer t = {.f = f, .dtype = dtype, .width = ckpt_dtype_size(dtype)};
+    struct ckpt_box whole = box_of(shape);
+    struct transfer t = {.f = f, .box = f->box ? f->box : &whole, .dtype = dtype,
+                         .width = ckpt_dtype_size(dtype)};
 
     for (int64_t at = start; at < end;) {
         struct ckpt_box box, part;
         int64_t n = first_box(&box, shape, at, end);
 
-        if (!common(&part, shape->rank, &box, &f->box) ||
+        if (!common(&part, shape->rank, &box, t.box) ||
             plan(&t, shape, &part, start) != n || t.n != 1 || t.axis[0].mem != 1 ||
             t.axis[0].file != 1)
             return false;
@@ -426,7 +451,7 @@ bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum c
     for (size_t i = 0; i < n_frag; i++) {
         const struct ckpt_fragment *f = &frag[from + i < n_frag ? from + i : from + i - n_frag];
 
-        if (!common(&part, shape->rank, &first, &f->box))
+        if (f->box && !common(&part, shape->rank, &first, f->box))
             continue;
         out->file = f->file;            /* the one piece that holds the first element */
         return as_it_lies(f) && locate_in(&out->offset, shape, dtype, f, start, start + count);

@@ -12,6 +12,7 @@
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
+#include "libckpt/mem.h"
 #include "libckpt/shape.h"
 
 struct ckpt_box {
@@ -20,7 +21,8 @@ struct ckpt_box {
 };
 
 struct ckpt_fragment {
-    struct ckpt_box   box;          /* in the coordinates of the whole tensor */
+    const struct ckpt_box *box;     /* in the coordinates of the whole tensor, in memory that
+                                       lives as long; NULL: all of the tensor, which is most */
     struct ckpt_file *file;         /* borrowed: stays open as long as its source */
     uint64_t          offset;       /* of the box's first element, in bytes */
     const int64_t    *stride;       /* elements between neighbours per axis, >= 0 each, as many
@@ -29,6 +31,10 @@ struct ckpt_fragment {
     bool              negated;      /* reading gives their negatives: floats and complex */
     bool              conjugated;   /* reading gives their conjugates: complex only */
 };
+
+/* A box in arena: rank axes of start, NULL for zeros, and of count.  NULL when refused. */
+struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
+                              const int64_t *count);
 
 /* A run of bytes that lies verbatim in a file. */
 struct ckpt_extent {

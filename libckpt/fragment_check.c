@@ -28,6 +28,16 @@ struct cut {
     int                         n_axis;
 };
 
+static int64_t start_of(const struct ckpt_fragment *f, int d)
+{
+    return f->box ? f->box->start[d] : 0;
+}
+
+static int64_t count_of(const struct ckpt_fragment *f, const struct ckpt_shape *shape, int d)
+{
+    return f->box ? f->box->count[d] : shape->dim[d];
+}
+
 /* Inside the shape, and inside the file. */
 static int check_bounds(const struct ckpt_shape *shape, size_t width,
                         const struct ckpt_fragment *f, struct ckpt_err *err)
@@ -35,7 +45,7 @@ static int check_bounds(const struct ckpt_shape *shape, size_t width,
     uint64_t last = 0, cover = 1, end, part;    /* last: element of the file furthest out */
 
     for (int d = shape->rank; d-- > 0;) {
-        int64_t start = f->box.start[d], count = f->box.count[d];
+        int64_t start = start_of(f, d), count = count_of(f, shape, d);
 
         if (start < 0 || count < 1 || start > shape->dim[d] || count > shape->dim[d] - start)
             return ckpt_fail_as(err, CKPT_EFORMAT, "bounds",
@@ -65,7 +75,7 @@ static void find_cut_axes(struct cut *c)
 {
     for (int d = 0; d < c->shape->rank; d++)
         for (size_t i = 0; i < c->n_frag; i++)
-            if (c->frag[i].box.count[d] != c->shape->dim[d]) {
+            if (count_of(&c->frag[i], c->shape, d) != c->shape->dim[d]) {
                 c->axis[c->n_axis++] = d;
                 break;
             }
@@ -79,9 +89,9 @@ static bool tile_in_order(const struct cut *c)
     if (c->n_axis != 1)
         return c->n_axis == 0 && c->n_frag == 1;
     for (size_t i = 0; i < c->n_frag; i++) {
-        if (c->frag[i].box.start[c->axis[0]] != at)
+        if (start_of(&c->frag[i], c->axis[0]) != at)
             return false;
-        at += c->frag[i].box.count[c->axis[0]];
+        at += count_of(&c->frag[i], c->shape, c->axis[0]);
     }
     return at == c->shape->dim[c->axis[0]];
 }
@@ -93,7 +103,8 @@ static int64_t coordinate(const struct cut *c, const struct corner *k, int i)
 
     if (k->piece == c->n_frag)
         return end ? c->shape->dim[d] : 0;
-    return c->frag[k->piece].box.start[d] + (end ? c->frag[k->piece].box.count[d] : 0);
+    return start_of(&c->frag[k->piece], d) +
+           (end ? count_of(&c->frag[k->piece], c->shape, d) : 0);
 }
 
 static int compare(const void *a, const void *b, void *ctx)

@@ -296,7 +296,8 @@ int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const str
     if (rc)
         return rc;
     f->file = d->file;
-    memcpy(f->box.start, c->start, (size_t)e->shape.rank * sizeof *c->start);
-    memcpy(f->box.count, c->count, (size_t)e->shape.rank * sizeof *c->count);
-    return 0;
+    pthread_mutex_lock(&files->lock);
+    f->box = ckpt_box_new(arena, e->shape.rank, c->start, c->count);
+    pthread_mutex_unlock(&files->lock);
+    return f->box ? 0 : ckpt_nomem(err, sizeof *f->box);
 }

@@ -138,8 +138,9 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 (long long)flat->numel[k]);
         frag[n] = *flat->frag[k];
         frag[n].stride = NULL;
-        frag[n].box.start[0] = p->start;
-        frag[n].box.count[0] = p->count;
+        frag[n].box = ckpt_box_new(&r->list->arena, 1, &p->start, &p->count);
+        if (!frag[n].box)
+            return ckpt_nomem(r->err, sizeof *frag[n].box);
         frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
     }
     if (ckpt_tensors_add(r->list, &added, name, strlen(name), flat->dtype, shape, frag, n, true,

@@ -72,12 +72,13 @@ static int look(struct proof *p, const struct ckpt_tensor *t, const struct value
 {
     for (size_t k = 0; k < t->n_frag; k++) {
         struct seen *s = rank_of(p, t->frag[k].file);
-        int64_t n = t->frag[k].box.count[0];
+        const struct ckpt_box *box = t->frag[k].box;
+        int64_t n = box ? box->count[0] : t->numel;
         bool same = true;
 
         if (!s || s->pieces == ENOUGH)
             continue;
-        if (same_values(&same, t, p->f->rank[0].model, model, t->frag[k].box.start[0],
+        if (same_values(&same, t, p->f->rank[0].model, model, box ? box->start[0] : 0,
                         n < SAMPLE ? n : SAMPLE, err))
             return err->code;
         s->pieces++;

@@ -69,7 +69,6 @@ int ds_swap_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
     frag = ckpt_arena_alloc(arena, 1, sizeof *frag);
     if (!frag)
         return ckpt_nomem(err, sizeof *frag);
-    *frag = (struct ckpt_fragment){.box.count[0] = numel};
     if (open_file(&frag->file, f->swap, path, err))
         return ckpt_err_in(err, FOLDER);
     if (ckpt_file_size(frag->file) < bytes)

@@ -190,7 +190,9 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
             return ckpt_fail(l->err, CKPT_EFORMAT, "%s: no run of a flattened parameter", it->name);
         if (o[i].p.frag.file) {
             frag[used] = o[i].p.frag;
-            frag[used++].box.start[0] = at;
+            frag[used].box = ckpt_box_new(&l->list->arena, 1, &at, o[i].p.shape.dim);
+            if (!frag[used++].box)
+                return ckpt_nomem(l->err, sizeof *frag->box);
         }
         if (__builtin_add_overflow(at, o[i].p.shape.dim[0], &at))
             return ckpt_fail(l->err, CKPT_EFORMAT, "%s: its size overflows", it->name);

@@ -57,7 +57,9 @@ static int add(struct walker *w, struct fsdp_piece **out)
 }
 
 /* Where tensor t lies in the rank's file; nowhere when it is empty. */
-static int place(struct walker *w, struct fsdp_piece *p, const struct value_tensor *t)
+/* start: of t in the piece's tensor, NULL when it is all of it. */
+static int place(struct walker *w, struct fsdp_piece *p, const struct value_tensor *t,
+                 const int64_t *start)
 {
     struct ckpt_fragment *found;
     int64_t numel;
@@ -70,6 +72,9 @@ static int place(struct walker *w, struct fsdp_piece *p, const struct value_tens
         return w->err->code;
     p->frag = *found;
     p->frag.file = w->file;
+    p->frag.box = start ? ckpt_box_new(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
+    if (start && !p->frag.box)
+        return ckpt_nomem(w->err, sizeof *p->frag.box);
     return 0;
 }
 
@@ -82,7 +87,7 @@ static int add_plain(struct walker *w, const struct value_tensor *t)
     p->plain = true;
     p->dtype = t->dtype;
     p->shape = t->shape;
-    return place(w, p, t);
+    return place(w, p, t, NULL);
 }
 
 /* The boxes that the rank has of a distributed tensor; it is told even where it has none. */
@@ -97,10 +102,8 @@ static int add_boxes(struct walker *w, const struct torch_shard *s)
         p->shape = s->shape;
         if (s->n == 0)
             continue;
-        if (place(w, p, s->piece[i].tensor))
+        if (place(w, p, s->piece[i].tensor, s->piece[i].start))
             return w->err->code;
-        for (int d = 0; d < s->shape.rank; d++)
-            p->frag.box.start[d] = s->piece[i].start[d];
     }
     if (s->world > w->out->world)
         w->out->world = s->world;

@@ -108,7 +108,6 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
         f = ckpt_arena_alloc(&list->arena, 1, sizeof *f);
         if (!f)
             return ckpt_nomem(err, sizeof *f);
-        memcpy(f->box.count, r->dim, (size_t)r->rank * sizeof *r->dim);
         f->file = file;
         f->offset = r->offset;
     }

@@ -63,7 +63,6 @@ static int add(struct ckpt_tensors *list, const struct npy *h, struct ckpt_file 
         f = ckpt_arena_alloc(&list->arena, 1, sizeof *f);
         if (!f)
             return ckpt_nomem(err, sizeof *f);
-        memcpy(f->box.count, h->shape.dim, (size_t)h->shape.rank * sizeof *h->shape.dim);
         f->file = file;
         f->offset = h->data;
         f->swapped = h->swapped && ckpt_dtype_size(h->dtype) > 1;

@@ -97,7 +97,6 @@ static int add_tensor(struct ckpt_tensors *list, const struct safetensors_row *e
         f = ckpt_arena_alloc(&list->arena, 1, sizeof *f);
         if (!f)
             return ckpt_nomem(err, sizeof *f);
-        memcpy(f->box.count, e->shape.dim, (size_t)e->shape.rank * sizeof *e->shape.dim);
         f->file = file;
         f->offset = data + e->begin;
     }

@@ -268,7 +268,6 @@ int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
     *out = f;
     if (!f)
         return ckpt_nomem(err, sizeof *f);
-    memcpy(f->box.count, t->shape.dim, (size_t)t->shape.rank * sizeof *t->shape.dim);
     f->file = a->file;
     f->offset = s->offset + (uint64_t)t->offset * ckpt_dtype_size(t->dtype);
     f->swapped = a->big_endian && ckpt_dtype_size(t->dtype) > 1;

@@ -147,8 +147,6 @@ int torch_array_gather(void *dst, const struct torch_array *a, int64_t start, in
 
     if (rc)
         return rc;
-    for (int i = 0; i < a->shape.rank; i++)
-        f.box.count[i] = a->shape.dim[i];
     f.file = file;
     f.swapped = a->swapped && ckpt_dtype_size(a->dtype) > 1;
     rc = ckpt_gather(dst, &a->shape, a->dtype, &f, 1, start, count, err);

@@ -88,7 +88,6 @@ static int make_fragment(struct ckpt_fragment **out, struct ckpt_tensors *list,
         return ckpt_fail_as(err, CKPT_EFORMAT, "bounds", "element %lld of %s lies outside of "
                             "%s, which has %llu bytes", (long long)last, ckpt_dtype_name(dtype),
                             e->name, (unsigned long long)e->size);
-    memcpy(f->box.count, shape->dim, (size_t)shape->rank * sizeof *shape->dim);
     f->file = z->file;
     f->offset = e->offset + (uint64_t)offset * ckpt_dtype_size(dtype);
     f->stride = stride;

@@ -144,8 +144,6 @@ static struct ckpt_source *make(uint64_t seed, const struct holds *a, const stru
         snprintf(name, sizeof name, "%s.%s.%zu.%s", part[draw(&seed) % 10], part[draw(&seed) % 10],
                  i, part[draw(&seed) % 10]);
         *f = (struct ckpt_fragment){.file = m->file, .offset = at};
-        for (int d = 0; d < shape[i].rank; d++)
-            f->box.count[d] = shape[i].dim[d];
         assert_true(ckpt_shape_bytes(&bytes, &shape[i], dtype[i]));
         fill(m->bytes + at, (size_t)bytes, dtype[i], &seed);
         assert_int_equal(ckpt_tensors_add(&list, &t, name, strlen(name), dtype[i], &shape[i], f,

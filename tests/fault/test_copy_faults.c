@@ -34,8 +34,6 @@ static int add(struct ckpt_tensors *list, struct ckpt_file *file, const char *na
     if (!f)
         return ckpt_nomem(err, sizeof *f);
     *f = (struct ckpt_fragment){.file = file, .offset = offset, .stride = stride};
-    for (int d = 0; d < shape.rank; d++)
-        f->box.count[d] = shape.dim[d];
     if (ckpt_fragments_check(&shape, dtype, f, 1, err))
         return err->code;
     return ckpt_tensors_add(list, NULL, name, strlen(name), dtype, &shape, f, 1, false, err);

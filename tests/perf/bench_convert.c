@@ -71,8 +71,9 @@ static void bench_gather(const char *how, const struct ckpt_fragment *f, size_t 
 static void bench_gathers(struct ckpt_file *file, void *dst)
 {
     static const int64_t transposed[2] = {1, 2048}, wide[2] = {4096, 2};
-    struct ckpt_fragment one = {.box = {{0, 0}, {2048, 2048}}, .file = file};
+    struct ckpt_fragment one = {.file = file};
     struct ckpt_fragment *many = calloc(4096, sizeof *many);
+    struct ckpt_box *box = calloc(4096, sizeof *box);
 
     bench_gather("one dense piece", &one, 1, dst);
     one.swapped = true;
@@ -87,12 +88,15 @@ static void bench_gathers(struct ckpt_file *file, void *dst)
         char how[32];
 
         for (int64_t r = 0; r < 2048; r += 32)
-            for (int64_t c = 0; c < 2048; c += cols, n++)
-                many[n] = (struct ckpt_fragment){.box = {{r, c}, {32, cols}}, .file = file,
+            for (int64_t c = 0; c < 2048; c += cols, n++) {
+                box[n] = (struct ckpt_box){{r, c}, {32, cols}};
+                many[n] = (struct ckpt_fragment){.box = &box[n], .file = file,
                                                  .offset = n * 32 * (uint64_t)cols * 4};
+            }
         snprintf(how, sizeof how, "%zu pieces of [32, %d]", n, (int)cols);
         bench_gather(how, many, n, dst);
     }
+    free(box);
     free(many);
 }
 

@@ -76,8 +76,6 @@ static inline struct ckpt_source *store_source(const struct store_row *row, size
 
         assert_true(ckpt_shape_numel(&numel, &shape));
         *f = (struct ckpt_fragment){.file = in->file, .offset = at};
-        for (int d = 0; d < shape.rank; d++)
-            f->box.count[d] = shape.dim[d];
         assert_int_equal(ckpt_tensors_add(&list, &t, row[i].name, strlen(row[i].name),
                                           row[i].dtype, &shape, f, numel > 0, false, &err), 0);
         if (row[i].alias_of)

@@ -22,6 +22,7 @@ struct puzzle {
     struct ckpt_shape    shape;
     enum ckpt_dtype      dtype;
     struct ckpt_fragment frag[MAX_PIECES];
+    struct ckpt_box      box[MAX_PIECES];       /* of these */
     int64_t              stride[MAX_PIECES][CKPT_MAX_RANK];
     size_t               n;
     int64_t              numel;
@@ -81,13 +82,16 @@ static void make_boxes(struct puzzle *p)
     int64_t cuts = pick(p, 12);
 
     memset(p->frag, 0, sizeof p->frag);
+    memset(p->box, 0, sizeof p->box);
+    for (size_t i = 0; i < sizeof p->box / sizeof *p->box; i++)
+        p->frag[i].box = &p->box[i];
     p->n = 1;
     for (int d = 0; d < p->shape.rank; d++)
-        p->frag[0].box.count[d] = p->shape.dim[d];
+        p->box[0].count[d] = p->shape.dim[d];
     while (p->shape.rank > 0 && cuts-- > 0) {
         int d = (int)pick(p, p->shape.rank);
-        struct ckpt_box *whole = &p->frag[pick(p, (int64_t)p->n)].box;
-        struct ckpt_box *rest = &p->frag[p->n].box;
+        struct ckpt_box *whole = &p->box[pick(p, (int64_t)p->n)];
+        struct ckpt_box *rest = &p->box[p->n];
         int64_t at;
 
         if (whole->count[d] < 2)
@@ -101,10 +105,10 @@ static void make_boxes(struct puzzle *p)
     }
     for (size_t i = p->n; pick(p, 2) && i-- > 1;) {
         size_t k = (size_t)pick(p, (int64_t)i + 1);
-        struct ckpt_box b = p->frag[i].box;
+        struct ckpt_box b = p->box[i];
 
-        p->frag[i].box = p->frag[k].box;
-        p->frag[k].box = b;
+        p->box[i] = p->box[k];
+        p->box[k] = b;
     }
 }
 
@@ -130,7 +134,7 @@ static void make_bytes(struct puzzle *p, int64_t most_pad)
             int64_t axis = order[d];
 
             p->stride[i][axis] = strided && pick(p, 12) == 0 ? 0 : span;
-            last += (f->box.count[axis] - 1) * p->stride[i][axis];
+            last += (f->box->count[axis] - 1) * p->stride[i][axis];
             span = last + 1 + (strided && pick(p, 2) ? pick(p, most_pad) : 0);
         }
         if ((last + 1) * width >= FILE_BYTES) {         /* too large a gap: again */
@@ -160,10 +164,10 @@ static const struct ckpt_fragment *find(const struct puzzle *p, int64_t flat, ui
         bool inside = true;
 
         for (int d = 0; d < p->shape.rank; d++) {
-            int64_t k = at[d] - f->box.start[d];
+            int64_t k = at[d] - f->box->start[d];
 
-            inside = inside && k >= 0 && k < f->box.count[d];
-            in = f->stride ? in + k * f->stride[d] : in * f->box.count[d] + k;
+            inside = inside && k >= 0 && k < f->box->count[d];
+            in = f->stride ? in + k * f->stride[d] : in * f->box->count[d] + k;
         }
         if (!inside)
             continue;
@@ -299,7 +303,7 @@ static void test_check_equals_counting(void **state)
         make_boxes(p);
         make_bytes(p, 3);
         for (int64_t k = pick(p, 3); p->shape.rank > 0 && k-- > 0;) {
-            struct ckpt_box *b = &p->frag[pick(p, (int64_t)p->n)].box;
+            struct ckpt_box *b = &p->box[pick(p, (int64_t)p->n)];
             int d = (int)pick(p, p->shape.rank);
 
             b->start[d] = pick(p, p->shape.dim[d]);
@@ -354,28 +358,31 @@ static void test_check_refuses_what_sticks_out(void **state)
         size_t               size;
         const char          *reason;
     } cases[] = {
-        {{.box = whole}, 96, ""},
-        {{.box = whole}, 95, "truncated"},
-        {{.box = whole, .offset = 1}, 96, "truncated"},
-        {{.box = whole, .offset = 1}, 97, ""},
-        {{.box = whole, .offset = UINT64_MAX}, 96, "truncated"},
-        {{.box = whole, .offset = UINT64_MAX - 95}, 96, "truncated"},
-        {{.box = whole, .stride = column}, 96, ""},
-        {{.box = whole, .stride = column}, 95, "truncated"},
-        {{.box = whole, .stride = wide}, 107, "truncated"},
-        {{.box = whole, .stride = wide}, 108, ""},
-        {{.box = whole, .stride = zero}, 24, ""},
-        {{.box = whole, .stride = zero}, 23, "truncated"},
-        {{.box = whole, .stride = huge}, 96, "bounds"},
-        {{.box = whole, .stride = below}, 96, "bounds"},
-        {{.box = {{0, 0}, {4, 7}}}, 4096, "bounds"},
-        {{.box = {{0, 1}, {4, 6}}}, 4096, "bounds"},
-        {{.box = {{-1, 0}, {4, 6}}}, 4096, "bounds"},
-        {{.box = {{0, 0}, {4, 0}}}, 4096, "bounds"},
-        {{.box = {{0, 0}, {4, INT64_MIN}}}, 4096, "bounds"},
-        {{.box = {{5, 0}, {INT64_MAX, 6}}}, 4096, "bounds"},
-        {{.box = {{0, 0}, {4, 5}}}, 4096, "hole"},
-        {{.box = {{1, 0}, {3, 6}}}, 4096, "hole"},
+        {{.box = NULL}, 96, ""},
+        {{.box = NULL}, 95, "truncated"},
+        {{.box = NULL, .stride = column}, 96, ""},
+        {{.box = &whole}, 96, ""},
+        {{.box = &whole}, 95, "truncated"},
+        {{.box = &whole, .offset = 1}, 96, "truncated"},
+        {{.box = &whole, .offset = 1}, 97, ""},
+        {{.box = &whole, .offset = UINT64_MAX}, 96, "truncated"},
+        {{.box = &whole, .offset = UINT64_MAX - 95}, 96, "truncated"},
+        {{.box = &whole, .stride = column}, 96, ""},
+        {{.box = &whole, .stride = column}, 95, "truncated"},
+        {{.box = &whole, .stride = wide}, 107, "truncated"},
+        {{.box = &whole, .stride = wide}, 108, ""},
+        {{.box = &whole, .stride = zero}, 24, ""},
+        {{.box = &whole, .stride = zero}, 23, "truncated"},
+        {{.box = &whole, .stride = huge}, 96, "bounds"},
+        {{.box = &whole, .stride = below}, 96, "bounds"},
+        {{.box = &(struct ckpt_box){{0, 0}, {4, 7}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{0, 1}, {4, 6}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{-1, 0}, {4, 6}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{0, 0}, {4, 0}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{0, 0}, {4, INT64_MIN}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{5, 0}, {INT64_MAX, 6}}}, 4096, "bounds"},
+        {{.box = &(struct ckpt_box){{0, 0}, {4, 5}}}, 4096, "hole"},
+        {{.box = &(struct ckpt_box){{1, 0}, {3, 6}}}, 4096, "hole"},
     };
 
     (void)state;
@@ -394,14 +401,15 @@ static void test_check_names_the_element(void **state)
     struct puzzle *p = *state;
     struct ckpt_shape shape = ckpt_shape_2d(4, 6);
     struct ckpt_err err = {0};
-    struct ckpt_fragment f[3] = {{.box = {{0, 0}, {2, 6}}, .file = p->file[0]},
-                                 {.box = {{2, 0}, {2, 3}}, .file = p->file[0]},
-                                 {.box = {{2, 4}, {2, 2}}, .file = p->file[0]}};
+    struct ckpt_box box[3] = {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}, {{2, 4}, {2, 2}}};
+    struct ckpt_fragment f[3] = {{.box = &box[0], .file = p->file[0]},
+                                 {.box = &box[1], .file = p->file[0]},
+                                 {.box = &box[2], .file = p->file[0]}};
 
     assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 3] lies in none of 3 pieces");
-    f[2].box.start[1] = 2;
-    f[2].box.count[1] = 4;
+    box[2].start[1] = 2;
+    box[2].count[1] = 4;
     assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 2] lies in 2 pieces");
 }
@@ -436,22 +444,24 @@ static void test_check_many_pieces(void **state)
 {
     struct puzzle *p = *state;
     struct ckpt_fragment *f = calloc(65536, sizeof *f);
+    struct ckpt_box *box = calloc(65536, sizeof *box);
     struct ckpt_shape shape = ckpt_shape_2d(1024, 1024);
     struct ckpt_err err = {0};
 
     for (int64_t i = 0; i < 65536; i++) {
         struct ckpt_fragment *k = &f[i * 40503 % 65536];        /* in no order */
 
-        *k = (struct ckpt_fragment){.file = p->file[0]};
-        k->box = (struct ckpt_box){{i / 256 * 4, i % 256 * 4}, {4, 4}};
+        box[k - f] = (struct ckpt_box){{i / 256 * 4, i % 256 * 4}, {4, 4}};
+        *k = (struct ckpt_fragment){.box = &box[k - f], .file = p->file[0]};
     }
     assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), 0);
-    f[777].box.count[1] = 3;
+    box[777].count[1] = 3;
     assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
-    f[777].box.count[1] = 4;
+    box[777].count[1] = 4;
     f[778].box = f[777].box;
     assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    free(box);
     free(f);
 }
 
@@ -459,8 +469,8 @@ static void test_gather_of_unchecked_pieces_fails(void **state)
 {
     struct puzzle *p = *state;
     struct ckpt_shape shape = ckpt_shape_1d(8);
-    struct ckpt_fragment f[2] = {{.box = {{0}, {3}}, .file = p->file[0]},
-                                 {.box = {{4}, {4}}, .file = p->file[0],
+    struct ckpt_fragment f[2] = {{.box = &(struct ckpt_box){{0}, {3}}, .file = p->file[0]},
+                                 {.box = &(struct ckpt_box){{4}, {4}}, .file = p->file[0],
                                   .offset = FILE_BYTES - 2}};
     struct ckpt_err err = {0};
     unsigned char got[8];
