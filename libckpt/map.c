@@ -10,19 +10,19 @@
 
 struct slot {
     const char *key;            /* NULL: empty */
-    size_t      len;
     size_t      value;
-    uint64_t    hash;
+    uint32_t    len;
+    uint32_t    hash;
 };
 
 struct ckpt_map {
     struct slot *slot;
-    size_t       n, cap;        /* cap is a power of two, at least twice n */
+    size_t       n, cap;        /* cap is a power of two, at least 4/3 n */
     uint64_t     seed;
 };
 
 static struct slot *find_slot(const struct ckpt_map *m, const char *key, size_t len,
-                              uint64_t hash)
+                              uint32_t hash)
 {
     size_t i = (size_t)hash & (m->cap - 1);
 
@@ -66,7 +66,7 @@ int ckpt_map_new(struct ckpt_map **out, size_t expected, struct ckpt_err *err)
     *out = NULL;
     if (!m)
         return ckpt_nomem(err, sizeof *m);
-    while (cap / 2 < expected && cap < SIZE_MAX / 4)
+    while (cap / 4 * 3 < expected && cap < SIZE_MAX / 4)
         cap *= 2;
     m->seed = secret() ^ (uint64_t)(uintptr_t)m;
     if (resize(m, cap, err)) {
@@ -87,25 +87,29 @@ void ckpt_map_free(struct ckpt_map *m)
 int ckpt_map_add(struct ckpt_map *m, const char *key, size_t len, size_t value,
                  struct ckpt_err *err)
 {
-    uint64_t hash = XXH3_64bits_withSeed(key, len, m->seed);
-    struct slot *s = find_slot(m, key, len, hash);
+    uint32_t hash = (uint32_t)XXH3_64bits_withSeed(key, len, m->seed);
+    struct slot *s;
 
+    if (len > UINT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "a key of %zu bytes", len);
+    s = find_slot(m, key, len, hash);
     if (s->key)
         return ckpt_fail_as(err, CKPT_EFORMAT, "duplicate", "%.*s: appears twice",
                             len < 200 ? (int)len : 200, key);
-    if ((m->n + 1) * 2 > m->cap) {
+    if (m->n + 1 > m->cap / 4 * 3) {
         if (resize(m, m->cap * 2, err))
             return err->code;
         s = find_slot(m, key, len, hash);
     }
-    *s = (struct slot){.key = key, .len = len, .value = value, .hash = hash};
+    *s = (struct slot){.key = key, .value = value, .len = (uint32_t)len, .hash = hash};
     m->n++;
     return 0;
 }
 
 size_t ckpt_map_get(const struct ckpt_map *m, const char *key, size_t len)
 {
-    const struct slot *s = find_slot(m, key, len, XXH3_64bits_withSeed(key, len, m->seed));
+    uint32_t hash = (uint32_t)XXH3_64bits_withSeed(key, len, m->seed);
+    const struct slot *s = find_slot(m, key, len, hash);
 
     return s->key ? s->value : CKPT_MAP_NONE;
 }

@@ -28,88 +28,105 @@ static int check_size(const struct safetensors_row *e, struct ckpt_err *err)
     return 0;
 }
 
-static int by_offset(const void *a, const void *b)
+/* Where a tensor of the list lies in the data; its size is known of its shape. */
+struct span {
+    uint64_t begin;
+    size_t   i;
+};
+
+struct reading {
+    struct ckpt_tensors *list;
+    struct ckpt_file    *file;
+    uint64_t             data;          /* offset of the data in the file */
+    struct span         *span;
+    size_t               n, cap;
+};
+
+static uint64_t end_of(const struct ckpt_tensors *list, const struct span *s)
 {
-    const struct safetensors_row *x = *(const struct safetensors_row *const *)a;
-    const struct safetensors_row *y = *(const struct safetensors_row *const *)b;
+    return s->begin + ckpt_tensor_bytes(&list->item[s->i]);
+}
+
+static int by_offset(const void *a, const void *b, void *list)
+{
+    const struct span *x = a, *y = b;
+    uint64_t x_end, y_end;
 
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end ? 1 : 0;
+    x_end = end_of(list, x);
+    y_end = end_of(list, y);
+    return x_end < y_end ? -1 : x_end > y_end ? 1 : 0;
 }
 
-/* Rows in offset order; most files have them so already. */
-static const struct safetensors_row **in_order(const struct safetensors_header *h,
-                                               struct ckpt_err *err)
+/* Tensors in offset order, as most files have them, must tile the data without gap or overlap, to
+ * the end of the file. */
+static int check_tiling(struct reading *r, uint64_t data_bytes, struct ckpt_err *err)
 {
-    const struct safetensors_row **order = ckpt_alloc(h->n, sizeof *order);
     bool sorted = true;
-
-    if (!order) {
-        ckpt_nomem(err, h->n * sizeof *order);
-        return NULL;
-    }
-    for (size_t i = 0; i < h->n; i++) {
-        order[i] = &h->row[i];
-        sorted = sorted && (i == 0 || by_offset(&order[i - 1], &order[i]) <= 0);
-    }
-    if (!sorted)
-        qsort(order, h->n, sizeof *order, by_offset);
-    return order;
-}
-
-/* Tensors in offset order must tile the data without gap or overlap, to the end of the file. */
-static int check_tiling(const struct safetensors_header *h, uint64_t data_bytes,
-                        struct ckpt_err *err)
-{
-    const struct safetensors_row **order = in_order(h, err);
     uint64_t at = 0;
-    int rc = order ? 0 : err->code;
 
-    for (size_t i = 0; rc == 0 && i < h->n; i++) {
-        const struct safetensors_row *r = order[i];
+    for (size_t i = 1; i < r->n && sorted; i++)
+        sorted = by_offset(&r->span[i - 1], &r->span[i], r->list) <= 0;
+    if (!sorted)
+        qsort_r(r->span, r->n, sizeof *r->span, by_offset, r->list);
+    for (size_t i = 0; i < r->n; i++) {
+        const struct span *s = &r->span[i];
 
-        if (r->begin != at)
-            rc = ckpt_fail_as(err, CKPT_EFORMAT, r->begin < at ? "overlap" : "hole",
-                              "begins at %llu, the one before it ends at %llu",
-                              (unsigned long long)r->begin, (unsigned long long)at);
-        else
-            rc = check_size(r, err);
-        if (rc)
-            ckpt_err_in(err, "tensor %.*s", r->name_len < 200 ? (int)r->name_len : 200, r->name);
-        at = r->end;
+        if (s->begin != at)
+            return ckpt_fail_as(err, CKPT_EFORMAT, s->begin < at ? "overlap" : "hole",
+                                "tensor %.200s: begins at %llu, the one before it ends at %llu",
+                                r->list->item[s->i].name, (unsigned long long)s->begin,
+                                (unsigned long long)at);
+        at = end_of(r->list, s);
     }
-    if (rc == 0 && at != data_bytes)
-        rc = ckpt_fail_as(err, CKPT_EFORMAT, at > data_bytes ? "truncated" : "trailing",
-                          "tensors need %llu bytes of data, the file has %llu",
-                          (unsigned long long)at, (unsigned long long)data_bytes);
-    ckpt_free(order);
-    return rc;
+    if (at != data_bytes)
+        return ckpt_fail_as(err, CKPT_EFORMAT, at > data_bytes ? "truncated" : "trailing",
+                            "tensors need %llu bytes of data, the file has %llu",
+                            (unsigned long long)at, (unsigned long long)data_bytes);
+    return 0;
 }
 
-static int add_tensor(struct ckpt_tensors *list, const struct safetensors_row *e,
-                      struct ckpt_file *file,
-                      uint64_t data, struct ckpt_err *err)
+static int add_span(struct reading *r, uint64_t begin, struct ckpt_err *err)
 {
+    if (r->n == r->cap) {
+        size_t cap = r->cap ? 2 * r->cap : 64;
+        void *grown = ckpt_grow(r->span, cap, sizeof *r->span);
+
+        if (!grown)
+            return ckpt_nomem(err, cap * sizeof *r->span);
+        r->span = grown;
+        r->cap = cap;
+    }
+    r->span[r->n++] = (struct span){begin, r->list->n - 1};
+    return 0;
+}
+
+static int add_tensor(void *ctx, const struct safetensors_row *e, struct ckpt_err *err)
+{
+    struct reading *r = ctx;
     struct ckpt_fragment *f = NULL;
 
     if (e->end > e->begin) {
-        f = ckpt_arena_alloc(&list->arena, 1, sizeof *f);
+        f = ckpt_arena_alloc(&r->list->arena, 1, sizeof *f);
         if (!f)
             return ckpt_nomem(err, sizeof *f);
-        f->file = file;
-        f->offset = data + e->begin;
+        f->file = r->file;
+        f->offset = r->data + e->begin;
     }
-    return ckpt_tensors_add(list, NULL, e->name, e->name_len, e->dtype, &e->shape, f, f != NULL,
-                            false, err);
+    if (ckpt_tensors_add(r->list, NULL, e->name, e->name_len, e->dtype, &e->shape, f, f != NULL,
+                         false, err))
+        return err->code;
+    if (check_size(e, err))
+        return ckpt_err_in(err, "tensor %.*s", e->name_len < 200 ? (int)e->name_len : 200, e->name);
+    return add_span(r, e->begin, err);
 }
 
-/* The header's text in arena memory. */
-static int load_header(char **text, uint64_t *n, struct ckpt_file *file, struct ckpt_arena *a,
-                       struct ckpt_err *err)
+/* Bytes of the header. */
+static int header_size(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(file);
-    unsigned char head[8];
+    unsigned char head[8], last = ' ';
     struct ckpt_cursor c;
 
     if (size < 8)
@@ -126,12 +143,9 @@ static int load_header(char **text, uint64_t *n, struct ckpt_file *file, struct 
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "header says %llu bytes, the file has %llu after its first 8",
                             (unsigned long long)*n, (unsigned long long)(size - 8));
-    *text = ckpt_arena_alloc(a, (size_t)*n + 1, 1);
-    if (!*text)
-        return ckpt_nomem(err, (size_t)*n + 1);
-    if (ckpt_file_read_at(file, *text, (size_t)*n, 8, err))
+    if (*n > 0 && ckpt_file_read_at(file, &last, 1, 8 + *n - 1, err))
         return err->code;
-    if (*n > 0 && (*text)[*n - 1] == '\0')
+    if (last == '\0')
         return ckpt_fail(err, CKPT_EFORMAT, "header is padded with NUL, blanks wanted");
     return 0;
 }
@@ -139,26 +153,20 @@ static int load_header(char **text, uint64_t *n, struct ckpt_file *file, struct 
 int safetensors_read(struct ckpt_tensors *list, struct ckpt_file *file, json_t **metadata,
                      struct ckpt_err *err)
 {
-    struct safetensors_header h = {0};
-    struct ckpt_arena a = {0};
-    uint64_t n_header = 0;
-    char *text = NULL;
-    int rc;
+    struct reading r = {.list = list, .file = file};
+    json_t *found = NULL;
+    uint64_t n = 0;
+    int rc = header_size(&n, file, err);
 
+    r.data = 8 + n;
+    if (rc == 0)
+        rc = safetensors_header_read(&found, file, n, add_tensor, &r, err);
+    if (rc == 0)
+        rc = check_tiling(&r, ckpt_file_size(file) - r.data, err);
     if (metadata)
-        *metadata = NULL;
-    rc = load_header(&text, &n_header, file, &a, err);
-    if (rc == 0)
-        rc = safetensors_header_parse(&h, &a, text, (size_t)n_header, err);
-    /* Names first, so that one that repeats is called that and no overlap. */
-    for (size_t i = 0; rc == 0 && i < h.n; i++)
-        rc = add_tensor(list, &h.row[i], file, 8 + n_header, err);
-    if (rc == 0)
-        rc = check_tiling(&h, ckpt_file_size(file) - 8 - n_header, err);
-    if (rc == 0 && metadata)
-        *metadata = json_incref(h.metadata);
-    safetensors_header_release(&h);
-    ckpt_arena_release(&a);
+        *metadata = rc == 0 ? json_incref(found) : NULL;
+    json_decref(found);
+    ckpt_free(r.span);
     return rc ? ckpt_err_in(err, "%s", ckpt_file_name(file)) : 0;
 }
 

@@ -29,10 +29,18 @@ size_t safetensors_class(enum ckpt_dtype t)
 
 struct text { const char *p; size_t n; };
 
+#define WINDOW ((size_t)64 << 10)      /* of the header at once; as much more as a member has */
+
+/* begin, p and end lie in the window, which holds one member whole, and its comma or brace. */
 struct parser {
     const char        *begin, *p, *end;
-    struct ckpt_arena *arena;
+    uint64_t           base;            /* of begin in the header */
+    struct ckpt_arena  arena;           /* strings of the window that had escapes */
     struct ckpt_err   *err;
+    struct ckpt_file  *file;
+    uint64_t           unread;          /* bytes of the header after the window */
+    char              *window;
+    size_t             cap;
     struct text        said;            /* dtype of the row before: mostly that of the next */
     enum ckpt_dtype    dtype;
 };
@@ -44,9 +52,9 @@ static int stop(struct parser *s, const char *wanted)
 {
     if (s->p == s->end)
         return ckpt_fail(s->err, CKPT_EFORMAT, "header ends at byte %zu, %s wanted",
-                         (size_t)(s->p - s->begin), wanted);
+                         (size_t)(s->base + (uint64_t)(s->p - s->begin)), wanted);
     return ckpt_fail(s->err, CKPT_EFORMAT, "header, byte %zu: %.1s found, %s wanted",
-                     (size_t)(s->p - s->begin), s->p, wanted);
+                     (size_t)(s->base + (uint64_t)(s->p - s->begin)), s->p, wanted);
 }
 
 static void skip_blanks(struct parser *s)
@@ -149,7 +157,7 @@ static int take_escaped(struct parser *s, struct text *out, const char *first)
         q += *q == '\\' && s->end - q > 1 ? 2 : 1;
     if (q < s->end)
         room = (size_t)(q - first);
-    copy = to = ckpt_arena_alloc(s->arena, room + 1, 1);
+    copy = to = ckpt_arena_alloc(&s->arena, room + 1, 1);
     if (!copy)
         return ckpt_nomem(s->err, room + 1);
     memcpy(to, first, (size_t)(s->p - first));
@@ -299,7 +307,8 @@ static int skip_value(struct parser *s)
         if (s->p < s->end && (*s->p == '{' || *s->p == '[')) {
             if (depth == MAX_DEPTH)
                 return ckpt_fail(s->err, CKPT_ELIMIT, "header, byte %zu: deeper than %d levels",
-                                 (size_t)(s->p - s->begin), MAX_DEPTH);
+                                 (size_t)(s->base + (uint64_t)(s->p - s->begin)),
+                                 MAX_DEPTH);
             object[depth++] = *s->p == '{';
             opened = true;
             s->p++;
@@ -405,7 +414,7 @@ static int take_tensor(struct parser *s, struct safetensors_row *r)
 
 static int add_metadata(struct parser *s, json_t *m, struct text key, struct text value)
 {
-    char *k = ckpt_arena_strndup(s->arena, key.p, key.n);
+    char *k = ckpt_arena_strndup(&s->arena, key.p, key.n);
     json_t *v = json_stringn(value.p, value.n);
 
     if (k && v && json_object_get(m, k)) {
@@ -439,65 +448,136 @@ static int take_metadata(struct parser *s, json_t **out)
     return want(s, '}', "a comma or __metadata__'s }");
 }
 
-static int add_row(struct parser *s, struct safetensors_header *h, struct text name)
+/* -- the window over the header --------------------------------------------------------------- */
+
+/* Drop what was parsed and read on: at least one byte more, if there is one. */
+static int refill(struct parser *s)
 {
-    struct safetensors_row *r;
+    size_t rest = (size_t)(s->end - s->p), more;
+    char *grown;
 
-    if (h->n == h->cap) {
-        size_t cap = h->cap ? 2 * h->cap : 64;
-        void *grown = ckpt_grow(h->row, cap, sizeof *h->row);
+    ckpt_arena_release(&s->arena);
+    s->said = (struct text){NULL, 0};
+    s->base += (uint64_t)(s->p - s->begin);
+    if (rest)
+        memmove(s->window, s->p, rest);
+    if (rest > s->cap / 2 || !s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : WINDOW;
 
-        if (!grown)
-            return ckpt_nomem(s->err, cap * sizeof *h->row);
-        h->row = grown;
-        h->cap = cap;
+        if (cap > rest + s->unread)
+            cap = (size_t)(rest + s->unread);
+        grown = cap > s->cap ? ckpt_grow(s->window, cap, 1) : s->window;
+        if (!grown && cap)
+            return ckpt_nomem(s->err, cap);
+        s->window = grown;
+        s->cap = cap > s->cap ? cap : s->cap;
     }
-    if (h->n == CKPT_MAX_TENSORS)
-        return ckpt_fail(s->err, CKPT_ELIMIT, "more than %d tensors", CKPT_MAX_TENSORS);
-    r = &h->row[h->n++];
-    memset(r, 0, sizeof *r);
-    r->name = name.p;
-    r->name_len = name.n;
-    return take_tensor(s, r) ? ckpt_err_in(s->err, "tensor %.*s", shown(name), name.p) : 0;
+    more = s->cap - rest < s->unread ? s->cap - rest : (size_t)s->unread;
+    if (more && ckpt_file_read_at(s->file, s->window + rest, more, 8 + s->base + rest, s->err))
+        return s->err->code;
+    s->unread -= more;
+    s->begin = s->p = s->window;
+    s->end = s->begin + rest + more;
+    return 0;
 }
 
-int safetensors_header_parse(struct safetensors_header *h, struct ckpt_arena *arena,
-                             const char *text, size_t len, struct ckpt_err *err)
+/*
+ * Read on until the next member, with the comma or brace that ends it, is in the window.  Whether
+ * it is JSON is for the parser; UTF-8 is checked here, as these bytes are told in messages.
+ */
+static int have_member(struct parser *s)
 {
-    struct parser s = {.begin = text, .p = text, .end = text + len, .arena = arena, .err = err};
-    bool metadata = false;
+    bool quoted = false, escaped = false, found = false;
+    size_t depth = 0, at = 0;
 
-    memset(h, 0, sizeof *h);
-    if (!ckpt_utf8_valid(text, len))
-        return ckpt_fail(err, CKPT_EFORMAT, "header is not strict UTF-8, or has a NUL in it");
-    if (want(&s, '{', "the header's {"))
-        return err->code;
-    if (!take(&s, '}')) {
-        do {
-            struct text name;
+    for (;;) {
+        for (; !found && s->p + at < s->end; at++) {
+            char c = s->p[at];
 
-            if (take_key(&s, &name))
-                return err->code;
-            if (!is(name, "__metadata__")) {
-                if (add_row(&s, h, name))
-                    return err->code;
-            } else if (metadata) {
-                return ckpt_fail_as(err, CKPT_EFORMAT, "duplicate", "__metadata__ appears twice");
+            if (quoted) {
+                quoted = escaped || c != '"';
+                escaped = !escaped && c == '\\';
+            } else if (c == '"') {
+                quoted = true;
+            } else if (c == '{' || c == '[') {
+                depth++;
+            } else if (c == '}' || c == ']') {
+                found = depth == 0;
+                depth -= !found;
             } else {
-                metadata = true;
-                if (take_metadata(&s, &h->metadata))
-                    return err->code;
+                found = c == ',' && depth == 0;
             }
-        } while (take(&s, ','));
-        if (want(&s, '}', "a comma or the header's }"))
-            return err->code;
+        }
+        if (found || !s->unread)
+            break;
+        if (refill(s))
+            return s->err->code;
     }
-    return s.p == s.end ? 0 : stop(&s, "nothing but blanks behind the header's }");
+    return ckpt_utf8_valid(s->p, at)
+               ? 0 : ckpt_fail(s->err, CKPT_EFORMAT,
+                               "header is not strict UTF-8, or has a NUL in it");
 }
 
-void safetensors_header_release(struct safetensors_header *h)
+/* Step over blanks, of which there may be more than a window. */
+static int skip_padding(struct parser *s)
 {
-    json_decref(h->metadata);
-    ckpt_free(h->row);
-    memset(h, 0, sizeof *h);
+    for (skip_blanks(s); s->p == s->end && s->unread; skip_blanks(s))
+        if (refill(s))
+            return s->err->code;
+    return 0;
+}
+
+static int one_tensor(struct parser *s, struct text name, safetensors_row_fn *add, void *ctx)
+{
+    struct safetensors_row r = {.name = name.p, .name_len = name.n};
+
+    if (take_tensor(s, &r))
+        return ckpt_err_in(s->err, "tensor %.*s", shown(name), name.p);
+    return add(ctx, &r, s->err);
+}
+
+static int members(struct parser *s, json_t **metadata, safetensors_row_fn *add, void *ctx)
+{
+    bool seen = false;
+    struct text name;
+
+    do {
+        if (have_member(s) || take_key(s, &name))
+            return s->err->code;
+        if (!is(name, "__metadata__")) {
+            if (one_tensor(s, name, add, ctx))
+                return s->err->code;
+        } else if (seen) {
+            return ckpt_fail_as(s->err, CKPT_EFORMAT, "duplicate", "__metadata__ appears twice");
+        } else {
+            seen = true;
+            if (take_metadata(s, metadata))
+                return s->err->code;
+        }
+    } while (take(s, ','));
+    return want(s, '}', "a comma or the header's }");
+}
+
+int safetensors_header_read(json_t **metadata, struct ckpt_file *file, uint64_t len,
+                            safetensors_row_fn *add, void *ctx, struct ckpt_err *err)
+{
+    struct parser s = {.file = file, .unread = len, .err = err};
+    int rc = refill(&s);
+
+    *metadata = NULL;
+    if (rc == 0)
+        rc = skip_padding(&s);
+    if (rc == 0)
+        rc = want(&s, '{', "the header's {");
+    if (rc == 0)
+        rc = skip_padding(&s);
+    if (rc == 0 && !take(&s, '}'))
+        rc = members(&s, metadata, add, ctx);
+    if (rc == 0)
+        rc = skip_padding(&s);
+    if (rc == 0 && s.p != s.end)
+        rc = stop(&s, "nothing but blanks behind the header's }");
+    ckpt_arena_release(&s.arena);
+    ckpt_free(s.window);
+    return rc;
 }

@@ -1,5 +1,6 @@
 /*
- * safetensors_header - the JSON text of a header as rows, in one pass and without a tree.
+ * safetensors_header - the JSON text of a header as rows, in one pass and without a tree; a part
+ * of it is in memory at a time.
  *
  * Strict JSON of one shape: an object of tensors and, once at most, "__metadata__".  Numbers
  * that matter are whole and not negative; a field, a metadata key or "__metadata__" told twice is
@@ -11,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/mem.h"
+#include "libckpt/file.h"
 #include "libckpt/shape.h"
 
 /* A tensor as the header has it, before anything is believed. */
@@ -23,20 +24,17 @@ struct safetensors_row {
     uint64_t          begin, end;       /* bytes in the data, begin <= end */
 };
 
-struct safetensors_header {
-    struct safetensors_row *row;        /* in the text's order */
-    size_t                  n, cap;
-    json_t                 *metadata;   /* text to text, or NULL */
-};
+typedef int safetensors_row_fn(void *ctx, const struct safetensors_row *row, struct ckpt_err *err);
 
 /*
- * text is borrowed as long as the rows' names are used; names with escapes are in arena.
- * CKPT_EFORMAT with the byte where it stopped; CKPT_ELIMIT on too many axes, tensors or levels;
- * CKPT_EUNSUPPORTED on a dtype that safetensors does not have.
+ * Hand each tensor to add, in the text's order; what it is given is valid during the call.  The
+ * text is the len bytes of file from its ninth on.  *metadata: text to text, a new reference, or
+ * NULL; it may be set on failure too.
+ * CKPT_EFORMAT with the byte where it stopped; CKPT_ELIMIT on too many axes or levels;
+ * CKPT_EUNSUPPORTED on a dtype that safetensors does not have; what add fails with.
  */
-int safetensors_header_parse(struct safetensors_header *h, struct ckpt_arena *arena,
-                             const char *text, size_t len, struct ckpt_err *err);
-void safetensors_header_release(struct safetensors_header *h);
+int safetensors_header_read(json_t **metadata, struct ckpt_file *file, uint64_t len,
+                            safetensors_row_fn *add, void *ctx, struct ckpt_err *err);
 
 /* Place of a dtype in the order that files are sorted by, or SIZE_MAX: not of safetensors. */
 size_t safetensors_class(enum ckpt_dtype t);

@@ -8,6 +8,8 @@
 #include "formats/weights/safetensors_header.h"
 #include "libckpt/json.h"
 
+#define PART_BYTES 65536u       /* of the header at once: all of it may be 100 MB */
+
 struct safetensors_file {
     struct ckpt_out *out;
     uint64_t        *offset;    /* [n_pick] of the data, in the file */
@@ -95,13 +97,34 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
     return rc;
 }
 
-/* The header's text; s->offset[] gets positions relative to the data. */
-static int put_header(struct ckpt_buf *b, struct safetensors_file *s, uint64_t *total,
-                      const struct row *row, size_t n, const json_t *metadata,
-                      struct ckpt_err *err)
+/* A part of the header's text that is ready: count it, and write it if it is wanted. */
+static int pass_on(struct ckpt_buf *b, uint64_t *len, size_t n, struct ckpt_out *out,
+                   struct ckpt_err *err)
+{
+    if (!ckpt_buf_ok(b) && b->len < b->limit / 2)      /* memory grows by doubling */
+        return ckpt_nomem(err, b->len);
+    if (!ckpt_buf_ok(b) || *len + b->len > SAFETENSORS_MAX_HEADER)
+        return ckpt_fail(err, CKPT_ELIMIT, "header of %zu tensors passes %u bytes", n,
+                         SAFETENSORS_MAX_HEADER);
+    if (out && ckpt_out_write(out, b->data, b->len, err))
+        return err->code;
+    *len += b->len;
+    b->len = 0;
+    return 0;
+}
+
+/*
+ * The header's text, in parts to out, or only its length, padding counted, when out is NULL;
+ * s->offset[] gets positions relative to the data.
+ */
+static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file *s,
+                      uint64_t *total, const struct row *row, size_t n, const json_t *metadata,
+                      struct ckpt_out *out, struct ckpt_err *err)
 {
     uint64_t at = 0;
 
+    *len = 0;
+    s->stood.len = 0;
     if (put_metadata(b, s, metadata, err))
         return err->code;
     for (size_t i = 0; i < n; i++) {
@@ -124,17 +147,14 @@ static int put_header(struct ckpt_buf *b, struct safetensors_file *s, uint64_t *
                         (unsigned long long)(at + bytes));
         s->offset[row[i].k] = at;
         at += bytes;
+        if (b->len >= PART_BYTES && pass_on(b, len, n, out, err))
+            return err->code;
     }
     ckpt_buf_put_u8(b, '}');
-    while (b->len % 8 != 0 && ckpt_buf_ok(b))
+    while ((*len + b->len) % 8 != 0 && ckpt_buf_ok(b))
         ckpt_buf_put_u8(b, ' ');
     *total = at;
-    if (!ckpt_buf_ok(b) && b->len < b->limit / 2)      /* memory grows by doubling */
-        return ckpt_nomem(err, b->len);
-    if (!ckpt_buf_ok(b))
-        return ckpt_fail(err, CKPT_ELIMIT, "header of %zu tensors passes %u bytes", n,
-                         SAFETENSORS_MAX_HEADER);
-    return 0;
+    return pass_on(b, len, n, out, err);
 }
 
 int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
@@ -145,7 +165,7 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
     struct row *row = rows_in_order(list, pick, n_pick, err);
     unsigned char size[8];
     struct ckpt_buf head;
-    uint64_t total = 0;
+    uint64_t total = 0, len = 0;
     int rc = 0;
 
     *f = NULL;
@@ -160,17 +180,17 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
         rc = ckpt_nomem(err, n_pick * sizeof *row);
         goto out;
     }
-    rc = put_header(&head, s, &total, row, n_pick, metadata, err);
+    rc = put_header(&len, &head, s, &total, row, n_pick, metadata, NULL, err);
     for (int i = 0; i < 8; i++)
-        size[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
+        size[i] = (unsigned char)(len >> 8 * i);
     if (rc == 0)
-        rc = ckpt_out_reserve(out, 8 + head.len + total, err);
+        rc = ckpt_out_reserve(out, 8 + len + total, err);
     if (rc == 0)
         rc = ckpt_out_write(out, size, sizeof size, err);
     if (rc == 0)
-        rc = ckpt_out_write(out, head.data, head.len, err);
+        rc = put_header(&len, &head, s, &total, row, n_pick, metadata, out, err);
     for (size_t k = 0; rc == 0 && k < n_pick; k++)
-        s->offset[k] += 8 + head.len;
+        s->offset[k] += 8 + len;
 out:
     ckpt_buf_release(&head);
     ckpt_free(row);
