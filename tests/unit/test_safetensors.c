@@ -1,6 +1,9 @@
 /* safetensors: headers as the reference writes them, and headers that lie. */
 #include "tests/unit/compare.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "formats/weights/safetensors.h"
 #include "libckpt/json.h"
 
@@ -327,9 +330,66 @@ static void test_ten_thousand_tensors_open(void **state)
     free(bytes);
 }
 
+static long resident_kb(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+}
+
+/* A header of 11 MB takes 4 times as much, read and written again.  P7 */
+static void test_memory_of_a_large_header(void **state)
+{
+    const char *from = "build/test_safetensors.many", *to = "build/test_safetensors.again";
+    struct ckpt_create_opts opts = {.flags = CKPT_REPLACE};
+    FILE *f = fopen(from, "w");
+    struct ckpt_tensors list = {0};
+    struct ckpt_err err = {0};
+    const float one[4] = {1, 2, 3, 4};
+    struct ckpt_file *file;
+    struct ckpt_sink *sink;
+    unsigned char size[8];
+    long n = 0, before;
+
+    (void)state;
+    assert_non_null(f);
+    fprintf(f, "........{");
+    for (int i = 0; i < 100000; i++)
+        n += fprintf(f, "%s\"model.layers.%d.mlp.experts.%d.down_proj.weight\":{\"dtype\":\"F32\","
+                     "\"shape\":[2,2],\"data_offsets\":[%d,%d]}", i ? "," : "", i / 100, i % 100,
+                     16 * i, 16 * i + 16);
+    fprintf(f, "}");
+    n += 2;
+    for (int i = 0; i < 100000; i++)
+        assert_int_equal(fwrite(one, sizeof one, 1, f), 1);
+    for (int i = 0; i < 8; i++)
+        size[i] = (unsigned char)((uint64_t)n >> 8 * i);
+    rewind(f);
+    assert_int_equal(fwrite(size, sizeof size, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    before = resident_kb();
+    assert_int_equal(ckpt_file_open(&file, from, 0, &err), 0);
+    assert_int_equal(safetensors_read(&list, file, NULL, &err), 0);
+    assert_int_equal(list.n, 100000);
+    assert_int_equal(ckpt_format_safetensors.create(&sink, to, &list, &opts, &err), 0);
+    for (size_t i = 0; i < list.n; i++)
+        assert_int_equal(ckpt_sink_write(sink, i, 0, 4, one, &err), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+    ckpt_tensors_release(&list);
+    ckpt_file_close(file);
+    unlink(from);
+    unlink(to);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (resident_kb() - before > 4 * n / 1024 + 1024)
+        fail_msg("%ld KiB for a header of %ld", resident_kb() - before, n / 1024);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_of_a_large_header),      /* before the peaks of others */
         cmocka_unit_test(test_the_smallest_file_of_the_specification_is_read),
         cmocka_unit_test(test_names_metadata_and_order_are_kept),
         cmocka_unit_test(test_each_fault_has_its_code_and_word),
