@@ -61,7 +61,7 @@ int git_aside_open(struct git_aside **out, git_repository *repo, struct ckpt_err
 /* One folder of objects, "ab": its files into the same of the store. */
 static int move_folder(struct git_aside *a, const char *name, struct ckpt_err *err)
 {
-    char from[4400], to[4400], path[4300];
+    char from[4600], to[4600], path[4300];
     struct dirent *e;
     DIR *stream;
     int fd, rc = 0;
