@@ -349,7 +349,7 @@ int s3_open(struct tree **tree, struct range **object, const char *url, struct c
                                                   .size = FIELD_NONE, .digest = ""}, err);
     ckpt_free(at);
     tree_free(t);
-    if (!*object && s) {
+    if (s && !(*object && s->is_signed)) {      /* an object keeps no more than what signs */
         explicit_bzero(s, sizeof *s);
         ckpt_free(s);
     }
