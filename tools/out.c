@@ -477,7 +477,8 @@ int out_end(struct out *o, struct ckpt_err *err)
     int rc = out_take(o, &text, err);
 
     if (rc == 0) {
-        fwrite(text.data, 1, text.len, stdout);
+        if (text.len)
+            fwrite(text.data, 1, text.len, stdout);
         if (fflush(stdout) || ferror(stdout))
             rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard output");
     }

@@ -192,6 +192,22 @@ static void test_nothing_is_a_document(void **state)
     free(text);
 }
 
+static void test_nothing_is_no_text(void **state)
+{
+    struct ckpt_err err = {0};
+    struct stdio_to s;
+    struct out *o;
+    char *text;
+
+    (void)state;
+    assert_int_equal(out_new(&o, false, &err), 0);
+    stdio_begin(&s, stdout);
+    assert_int_equal(out_end(o, &err), 0);
+    text = stdio_end(&s);
+    assert_string_equal(text, "");
+    free(text);
+}
+
 static void test_a_full_disk_is_told(void **state)
 {
     struct ckpt_err err = {0};
@@ -224,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_strings_survive),
         cmocka_unit_test(test_reals_read_back),
         cmocka_unit_test(test_nothing_is_a_document),
+        cmocka_unit_test(test_nothing_is_no_text),
         cmocka_unit_test(test_a_full_disk_is_told),
     };
 
