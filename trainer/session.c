@@ -162,6 +162,63 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     return comm_agree(s->comm, err);
 }
 
+/* Does a parameter belong to the module whose path ends with that name? */
+static bool names_module(const char *param, const char *name)
+{
+    size_t n = (size_t)(strrchr(param, '.') - param), k = strlen(name);
+
+    return n >= k && strncmp(param + n - k, name, k) == 0 && (n == k || param[n - k - 1] == '.');
+}
+
+static void module_of(char module[CKPT_MAX_NAME + 1], const char *param)
+{
+    snprintf(module, CKPT_MAX_NAME + 1, "%.*s", (int)(strrchr(param, '.') - param), param);
+}
+
+/* ensure_weight_tying changes nothing but what is tied, where that is trained; rows of the
+ * embedding are tied without it. */
+static int check_tying(const struct lora *l, const char *tied, const char *tokens,
+                       struct ckpt_err *err)
+{
+    char module[CKPT_MAX_NAME + 1];
+    struct lora_change c;
+
+    if (!tied || !json_is_true(json_object_get(lora_config(l), "ensure_weight_tying")))
+        return 0;
+    module_of(module, tokens);
+    if (lora_change(&c, l, module, LORA_EMBEDDING, err))
+        return err->code;
+    if (c.rank || lora_saves(l, tied) || lora_saves(l, tokens))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ensure_weight_tying: %s is trained apart from "
+                         "%s here", module, tied);
+    return 0;
+}
+
+/*
+ * trainable_token_indices trains rows of the embedding, and of the head where it is tied; of other
+ * modules only what says the same.
+ */
+static int check_tokens(const struct lora *l, const char *tied, const char *tokens,
+                        struct ckpt_err *err)
+{
+    const json_t *all = json_object_get(lora_config(l), "trainable_token_indices");
+    char module[CKPT_MAX_NAME + 1];
+    const json_t *mine;
+    const char *key;
+    json_t *v;
+
+    module_of(module, tokens);
+    mine = lora_tokens(l, module);
+    json_object_foreach ((json_t *)(uintptr_t)all, key, v)
+        if (v != mine && !(tied && mine && names_module(tied, key) && json_equal(v, mine)))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s: rows of %s are "
+                             "trained by themselves, of no other module", key, module);
+    if (tied && mine && (lora_saves(l, tied) || lora_saves(l, tokens)))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s or %s is trained "
+                         "whole as well (modules_to_save)", module, tied);
+    return 0;
+}
+
 int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
 {
     const char *tied = arch_tied_name(s->arch);
@@ -170,13 +227,10 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     if (lora_new(&s->lora, config, err))
         return err->code;
     snprintf(tokens, sizeof tokens, "%s%s", s->arch->family->prefix, arch_tokens_name(s->arch));
+    if (check_tying(s->lora, tied, tokens, err) || check_tokens(s->lora, tied, tokens, err))
+        return err->code;
     if (!tied)
         return 0;
-    if (json_is_array(json_object_get(config, "trainable_token_indices")) ||
-        json_object_size(json_object_get(config, "trainable_token_indices")))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is tied to the "
-                         "embedding, whose rows are trained by themselves only where it is not",
-                         tied);
     if (!lora_saves(s->lora, tied) && !lora_saves(s->lora, tokens))
         return 0;
     s->head_lent = true;

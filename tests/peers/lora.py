@@ -28,7 +28,7 @@ def make(path):
     name = os.path.basename(path).split("@")[0]
     config = json.load(open(f"{path}/adapter_config.json", encoding="utf-8"))
     keys = ("r", "lora_alpha", "target_modules", "modules_to_save", "bias", "use_rslora", "use_dora", "rank_pattern",
-            "alpha_pattern", "fan_in_fan_out", "task_type")
+            "alpha_pattern", "fan_in_fan_out", "task_type", "trainable_token_indices")
     torch.manual_seed(11)
     model = get_peft_model(load(name), LoraConfig(init_lora_weights=False, **{k: config[k] for k in keys}))
     with torch.no_grad():

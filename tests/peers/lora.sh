@@ -22,6 +22,7 @@ for m in $models; do
     case $m in gpt2-b | llama-a | qwen3-a | t5-v11) make "$m" "$m@dora" --target-modules "$targets" --use-dora ;; esac
 done
 make llama-a llama-a@saved --target-modules q_proj,v_proj --modules-to-save lm_head
+make qwen2-a qwen2-a@rows --target-modules q_proj --trainable-token-indices 7,9,30
 make llama-a llama-a@embed --target-modules q_proj,embed_tokens
 make bloom-a bloom-a@bias --target-modules query_key_value,dense --lora-bias lora_only
 make qwen3-a qwen3-a@ranks --target-modules all-linear --rank-pattern q_proj=2 --alpha-pattern v_proj=3

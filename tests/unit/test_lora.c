@@ -9,7 +9,8 @@
 
 static const char *const goldens[] = {
     "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-dora", "llama-embed",
-    "llama-patterns", "llama-tokens", "mixtral-attn", "t5-qv",
+    "llama-patterns", "llama-tokens", "mixtral-attn", "t5-qv", "llama-tokens-tied", "bloom-tokens",
+    "t5-tokens",
 };
 
 struct adapted {
@@ -139,6 +140,40 @@ static void check_logits(struct golden *g)
                          (double)found[i * V + j], (double)wanted[place[i] * V + j]);
 }
 
+/* Each document's last row, its last token fed behind the others: as without a cache. */
+static void check_cached(struct golden *g)
+{
+    struct ckpt_err err = {0};
+    int64_t V = g->arch->vocab_size;
+    int32_t *place, rows[3], head[3], tail[3], first[64], last[3], n = 0;
+    struct decode *d;
+    float *found, *wanted;
+    struct batch b;
+
+    if (g->arch->stack != ARCH_DECODER)
+        return;
+    golden_batch(g, "", &b, &place);
+    for (int32_t i = 0; i < (int32_t)b.n_docs; i++) {
+        rows[i] = b.doc_start[i + 1] - 1;
+        head[i] = rows[i] - b.doc_start[i];
+        tail[i] = 1;
+        last[i] = b.ids[rows[i]];
+        memcpy(first + n, b.ids + b.doc_start[i], (size_t)head[i] * sizeof *first);
+        n += head[i];
+    }
+    found = ckpt_arena_alloc(&g->arena, (size_t)(b.n_docs * V), sizeof *found);
+    wanted = ckpt_arena_alloc(&g->arena, (size_t)(b.n_docs * V), sizeof *wanted);
+    OK(model_logits(g->model, resident_door(g->weights), &b, rows, b.n_docs, wanted, &err), err);
+    OK(decode_new(&d, g->model, b.n_docs, 40, &err), err);
+    OK(decode_step(d, resident_door(g->weights), first, head, b.n_docs, found, &err), err);
+    OK(decode_step(d, resident_door(g->weights), last, tail, b.n_docs, found, &err), err);
+    decode_free(d);
+    for (int64_t i = 0; i < b.n_docs * V; i++)
+        if (!(fabsf(found[i] - wanted[i]) <= 1e-5f))
+            fail_msg("cached logit %d: %.8g, wanted %.8g", (int)i, (double)found[i],
+                     (double)wanted[i]);
+}
+
 /* The loss and its gradients into the resident buffers. */
 static double loss_grad(struct golden *g)
 {
@@ -240,7 +275,9 @@ static void all(enum recompute recompute, int threads)
         open_adapted(&a, goldens[i], recompute, threads);
         check_logits(&a.g);
         check_gradients(&a.g);
+        check_cached(&a.g);
         check_five_steps(&a.g);
+        check_cached(&a.g);
         close_adapted(&a);
     }
 }

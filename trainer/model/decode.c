@@ -75,6 +75,9 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     ADD(view->y_rows, rows * (uint64_t)a->hidden_size * act);
     ADD(view->logits, (uint64_t)(view->logit_rows * a->vocab_size) * sizeof(float));
     ADD(view->work, view->work_bytes);
+    if (view->head_w)
+        ADD(view->head_w, (uint64_t)(a->vocab_size * a->word_embed_proj_dim) *
+                              ckpt_dtype_size(dev->weight));
     if (view->turns)
         ADD(view->turns, (uint64_t)(d->max_len * a->rope.turned) * sizeof(float));
     if (view->emb) {
@@ -192,6 +195,7 @@ void decode_free(struct decode *d)
 
 void decode_reset(struct decode *d)
 {
+    d->view.head_made = false;
     memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len);
     if (d->n_past)
         memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);

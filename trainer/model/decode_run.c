@@ -170,8 +170,10 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
     const struct segments *s = &d->host;
     struct unit after = unit_acquire(p, d->m->params.n_unit - 1);
     struct unit head = unit_acquire(p, head_unit(d->m));
+    const void *matrix = head_matrix(p, &head);
     int64_t V = d->m->arch->vocab_size;
 
+    d->view.head_made = true;
     d->view.rows = d->last_rows;
     for (int64_t g = 0; g < s->n;) {
         int64_t first = g, n = 0, seq = s->seq[g];
@@ -187,7 +189,7 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
             g++;
             continue;
         }
-        head_rows(p, &after, &head, h, n, to);
+        head_rows(p, &after, matrix, h, n, to);
         if (logits)
             p->dev->ops->to_host(p->dev, logits + seq * V, to, (size_t)(n * V) * sizeof *logits);
         d->view.rows += n;

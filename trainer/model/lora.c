@@ -102,7 +102,6 @@ static int check_options(const json_t *c, struct ckpt_err *err)
         {"target_parameters", "adapters of fused experts are merged, not trained"},
         {"lora_bias", "a bias of the low-rank change is merged, not trained"},
         {"layer_replication", "adapters of repeated layers are merged, not trained"},
-        {"ensure_weight_tying", "tied modules are trained apart here"},
         {"megatron_config", "parallel layers of Megatron are not known here"},
     };
 

@@ -1,5 +1,5 @@
 /*
- * model - see model.h: embedding, blocks, head, loss; the order of a pass.
+ * model - see model.h: embedding, blocks, head (head.c); the order of a pass.
  *
  * What lies where is planned in model_plan.c; here a pass is a straight list of calls.
  */
@@ -118,6 +118,7 @@ void model_free(struct model *m)
     ckpt_free(m->positions_host);
     ckpt_free(m->nll_host);
     ckpt_free(m->used_host);
+    ckpt_free(m->token_ids_host);
     ckpt_free(m->change);
     ckpt_free(m->grad_offset);
     ckpt_free(m->offset);
@@ -315,135 +316,6 @@ static void forward(const struct pass *p)
     stack_end(&d);
 }
 
-static struct op_rownorm final_norm(const struct pass *p, const struct unit *u, const void *h,
-                                    int64_t n)
-{
-    const struct model *m = p->m;
-
-    return (struct op_rownorm){
-        .out = m->y_rows, .stats = m->final_stats, .x = h, .dout = m->dy_rows, .dx = m->dh,
-        .rows = m->rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B), .n = n,
-        .n_x = p->n, .dim = m->arch->hidden_size,
-    };
-}
-
-/* Without a final norm the rows are only picked; back, their gradients are put there. */
-static struct op_embed pick_rows(const struct pass *p, const void *h, int64_t n)
-{
-    const struct model *m = p->m;
-
-    return (struct op_embed){
-        .out = m->y_rows, .dout = m->dy_rows, .table = h, .dtable = m->dh, .ids = m->rows,
-        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .picks = true,
-    };
-}
-
-static struct op_linear project_out(const struct pass *p, const struct unit *u, int64_t n)
-{
-    const struct model *m = p->m;
-
-    return (struct op_linear){
-        .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
-        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .fresh = u->fresh,
-        .lora = unit_lora(p, u, ROLE_PROJ_OUT), .n = n,
-        .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
-    };
-}
-
-/* The final norm's output at n rows, or its gradient, dropped out. */
-static void drop_final(const struct pass *p, const struct unit *after, void *x, int64_t n)
-{
-    struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
-
-    if (drop.p > 0)
-        p->dev->ops->drop(p->dev, x, n, p->m->arch->hidden_size, &drop);
-}
-
-/* What the head's matrix multiplies, from n rows of h that m->rows names. */
-static void *head_in(const struct pass *p, const struct unit *after, const void *h, int64_t n)
-{
-    const struct model *m = p->m;
-
-    if (m->arch->final_norm) {
-        struct op_rownorm norm = final_norm(p, after, h, n);
-
-        p->dev->ops->norm_fwd(p->dev, &norm);
-        drop_final(p, after, m->y_rows, n);
-    } else {
-        struct op_embed pick = pick_rows(p, h, n);
-
-        p->dev->ops->embed_fwd(p->dev, &pick);
-    }
-    if (m->z_rows) {
-        struct op_linear out = project_out(p, after, n);
-
-        p->dev->ops->linear_fwd(p->dev, &out);
-    }
-    return m->z_rows ? m->z_rows : m->y_rows;
-}
-
-/* From the gradient of what the head multiplies to dh. */
-static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t n)
-{
-    const struct model *m = p->m;
-
-    if (m->z_rows) {
-        struct op_linear out = project_out(p, after, n);
-
-        p->dev->ops->linear_bwd(p->dev, &out);
-    }
-    if (m->arch->final_norm) {
-        struct op_rownorm norm = final_norm(p, after, m->h_last, n);
-
-        drop_final(p, after, m->dy_rows, n);
-        p->dev->ops->norm_bwd(p->dev, &norm);
-    } else {
-        struct op_embed pick = pick_rows(p, m->h_last, n);
-
-        p->dev->ops->zero(p->dev, m->dh, (size_t)(p->n * m->arch->hidden_size) *
-                                             ckpt_dtype_size(p->dev->act));
-        p->dev->ops->embed_bwd(p->dev, &pick);
-    }
-}
-
-int head_unit(const struct model *m)
-{
-    return m->arch->tie_word_embeddings ? 0 : m->params.n_unit - 1;
-}
-
-static enum role head_role(const struct model *m)
-{
-    return m->arch->tie_word_embeddings ? ROLE_TOKENS : ROLE_HEAD_W;
-}
-
-/* Final norm and loss of the supervised rows; with back also dh. */
-static void head(const struct pass *p, float scale, bool back)
-{
-    const struct model *m = p->m;
-    const struct arch *a = m->arch;
-    int last = m->params.n_unit - 1;
-    struct unit after = unit_acquire(p, last), head = unit_acquire(p, head_unit(m));
-    void *x;
-
-    if (back) {
-        unit_back(p, &after);
-        unit_back(p, &head);
-    }
-    x = head_in(p, &after, m->h_last, p->n_rows);
-    p->dev->ops->head_loss(p->dev, &(struct op_head){
-        .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
-        .dw = unit_grad(&head, head_role(m)), .x = x, .w = unit_weight(&head, head_role(m)),
-        .targets = m->targets, .n = p->n_rows, .dim = a->word_embed_proj_dim,
-        .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale,
-        .fresh = head.fresh});
-    if (back)
-        head_in_bwd(p, &after, p->n_rows);
-    unit_release(p, &head);
-    unit_release(p, &after);
-    if (back)
-        p->w->grad_done(p->w->ctx, last);
-}
-
 static void backward(struct pass *p)
 {
     const struct model *m = p->m;
@@ -502,7 +374,7 @@ int model_loss(struct model *m, const struct model_weights *w, const struct batc
         return err->code;
     forward(&p);
     route_balance(&p, 1.0f);
-    head(&p, 1.0f, false);
+    head_loss(&p, 1.0f, false);
     assert(m->dev->n_alloc == n_alloc);
     (void)n_alloc;
     return collect(&p, loss_sum, nll, err);
@@ -521,7 +393,7 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
     p.drop = true;
     forward(&p);
     route_balance(&p, scale);
-    head(&p, scale, true);
+    head_loss(&p, scale, true);
     backward(&p);
     assert(m->dev->n_alloc == n_alloc);
     (void)n_alloc;
@@ -534,6 +406,7 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     struct batch without = *b;
     int64_t V = m->arch->vocab_size;
     struct unit after, head;
+    const void *matrix;
     struct pass p;
 
     without.n_rows = 0;
@@ -545,25 +418,15 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
     forward(&p);
     after = unit_acquire(&p, m->params.n_unit - 1);
     head = unit_acquire(&p, head_unit(m));
+    matrix = head_matrix(&p, &head);
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < m->logit_rows ? n - i : m->logit_rows;
         upload(&p, m->rows, rows + i, some);
-        head_rows(&p, &after, &head, m->h_last, some, m->logits);
+        head_rows(&p, &after, matrix, m->h_last, some, m->logits);
         m->dev->ops->to_host(m->dev, logits + i * V, m->logits,
                              (size_t)(some * V) * sizeof *logits);
     }
     unit_release(&p, &head);
     unit_release(&p, &after);
     return device_sync(m->dev, err);
-}
-
-void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
-               const void *h, int64_t n, float *logits)
-{
-    const struct model *m = p->m;
-    void *x = head_in(p, after, h, n);
-
-    p->dev->ops->head_logits(p->dev, logits, x, unit_weight(head, head_role(m)), n,
-                             m->arch->word_embed_proj_dim, m->arch->vocab_size,
-                             (float)m->arch->head_mul);
 }

@@ -250,6 +250,10 @@ static size_t draft_rest(struct draft *d, struct place *at)
     ADD(logits, (uint64_t)(m->logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
     if (m->n_tokens)
         ADD(token_ids, (uint64_t)m->n_tokens * i4, 0, e);
+    if (m->n_tokens && a->tie_word_embeddings)
+        ADD(head_w, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->weight), h, h + 1);
+    if (m->n_tokens && a->tie_word_embeddings && o->train)
+        ADD(head_dw, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->grad), h + 1, h + 1);
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
@@ -315,17 +319,15 @@ static int upload_tokens(struct model *m, struct ckpt_err *err)
 {
     const json_t *list = params_token_list(&m->params, m->opts.lora);
     size_t n = json_array_size(list);
-    int32_t *host;
 
     if (m->n_tokens == 0)
         return 0;
-    host = ckpt_alloc(n, sizeof *host);
-    if (!host)
-        return ckpt_nomem(err, n * sizeof *host);
+    m->token_ids_host = ckpt_alloc(n, sizeof *m->token_ids_host);
+    if (!m->token_ids_host)
+        return ckpt_nomem(err, n * sizeof *m->token_ids_host);
     for (size_t i = 0; i < n; i++)
-        host[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    m->dev->ops->to_device(m->dev, m->token_ids, host, n * sizeof *host);
-    ckpt_free(host);
+        m->token_ids_host[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    m->dev->ops->to_device(m->dev, m->token_ids, m->token_ids_host, n * sizeof *m->token_ids_host);
     return device_sync(m->dev, err);
 }
 

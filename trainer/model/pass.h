@@ -1,7 +1,7 @@
 /*
  * pass - what the rooms of the model share: buffers of a block, a pass, weights by role.
  *
- * Only the rooms of the passes include this: attention, cross, mlp, block, encoder, model,
+ * Only the rooms of the passes include this: attention, cross, mlp, block, encoder, head, model,
  * model_plan, decode.
  *
  * A block, pre-norm (h the residual stream, [N, D]):
@@ -80,6 +80,11 @@ struct model {
     int64_t            tokens, dtokens; /* rows of the embedding trained by themselves, in unit 0 */
     int64_t            n_tokens;        /* 0: none */
     int32_t           *token_ids;       /* [n_tokens] */
+    int32_t           *token_ids_host;
+    void              *head_w;          /* weight [V, w]: a tied head's matrix with these rows;
+                                           NULL: the table itself, or untied */
+    bool               head_made;       /* it is made, of weights that stay as they are */
+    void              *head_dw;         /* gradient [V, w] of it */
     uint64_t           drop_key;        /* of the masks of the next pass */
     struct plan        plan;
     void              *arena;
@@ -232,11 +237,15 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
                const struct batch *b, bool keep, struct ckpt_err *err);
 /* model.c: embedding of the pass's ids into h, or its backward from the gradient in h. */
 void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back);
+/* head.c: final norm and loss of the supervised rows; with back also dh. */
+void head_loss(const struct pass *p, float scale, bool back);
 /* The unit the head's matrix lies in: the embedding's when tied. */
 int head_unit(const struct model *m);
+/* What the head multiplies with, from that unit. */
+const void *head_matrix(const struct pass *p, const struct unit *head);
 /* logits (on the device) [n, V] of the rows of h that m->rows names. */
-void head_rows(const struct pass *p, const struct unit *after, const struct unit *head,
-               const void *h, int64_t n, float *logits);
+void head_rows(const struct pass *p, const struct unit *after, const void *matrix, const void *h,
+               int64_t n, float *logits);
 
 /* The largest sizes of operations over n rows. */
 struct op_limits model_limits(const struct model *m, int64_t n);
