@@ -24,7 +24,7 @@ losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 agree() { paste <(losses "$1-1") <(losses "$1-2") | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != 4 }'; }
 falls() { losses "$1-1" | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < a) }'; }
 saved() { ckpt-merge -q -o "$T/$1-merged" "$T/$1-2/checkpoint-4" && near "$(score "$1" "$T/$1-merged")" "$(score "$1" "$T/$1-1/checkpoint-4")" 1e-6; }
-for m in t5-v10 t5-v11 opt-350m gpt2-b qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a; do
+for m in t5-v10 t5-v11 opt-350m opt-bare gpt2-b qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a; do
     t "$m trains on one rank" train $m 0 1
     t "$m goes on from a checkpoint to the same bits" again $m
     t "$m trains on two, sharded" train $m 3 2

@@ -10,7 +10,7 @@ train() {       # MODEL OUT DEVICE OPTION...
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 near() { paste <(losses "$1") <(losses "$2") | awk -v b="$3" '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= b)) { bad = 1; print $1, $2, d }; k++ } END { exit bad || k != 4 }'; }
 same() { cmp "$T/$1/checkpoint-4/model.safetensors" "$T/$2/checkpoint-4/model.safetensors"; }
-for m in opt-350m gpt2-b llama-a phi3-a mixtral-a qwen3moe-a t5-v11; do
+for m in opt-350m opt-bare gpt2-b llama-a phi3-a mixtral-a qwen3moe-a t5-v11; do
     t "$m on the CPU" train $m $m-cpu cpu
     t "$m on the GPU" train $m $m "$GPU"
     # four steps with a rate that doubles what differs in each

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 M=tests/golden/models
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
-models="bloom-a opt-a opt-350m gpt2-b llama-a mistral-sw qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a t5-v10 t5-v11"
+models="bloom-a opt-a opt-350m opt-bare gpt2-b llama-a mistral-sw qwen2-a qwen3-a phi3-a mixtral-a qwen3moe-a t5-v10 t5-v11"
 eval_with() { ckpt-eval -q --eval-file "$M/$1/rows.jsonl" --adapter "$2" --logits "$T/$3.safetensors" "$M/$1" >/dev/null; }
 make() {
     ckpt-train -q --model "$M/$1" --train-file "$M/$1/rows.jsonl" --learning-rate 5e-2 --max-steps 2 --per-device-train-batch-size 1 \

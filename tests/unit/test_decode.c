@@ -53,8 +53,8 @@ static void check_greedy(struct golden *g, const char *which)
 static void test_decode_generates_as_transformers(void **state)
 {
     static const char *const models[] = {
-        "bloom-a", "bloom-b", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31", "mistral-sw",
-        "qwen2-a", "qwen3-a", "phi3-a", "mixtral-a", "qwen3moe-a", "t5-v10",
+        "bloom-a", "bloom-b", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a", "llama31",
+        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "mixtral-a", "qwen3moe-a", "t5-v10",
         "t5-v11", "mixtral-aux",
     };
 

@@ -74,7 +74,7 @@ static void check(struct two *t, struct device *dev)
 
 static void test_written_gradients_are_those_added_to_zeros(void **state)
 {
-    static const char *const models[] = {"bloom-a", "opt-350m", "opt-a", "gpt2-a", "llama-a",
+    static const char *const models[] = {"bloom-a", "opt-350m", "opt-a", "opt-bare", "gpt2-a", "llama-a",
                                          "qwen3-a", "phi3-a", "mixtral-a", "t5-v10", "t5-v11"};
 
     (void)state;

@@ -221,8 +221,8 @@ static void check_tiles(const char *name, enum tiles_kernel kernel, double cost)
 }
 
 static const char *const models[] = {
-    "bloom-a", "bloom-b", "opt-a", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31",
-    "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "mixtral-aux",
+    "bloom-a", "bloom-b", "opt-a", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a",
+    "llama31", "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "mixtral-aux",
     "qwen3moe-a", "t5-v10", "t5-v11",
 };
 

@@ -128,7 +128,7 @@ static void each_model(void (*check)(struct golden *g, const void *arg), const v
                        const struct model_opts *opts, int threads)
 {
     static const char *const models[] = {
-        "bloom-a", "bloom-b", "opt-a", "opt-350m", "gpt2-a", "gpt2-b", "llama-a", "llama31",
+        "bloom-a", "bloom-b", "opt-a", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a", "llama31",
         "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "qwen3moe-a",
         "t5-v10", "t5-v11", "mixtral-aux",
     };

@@ -189,8 +189,8 @@ static void same_model(const char *name, enum ckpt_dtype type, bool train, struc
 
 static void test_typed_models_are_those_of_the_wide_numbers(void **state)
 {
-    static const char *const models[] = {"bloom-a", "opt-350m", "gpt2-a", "llama-a", "qwen3-a",
-                                         "phi3-a",  "mixtral-a"};
+    static const char *const models[] = {"bloom-a", "opt-350m", "opt-bare", "gpt2-a", "llama-a",
+                                         "qwen3-a", "phi3-a", "mixtral-a"};
     struct ckpt_err err = {0};
     struct comm *comm;
 

@@ -80,6 +80,7 @@ struct arch {
     bool pos_from_ids;                          /* positions count ids that are no padding; a
                                                    padding id's is the one before the first */
     bool emb_norm, final_norm;                  /* norm behind the embedding, before the head */
+    bool norm_bare;                             /* norms have neither gain nor bias */
     bool resid_from_norm;                       /* the residual is the norm's output */
     bool scale_by_layer;                        /* attn_scale is divided by the block's number,
                                                    counted from 1 */

@@ -98,9 +98,11 @@ void unit_tokens(struct op_embed *op, const struct unit *u)
 
 struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
 {
+    const void *gain = unit_weight(u, w);
+
     return (struct op_norm){
         .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS,
-        .eps = (float)u->m->arch->norm_eps, .w = unit_weight(u, w),
+        .eps = (float)u->m->arch->norm_eps, .w = gain ? gain : u->m->ones,
         .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
     };
 }

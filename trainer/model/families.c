@@ -68,11 +68,11 @@ static int opt_finish(struct arch *a, const json_t *config, struct ckpt_err *err
     a->out_bias = a->mlp_bias = a->qkv_bias;
     a->place = before ? ARCH_PRE_NORM : ARCH_POST_NORM;
     a->final_norm = before && !removed;
-    if (affine && layerdrop == 0)
+    a->norm_bare = !affine;
+    if (layerdrop == 0)
         return 0;
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s changes the mathematics, "
-                        "and opt has no such choice here",
-                        affine ? "layerdrop" : "layer_norm_elementwise_affine");
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key layerdrop changes the "
+                        "mathematics, and opt has no such choice here");
 }
 
 /* transformers 5.17, models/gpt2/configuration_gpt2.py */

@@ -9,6 +9,7 @@
  */
 #include "trainer/model/model_plan.h"
 
+#include "libckpt/convert.h"
 #include "libckpt/mem.h"
 #include "libckpt/tensor.h"
 #include "trainer/model/lora.h"
@@ -254,6 +255,8 @@ static size_t draft_rest(struct draft *d, struct place *at)
         ADD(head_w, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->weight), h, h + 1);
     if (m->n_tokens && a->tie_word_embeddings && o->train)
         ADD(head_dw, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->grad), h + 1, h + 1);
+    if (a->norm_bare)
+        ADD(ones, D * ckpt_dtype_size(m->dev->weight), 0, e);
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
@@ -314,6 +317,24 @@ static int upload_slopes(struct model *m, struct ckpt_err *err)
     return device_sync(m->dev, err);
 }
 
+static int upload_ones(struct model *m, struct ckpt_err *err)
+{
+    size_t n = (size_t)m->arch->hidden_size, size = ckpt_dtype_size(m->dev->weight);
+    unsigned char *host;
+    const float one = 1;
+
+    if (!m->ones)
+        return 0;
+    host = ckpt_alloc(n, size);
+    if (!host)
+        return ckpt_nomem(err, n * size);
+    for (size_t i = 0; i < n; i++)
+        ckpt_convert(host + i * size, m->dev->weight, &one, CKPT_F32, 1);
+    m->dev->ops->to_device(m->dev, m->ones, host, n * size);
+    ckpt_free(host);
+    return device_sync(m->dev, err);
+}
+
 /* The ids whose rows of the embedding are trained by themselves, in their rows' order. */
 static int upload_tokens(struct model *m, struct ckpt_err *err)
 {
@@ -363,7 +384,9 @@ static int allocate(struct draft *d, struct ckpt_err *err)
             return ckpt_nomem(err, (size_t)m->turn_rows);
         turn_table(m, 0);
     }
-    return upload_tokens(m, err) || upload_buckets(m, err) ? err->code : upload_slopes(m, err);
+    return upload_tokens(m, err) || upload_buckets(m, err) || upload_ones(m, err)
+               ? err->code
+               : upload_slopes(m, err);
 }
 
 int model_plan(struct model *m, struct ckpt_err *err)

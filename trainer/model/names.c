@@ -330,7 +330,8 @@ bool role_is_written(const struct arch *a, enum role role)
 
 bool role_exists(const struct arch *a, enum role role, int64_t layer)
 {
-    bool shift = a->norm == ARCH_LAYER_NORM, projected = a->word_embed_proj_dim != a->hidden_size;
+    bool gain = !a->norm_bare, shift = gain && a->norm == ARCH_LAYER_NORM;
+    bool projected = a->word_embed_proj_dim != a->hidden_size;
 
     switch (role) {
     case ROLE_PROJ_IN:
@@ -339,14 +340,17 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
     case ROLE_KINDS:
         return a->type_vocab_size > 0;
     case ROLE_EMB_NORM_W:
-        return a->emb_norm;
+        return a->emb_norm && gain;
     case ROLE_EMB_NORM_B:
         return a->emb_norm && shift;
+    case ROLE_NORM1_W:
+    case ROLE_NORM2_W:
+        return gain;
     case ROLE_NORM1_B:
     case ROLE_NORM2_B:
         return shift;
     case ROLE_FINAL_NORM_W:
-        return a->final_norm;
+        return a->final_norm && gain;
     case ROLE_FINAL_NORM_B:
         return a->final_norm && shift;
     case ROLE_QKV_B:
@@ -366,9 +370,9 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
     case ROLE_CROSS_K_W:
     case ROLE_CROSS_V_W:
     case ROLE_CROSS_OUT_W:
-        return arch_crosses(a, layer);
+        return arch_crosses(a, layer) && (gain || role != ROLE_CROSS_NORM_W);
     case ROLE_ENCODER_NORM_W:
-        return a->stack == ARCH_ENCODER_DECODER && layer == a->num_encoder_layers - 1;
+        return gain && a->stack == ARCH_ENCODER_DECODER && layer == a->num_encoder_layers - 1;
     case ROLE_GATE_B:
     case ROLE_UP_B:
     case ROLE_DOWN_B:

@@ -107,6 +107,7 @@ struct model {
     float             *used_host;       /* [2, E] */
     float             *used, *dused;    /* of all experts together; NULL where nobody asks */
     double             balance;         /* what the routers add to the mean loss of this pass */
+    void              *ones;            /* weight [D]: the gain of norms that have none; or NULL */
     float             *slopes;          /* [H], or NULL */
     float             *turns;           /* [turn_rows][R]: rope_table; NULL without rope */
     float             *turns_host;
