@@ -12,6 +12,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/comm_plugin.h"
 #include "trainer/comm/ranks.h"
+#include "trainer/comm/report.h"
 #include "trainer/plugin.h"
 
 static void single_close(struct comm *c) { (void)c; }
@@ -78,6 +79,7 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     const struct comm_plugin *plugin;
     char why[512];
     struct comm *c;
+    int rc;
     void *so = plugin_open("libckpt_mpi.so", why, sizeof why);
 
     if (!so)
@@ -90,7 +92,10 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     c = ckpt_alloc(1, plugin->size);
     if (!c)
         return ckpt_nomem(err, plugin->size);
-    if (plugin->start(c)) {
+    report_aside(true);
+    rc = plugin->start(c);
+    report_aside(false);
+    if (rc) {
         *err = c->err;
         ckpt_free(c);
         return err->code;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -137,6 +138,20 @@ static int start(struct launch *l, const char *const *args, const sigset_t *mask
     return why;
 }
 
+/* MPI's segments in shared memory are files: under a smaller limit ranks die or hang in its start,
+ * which says nothing that helps. */
+static int check_file_size(struct ckpt_err *err)
+{
+    const rlim_t least = (rlim_t)4 << 20;
+    struct rlimit most;
+
+    if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= least)
+        return 0;
+    ckpt_fail(err, CKPT_ECREATE, "files may have %llu bytes (ulimit -f), Open MPI's for ranks of "
+              "one host need %llu", (unsigned long long)most.rlim_cur, (unsigned long long)least);
+    return ckpt_err_hint(err, "one rank does without (--nproc 1)");
+}
+
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
                  struct ckpt_err *err)
 {
@@ -152,7 +167,7 @@ int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
     if (len <= 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "/proc/self/exe");
     self[len] = '\0';
-    if (make_dir(l, err) || listen_there(l, err))
+    if (check_file_size(err) || make_dir(l, err) || listen_there(l, err))
         return err->code;
     while (argv[argc])
         argc++;

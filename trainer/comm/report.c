@@ -2,6 +2,7 @@
 #include "trainer/comm/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,6 +25,7 @@ static struct {
     int             fd;                 /* -1: nobody listens */
     bool            leaving;            /* the end of the connection is no surprise */
     int             rank;
+    int             error[2];           /* standard error: the user's, the launcher's; 0: unknown */
     char            dir[108];           /* the supervisor's, where it has one for the ranks */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -112,6 +114,8 @@ static int take_streams(struct ckpt_err *err)
     if (count < 2 || count > 3 || m.kind != CONTROL_WELCOME)
         return ckpt_fail(err, CKPT_ECOMM, "the supervisor of this rank did not answer");
     memcpy(fd, CMSG_DATA(c), (size_t)count * sizeof(int));
+    self.error[1] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    self.error[0] = fcntl(fd[count - 1], F_DUPFD_CLOEXEC, 3);
     for (int i = 0; i < count; i++) {
         int to = i + 3 - count;         /* the last two are output and error */
 
@@ -170,6 +174,12 @@ int report_open(struct ckpt_err *err)
     close(self.fd);
     self.fd = -1;
     return err->code;
+}
+
+void report_aside(bool on)
+{
+    if (self.error[0] > 0 && self.error[1] > 0)
+        dup2(self.error[on], STDERR_FILENO);
 }
 
 bool report_watched(void) { return self.fd >= 0; }

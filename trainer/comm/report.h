@@ -20,6 +20,9 @@
 int report_open(struct ckpt_err *err);
 /* Whether a supervisor listens. */
 bool report_watched(void);
+/* Standard error is the launcher's, which the supervisor quotes, while a library is called that
+ * prints there; on false it is the user's again. */
+void report_aside(bool on);
 /* What the run does from here on: a few words for a sentence, as "train step 12". */
 void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
 /*

@@ -325,19 +325,22 @@ static void tell_lost(struct watch *w, const struct peer *p)
                                                                 : 0;
     int sig = status > 128 && status < 128 + 65 ? status - 128 : 0;
     const char *name = sig ? sigabbrev_np(sig) : NULL;
-    char how[64] = "ended without a word";
+    char how[64] = "ended without a word", quote[512] = "";
 
     if (name)
         snprintf(how, sizeof how, "killed by SIG%s", name);
     else if (status)
         snprintf(how, sizeof how, "ended with status %d", status);
-    ckpt_fail_as(&w->verdict, another_try_helps(sig) ? CKPT_ECOMM : CKPT_ESTATE, "peer-dead",
-                 "rank %d on %s, process %ld: %s in: %s", p->rank, p->host, (long)p->pid, how,
-                 p->phase);
+    if (!name && strcmp(p->phase, "start-up") == 0)     /* as MPI ends what it cannot start */
+        launch_quote(&w->launch, quote, sizeof quote);
+    ckpt_fail_as(&w->verdict, *quote ? CKPT_EDEVICE
+                              : another_try_helps(sig) ? CKPT_ECOMM : CKPT_ESTATE, "peer-dead",
+                 "rank %d on %s, process %ld: %s in: %s%s%s", p->rank, p->host, (long)p->pid, how,
+                 p->phase, *quote ? ": " : "", quote);
     if (sig == SIGKILL)
         ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
                       "--resume-from-checkpoint latest");
-    else if (another_try_helps(sig))
+    else if (another_try_helps(sig) && !*quote)
         go_on_hint(&w->verdict);
 }
 
