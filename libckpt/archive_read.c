@@ -375,46 +375,29 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* What a reader from front to back finds, and how many of it: x's members in their order. */
-static int read_headers(bool *same, struct archive_index *x, struct ckpt_file *file,
-                        struct ckpt_arena *arena, struct ckpt_err *err)
-{
-    const char *path;
-    struct reader r;
-    size_t i = 0;
-    int rc = reader_open(&r, file, archive_read_support_format_zip_streamable, err);
-
-    *same = true;
-    while (rc == 0 && *same && (rc = next(&r)) == 0) {
-        const char *name = name_of(r.entry);
-
-        *same = name && clean(&path, name, arena) && path &&
-                (!*path || (i < x->n && strcmp(path, x->member[i++].path) == 0));
-    }
-    *same = *same && i == x->n;
-    reader_close(&r);
-    return rc == 1 ? 0 : rc;
-}
-
 /*
  * Three ways to read a zip file must find the same: by the directory and its offsets (x), by the
- * headers alone, and the names in the directory.  Readers in the world take either.
+ * headers alone, and the names in the directory.  Readers in the world take either.  The headers
+ * are found by the directory: one who looks for them finds those of a zip file that is a member.
  */
 static int compare_ways(struct archive_index *x, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {.limit = MAX_NAMES};
     const char **said = NULL, **have = NULL;
-    size_t n = 0, kept = 0;
+    struct archive_zip z;
     bool same = true;
-    int rc = archive_zip_names(&said, &n, file, &arena, err);
+    size_t kept = 0;
+    int rc = archive_zip_list(&z, file, &arena, err);
 
-    for (size_t i = 0; rc == 0 && same && i < n; i++) {
-        same = clean(&said[kept], said[i], &arena) && said[kept];
+    if (rc == 0) {
+        said = ckpt_arena_alloc(&arena, z.n, sizeof *said);
+        have = ckpt_arena_alloc(&arena, x->n, sizeof *have);
+        rc = said && have ? 0 : ckpt_nomem(err, (z.n + x->n) * sizeof *have);
+    }
+    for (size_t i = 0; rc == 0 && same && i < z.n; i++) {
+        same = clean(&said[kept], z.entry[i].name, &arena) && said[kept];
         kept += same && *said[kept];
     }
-    have = rc == 0 ? ckpt_arena_alloc(&arena, x->n, sizeof *have) : NULL;
-    if (rc == 0 && !have)
-        rc = ckpt_nomem(err, x->n * sizeof *have);
     for (size_t i = 0; rc == 0 && i < x->n; i++)
         have[i] = x->member[i].path;
     same = same && kept == x->n;
@@ -425,7 +408,7 @@ static int compare_ways(struct archive_index *x, struct ckpt_file *file, struct 
             same = same && strcmp(said[i], have[i]) == 0;
     }
     if (rc == 0 && same)
-        rc = read_headers(&same, x, file, &arena, err);
+        rc = archive_zip_headers(&same, &z, file, err);
     if (rc == 0 && !same)
         rc = ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
                           "%s: the zip file's directory and headers tell different members",

@@ -305,6 +305,55 @@ static void test_the_two_directories_of_a_zip_agree(void **state)
     ckpt_dir_close(d);
 }
 
+/* A zip file that was streamed, with one inside that was, as it is: sizes follow the bytes, and who
+ * looks for headers finds those inside.  F11 */
+static void test_a_zip_inside_a_zip(void **state)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    struct ckpt_dir *d;
+
+    (void)state;
+    assert_int_equal(ckpt_file_open(&f, "tests/fuzz/seeds/archive/nested.zip", 0, &err), 0);
+    if (ckpt_archive_open(&d, f, WHERE, &err))
+        fail_msg("%s", err.text);
+    assert_text(d, "before", "one");
+    assert_text(d, "behind", "two");
+    ckpt_dir_close(d);
+}
+
+/* A member that the directory does not tell, first, between two others and last. */
+static void test_a_member_that_is_hidden(void **state)
+{
+    const struct packed p[] = {{"aaaa", 0, NULL, "one"}, {"bbbb", 0, NULL, "two"},
+                               {"cccc", 0, NULL, "three"}};
+    struct ckpt_err err = {0};
+    struct ckpt_dir *d;
+
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        size_t n = pack(ARCHIVE_FORMAT_ZIP, 0, "zip:compression=store", p, 3);
+        unsigned char *at = memmem(pack_bytes, n, "PK\1\2", 4), *end, *next;
+        size_t gone;
+
+        for (size_t i = 0; i < k; i++)
+            at = memmem(at + 4, n - (size_t)(at + 4 - pack_bytes), "PK\1\2", 4);
+        gone = 46u + at[28] + at[30] + at[32];
+        next = at + gone;
+        memmove(at, next, n - (size_t)(next - pack_bytes));
+        n -= gone;
+        end = pack_bytes + n - 22;
+        assert_memory_equal(end, "PK\5\6", 4);
+        end[8]--;
+        end[10]--;
+        end[12] = (unsigned char)(end[12] - gone);      /* of less than 256 bytes */
+        assert_int_equal(end[13], 0);
+        assert_int_equal(open_bytes(&d, pack_bytes, n, &err), CKPT_EFORMAT);
+        assert_string_equal(err.reason, "ambiguous");
+        ckpt_err_clear(&err);
+    }
+}
+
 struct stream {
     int    fd;
     size_t n;
@@ -570,6 +619,8 @@ int main(void)
         cmocka_unit_test(test_flips),
         cmocka_unit_test(test_nothing_lies_behind_the_end),
         cmocka_unit_test(test_the_two_directories_of_a_zip_agree),
+        cmocka_unit_test(test_a_zip_inside_a_zip),
+        cmocka_unit_test(test_a_member_that_is_hidden),
         cmocka_unit_test(test_streams_are_unpacked),
         cmocka_unit_test(test_a_bomb_is_refused),
         cmocka_unit_test(test_folders_together_are_one),
