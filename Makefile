@@ -177,7 +177,7 @@ demo: deps                                          ## the whole pipeline on rea
 test: deps                                          ## install, build and run every test that needs no accelerator
 	@$(MAKE) --no-print-directory -s $(JOBS) all units
 	@$(MAKE) --no-print-directory -s $(JOBS) MODE=asan all units
-	@tests/run.sh release:units release:e2e asan:units
+	@tests/run.sh release:units release:e2e asan:units asan:e2e
 
 units: $(UNITS) $B/serve
 
