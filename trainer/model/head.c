@@ -110,44 +110,41 @@ static enum role head_role(const struct model *m)
     return m->arch->tie_word_embeddings ? ROLE_TOKENS : ROLE_HEAD_W;
 }
 
-/* Where a row that is trained by itself stands in the head's matrix. */
-static void *row_of(const struct model *m, void *matrix, int64_t k, enum ckpt_dtype type)
+/*
+ * Rows that are trained by themselves to their places in a matrix, or back from there.  Ids are
+ * mostly a vocabulary's last ones: those that follow each other go at once.
+ */
+static void move_rows(const struct pass *p, void *matrix, void *rows, enum ckpt_dtype type,
+                      bool back)
 {
-    return (unsigned char *)matrix + (size_t)(m->token_ids_host[k] * m->arch->word_embed_proj_dim) *
-                                         ckpt_dtype_size(type);
+    const struct model *m = p->m;
+    size_t row = (size_t)m->arch->word_embed_proj_dim * ckpt_dtype_size(type);
+    const int32_t *id = m->token_ids_host;
+
+    for (int64_t k = 0, n; k < m->n_tokens; k += n) {
+        unsigned char *there = (unsigned char *)matrix + (size_t)id[k] * row;
+        unsigned char *own = (unsigned char *)rows + (size_t)k * row;
+
+        for (n = 1; k + n < m->n_tokens && id[k + n] == id[k] + n; n++)
+            ;
+        p->dev->ops->copy(p->dev, back ? own : there, back ? there : own, (size_t)n * row);
+    }
 }
 
 const void *head_matrix(const struct pass *p, const struct unit *head)
 {
     const struct model *m = p->m;
     const void *table = unit_weight(head, head_role(m));
-    size_t row = (size_t)m->arch->word_embed_proj_dim * ckpt_dtype_size(p->dev->weight);
     struct op_embed own = {0};
 
     if (!m->head_w || m->head_made)
         return m->head_w ? m->head_w : table;
     unit_tokens(&own, head);
-    p->dev->ops->copy(p->dev, m->head_w, table, (size_t)m->arch->vocab_size * row);
-    for (int64_t k = 0; k < m->n_tokens; k++)
-        p->dev->ops->copy(p->dev, row_of(m, m->head_w, k, p->dev->weight),
-                          (const unsigned char *)own.tokens + (size_t)k * row, row);
+    p->dev->ops->copy(p->dev, m->head_w, table,
+                      (size_t)(m->arch->vocab_size * m->arch->word_embed_proj_dim) *
+                          ckpt_dtype_size(p->dev->weight));
+    move_rows(p, m->head_w, (void *)(uintptr_t)own.tokens, p->dev->weight, false);
     return m->head_w;
-}
-
-/* Gradients of rows that are trained by themselves, on their way to the matrix's or back. */
-static void move_rows(const struct pass *p, const struct unit *head, bool back)
-{
-    const struct model *m = p->m;
-    size_t row = (size_t)m->arch->word_embed_proj_dim * ckpt_dtype_size(p->dev->grad);
-    struct op_embed own = {0};
-
-    unit_tokens(&own, head);
-    for (int64_t k = 0; k < m->n_tokens; k++) {
-        void *mine = (unsigned char *)own.dtokens + (size_t)k * row;
-        void *there = row_of(m, m->head_dw, k, p->dev->grad);
-
-        p->dev->ops->copy(p->dev, back ? mine : there, back ? there : mine, row);
-    }
 }
 
 /* The loss of the rows whose head's input is x, and its gradients. */
@@ -156,7 +153,9 @@ static void loss(const struct pass *p, const struct unit *head, const void *x, f
 {
     const struct model *m = p->m;
     const struct arch *a = m->arch;
+    enum ckpt_dtype type = p->dev->grad;
     bool rows = back && m->head_dw;
+    struct op_embed own = {0};
     struct op_head op = {
         .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
         .dw = unit_grad(head, head_role(m)), .x = x, .w = head_matrix(p, head),
@@ -164,15 +163,16 @@ static void loss(const struct pass *p, const struct unit *head, const void *x, f
         .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale, .fresh = head->fresh};
 
     if (rows) {                         /* what other passes gave them is added to */
+        unit_tokens(&own, head);
         p->dev->ops->zero(p->dev, m->head_dw, (size_t)(a->vocab_size * a->word_embed_proj_dim) *
-                                                  ckpt_dtype_size(p->dev->grad));
-        move_rows(p, head, false);
+                                                  ckpt_dtype_size(type));
+        move_rows(p, m->head_dw, own.dtokens, type, false);
         op.dw = m->head_dw;
         op.fresh = false;
     }
     p->dev->ops->head_loss(p->dev, &op);
     if (rows)
-        move_rows(p, head, true);
+        move_rows(p, m->head_dw, own.dtokens, type, true);
 }
 
 void head_loss(const struct pass *p, float scale, bool back)
