@@ -77,6 +77,8 @@ ask() { ckpt-train -q --model "$M/qwen2-a" --train-file "$T/rows.jsonl" --lora-r
 expect 65 "a head that is trained whole as well" ask --trainable-token-indices 7 --modules-to-save lm_head
 t "by name" says "trained whole as well"
 expect 65 "an embedding that is" ask --trainable-token-indices 7 --modules-to-save embed_tokens
+expect 78 "an id named twice" ask --trainable-token-indices 7,9,7
+t "is named" says "7 is named twice"
 edited() { # NAME SED - the adapter with another adapter_config.json goes on
     rm -rf "$T/$1" "$T/$1-run"; cp -rL "$L/$N/adapter" "$T/$1" && chmod -R u+w "$T/$1"
     sed -i "$2" "$T/$1/adapter_config.json" || return 1

@@ -94,18 +94,36 @@ static enum lora_module module_kind(enum role role)
                                    : LORA_OTHER;
 }
 
+/* Ids of the vocabulary, each once: which of two rows an id has nobody could say. */
+static int check_ids(const json_t *list, int64_t vocab, struct ckpt_err *err)
+{
+    bool *seen = ckpt_alloc((size_t)vocab, sizeof *seen);
+
+    if (!seen)
+        return ckpt_nomem(err, (size_t)vocab);
+    for (size_t i = 0; err->code == 0 && i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        json_int_t id = json_integer_value(entry);
+
+        if (!json_is_integer(entry) || id < 0 || id >= vocab)
+            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 to "
+                      "%lld", i, (long long)vocab - 1);
+        else if (seen[id])
+            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
+                      (long long)id);
+        else
+            seen[id] = true;
+    }
+    ckpt_free(seen);
+    return err->code;
+}
+
 /* Rows of the embedding that are trained by themselves. */
 static int append_tokens(struct build *b, const struct param *of, const json_t *list,
                          struct ckpt_err *err)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *id = json_array_get(list, i);
-
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) >= b->arch->vocab_size)
-            return ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from "
-                             "0 to %lld", i, (long long)b->arch->vocab_size - 1);
-    }
+    if (check_ids(list, b->arch->vocab_size, err))
+        return err->code;
     return append_factor(b, of, PARAM_TOKENS, "token_adapter.trainable_tokens_delta",
                          ckpt_shape_2d((int64_t)json_array_size(list), of->shape.dim[1]), 0, err);
 }
