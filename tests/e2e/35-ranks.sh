@@ -36,6 +36,11 @@ ended() {
     [ $got = "$2" ] && [ $ms -lt 5000 ] && [ -z "$left" ] && grep -v '^hint: ' "$T/$1.err" | one_line "^ckpt-train: $3" && return
     echo "status $got after $ms ms, left: ${left:-none}"; cat "$T/$1.err"; return 1
 }
+# aside NAME command... - in a folder of its own, so that another one can go on beside it.
+aside() {
+    mkdir "$T/by-$1"; ln -s "$T"/{base,train.jsonl,eval.jsonl} "$T/by-$1"
+    (T=$T/by-$1; shift; "$@")
+}
 # hit NAME SIGNAL STATUS PATTERN - send rank 1 of the run a signal.
 hit() { since=$(now); kill -s "$2" "$(pids "$1" 1 | head -n 1)" && ended "$1" "$3" "$4"; }
 
@@ -62,37 +67,52 @@ starts() {
         [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu is of one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
     done
 }
-t "20 starts of four ranks, the same error of all" starts 20 4
+for i in 1 2; do
+    aside "f$i" t "6 starts of four ranks, the same error of all, $i" starts 6 4 &
+done
+wait
 mkdir "$T/empty"
 expect 66 "no model" ranks 2 --model "$T/empty" --train-file "$T/train.jsonl" -o "$T/none"
 expect 69 "no mpirun" env PATH="$B" "$B/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
 
 # A rank that dies or stands still, at any time.
-start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: start-up|mpirun ended .*signal 9'
-start k4 --save-steps 1; until_seen 9 [ -d "$T/k4/checkpoint-2" ]; t "killed in a run that saves" hit k4 KILL 75 'rank 1 .*: killed by SIGKILL in: '
-t "and goes on" ranks 2 --train-file "$T/train.jsonl" --max-steps 4 -o "$T/k4" --resume-from-checkpoint latest
-start k5 --eval-file "$T/eval.jsonl" --eval-steps 1; until_seen 9 steps k5; t "killed in a run that evaluates" hit k5 KILL 75 'rank 1 .*: killed by SIGKILL in: '
-start k6 --logging-steps 1; until_seen 9 steps k6; t "a crash is no reason to try again" hit k6 ILL 70 'rank 1 .*: killed by SIGILL in: train step [0-9]+$'
-start s1; until_seen 5 there s1 1; sleep 0.3; t "stopped while it starts" hit s1 STOP 75 'rank 1 on [^ ]*, process [0-9]*: stopped, not heard for [0-9]* s, in: '
-start s2 --save-steps 1 --logging-steps 1; until_seen 9 steps s2; t "stopped later" hit s2 STOP 75 'rank 1 .*: stopped, not heard for [0-9]* s, in: '
+k1() { start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: start-up|mpirun ended .*signal 9'; }
+k4() {
+    start k4 --save-steps 1; until_seen 9 [ -d "$T/k4/checkpoint-2" ]; t "killed in a run that saves" hit k4 KILL 75 'rank 1 .*: killed by SIGKILL in: '
+    t "and goes on" ranks 2 --train-file "$T/train.jsonl" --max-steps 4 -o "$T/k4" --resume-from-checkpoint latest
+}
+k5() { start k5 --eval-file "$T/eval.jsonl" --eval-steps 1; until_seen 9 steps k5; t "killed in a run that evaluates" hit k5 KILL 75 'rank 1 .*: killed by SIGKILL in: '; }
+k6() { start k6 --logging-steps 1; until_seen 9 steps k6; t "a crash is no reason to try again" hit k6 ILL 70 'rank 1 .*: killed by SIGILL in: train step [0-9]+$'; }
+s1() { start s1; until_seen 5 there s1 1; sleep 0.3; t "stopped while it starts" hit s1 STOP 75 'rank 1 on [^ ]*, process [0-9]*: stopped, not heard for [0-9]* s, in: '; }
+s2() { start s2 --save-steps 1 --logging-steps 1; until_seen 9 steps s2; t "stopped later" hit s2 STOP 75 'rank 1 .*: stopped, not heard for [0-9]* s, in: '; }
+for two in "k4 k1" "k5 k6" "s1 s2"; do
+    for one in $two; do aside "$one" "$one" & done
+    wait
+done
 
 # Signals are the run's: it saves, and says so with its own status.
 saved() { since=$(now); kill -s "$2" "$(supervisor "$1")" && ended "$1" 75 'stopped at step [0-9]+, saved: ' && [ -n "$(ls -d "$T/$1"/checkpoint-*)" ]; }
-for sig in INT TERM HUP USR1 USR2; do
-    start "g$sig"; until_seen 9 there "g$sig" 1; sleep 0.$((RANDOM % 9)); t "SIG$sig after a while" saved "g$sig" "$sig"
+signalled() { start "g$1"; until_seen 9 there "g$1" 1; sleep 0.$((RANDOM % 9)); t "SIG$1 after a while" saved "g$1" "$1"; }
+for two in "INT TERM" "HUP USR1" USR2; do
+    for sig in $two; do aside "g$sig" signalled "$sig" & done
+    wait
 done
 twice() { kill -s TERM "$(supervisor "$1")"; sleep 0.2; kill -s TERM "$(supervisor "$1")" 2>/dev/null; since=$(now); ended "$1" 75 'stopped at step'; }
-start tw --logging-steps 1; until_seen 9 steps tw; t "the same signal at once is one request" twice tw
+tw() { start tw --logging-steps 1; until_seen 9 steps tw; t "the same signal at once is one request" twice tw; }
 again() { kill -s STOP "$(pids "$1" 0 | head -n 1)"; kill -s INT "$(supervisor "$1")"; sleep 1.1; since=$(now); kill -s INT "$(supervisor "$1")"; ended "$1" 130 'SIGINT again: '; }
-start ag --logging-steps 1; until_seen 9 steps ag; t "a second one later ends all" again ag
+ag() { start ag --logging-steps 1; until_seen 9 steps ag; t "a second one later ends all" again ag; }
 dir_of() { tr '\0' '\n' <"/proc/$(pids "$1" 1 | head -n 1)/environ" | sed -n 's/^OMPI_MCA_orte_tmpdir_base=//p'; }
 gone() { kill -s KILL "$(supervisor "$1")"; until_seen 5 none "$1"; }
 nothing_left() { local dir; dir=$(dir_of "$1"); [ -d "$dir" ] && gone "$1" && [ ! -e "$dir" ] || { echo "left: $dir"; ls -R "$dir"; return 1; }; }
 none() { [ -z "$(pids "$1")" ]; }
-start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor, and leave nothing" nothing_left o1; wait $run 2>/dev/null
-start o2; until_seen 5 there o2 1; t "also while they start" gone o2; wait $run 2>/dev/null
+o1() { start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor, and leave nothing" nothing_left o1; wait $run 2>/dev/null; }
+o2() { start o2; until_seen 5 there o2 1; t "also while they start" gone o2; wait $run 2>/dev/null; }
 lone() { since=$(now); for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpirun ] && kill -s KILL "$p"; done; ended "$1" 75 'mpirun ended by SIGKILL, '; }
-start m1 --logging-steps 1; until_seen 9 steps m1; t "and with mpirun" lone m1
+m1() { start m1 --logging-steps 1; until_seen 9 steps m1; t "and with mpirun" lone m1; }
+for two in "tw ag" "o1 o2" m1; do
+    for one in $two; do aside "$one" "$one" & done
+    wait
+done
 
 # What a job says of ranks, and whether they were started.  A11
 one() { timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 "$@"; }
