@@ -44,6 +44,8 @@ struct run {
     int64_t                first_step;  /* done before this run */
     double                 first_loss, last_loss;  /* logged; NaN: none yet */
     int64_t                n_lost;      /* evaluations whose loss was not finite */
+    int64_t                n_empty;     /* steps without a supervised token */
+    bool                   learned;     /* some step had one */
     double                 token_flos;  /* of training on a token */
     double                 started;
     struct run_profile     profile;
@@ -223,6 +225,26 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     return 0;
 }
 
+/* Steps without a supervised token teach nothing: the first is told, and an epoch or a run of them is
+ * refused.  The counts are of all ranks, so all know. */
+static int check_targets(struct run *r, const struct step_result *res, struct ckpt_err *err)
+{
+    int64_t done = r->state.global_step - r->first_step;
+
+    r->learned |= res->n_targets > 0;
+    if (res->n_targets > 0)
+        return 0;
+    if (r->n_empty++ == 0 && r->session.comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "step %lld: none of its %lld tokens is supervised: nothing is "
+                 "learned from it", (long long)r->state.global_step, (long long)res->n_tokens);
+    if (r->learned || (done < loader_steps_per_epoch(r->data.train.loader) &&
+                       r->state.global_step < r->state.max_steps))
+        return 0;
+    r->session.comm->agreed = true;
+    ckpt_fail(err, CKPT_EFORMAT, "training data: no supervised token in %lld steps", (long long)done);
+    return ckpt_err_hint(err, "labels of -100, and prompts without a completion, carry no loss");
+}
+
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 static int loop(struct run *r, struct ckpt_err *err)
@@ -258,6 +280,8 @@ static int loop(struct run *r, struct ckpt_err *err)
         r->state.num_input_tokens_seen += res.n_tokens;
         r->state.total_flos += r->token_flos * (double)res.n_tokens;
         w.tokens += res.n_tokens;
+        if (check_targets(r, &res, err))
+            return err->code;
         if (!res.skipped) {
             w.loss += res.loss;
             w.grad_norm = res.grad_norm;

@@ -148,7 +148,7 @@ static void hello(struct watch *w, struct peer *p, const struct control_message 
     }
     p->rank = m->rank;
     p->pidfd = pidfd_open(p->pid, 0);
-    snprintf(p->host, sizeof p->host, "%s", m->text);
+    snprintf(p->host, sizeof p->host, "%.*s", (int)sizeof p->host - 1, m->text);
     if (!welcome(p))
         p->heard = 0;                   /* its end is noticed as any other's */
     if (w->asked)
