@@ -225,8 +225,8 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     return 0;
 }
 
-/* Steps without a supervised token teach nothing: the first is told, and an epoch or a run of them is
- * refused.  The counts are of all ranks, so all know. */
+/* Steps without a supervised token teach nothing: the first is told, and an epoch or a run of them
+ * is refused.  The counts are of all ranks, so all know. */
 static int check_targets(struct run *r, const struct step_result *res, struct ckpt_err *err)
 {
     int64_t done = r->state.global_step - r->first_step;
@@ -241,7 +241,8 @@ static int check_targets(struct run *r, const struct step_result *res, struct ck
                        r->state.global_step < r->state.max_steps))
         return 0;
     r->session.comm->agreed = true;
-    ckpt_fail(err, CKPT_EFORMAT, "training data: no supervised token in %lld steps", (long long)done);
+    ckpt_fail(err, CKPT_EFORMAT, "training data: no supervised token in %lld steps",
+              (long long)done);
     return ckpt_err_hint(err, "labels of -100, and prompts without a completion, carry no loss");
 }
 
