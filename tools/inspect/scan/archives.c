@@ -6,7 +6,6 @@
 #include "formats/container/unfold.h"
 #include "formats/container/zip.h"
 #include "formats/container/zip_walk.h"
-#include "formats/weights/torch.h"
 #include "libckpt/spool.h"
 #include "tools/inspect/scan/scan.h"
 
@@ -91,20 +90,6 @@ static bool is_torch(struct ckpt_file *file)
     yes = zip_find(&z, "data.pkl") != NULL;
     zip_release(&z);
     return yes;
-}
-
-/* The strict reader's word on an archive in which nothing was found. */
-static int scan_strictly(struct scan *s, const struct subject *f, struct ckpt_err *err)
-{
-    struct torch_archive *a;
-    struct ckpt_file *again;
-
-    if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
-        return scan_refused(s, f->path, err);
-    if (torch_archive_open(&a, again, err))             /* takes it */
-        return scan_strict_word(s, f->path, err);
-    torch_archive_close(a);
-    return 0;
 }
 
 static int scan_piece(struct scan *s, const struct subject *f, const struct zip_piece *p,

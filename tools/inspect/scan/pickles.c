@@ -156,20 +156,6 @@ static int scan_one(struct stream *t, bool last, size_t *end, struct ckpt_err *e
     return rc;
 }
 
-/* The legacy reader of torch judges storages, numbers and all that is behind the pickles. */
-static int scan_legacy(struct scan *s, const struct subject *f, struct ckpt_err *err)
-{
-    struct torch_archive *a;
-    struct ckpt_file *again;
-
-    if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
-        return scan_refused(s, f->path, err);
-    if (torch_archive_open(&a, again, err))             /* takes it */
-        return scan_strict_word(s, f->path, err);
-    torch_archive_close(a);
-    return 0;
-}
-
 /* What follows the last pickle. */
 static int scan_rest(struct stream *t, struct ckpt_err *err)
 {
@@ -236,7 +222,7 @@ int scan_pickles(struct scan *s, const struct subject *f, struct ckpt_err *err)
     }
     if (rc == 0 && !t.told && before == s->count[SCAN_DANGEROUS] &&
         (t.legacy || scan_ends_in_any(f->path, torch_tails)))
-        rc = scan_legacy(s, f, err);
+        rc = scan_strictly(s, f, err);  /* judges storages, numbers and all after the pickles */
     ckpt_free(t.bytes);
     return rc;
 }

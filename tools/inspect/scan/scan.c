@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/weights/torch.h"
 #include "libckpt/lock.h"
 #include "libckpt/path.h"
 #include "tools/inspect/inspect.h"
@@ -89,7 +90,9 @@ int scan_refused(struct scan *s, const char *path, struct ckpt_err *err)
     return 0;
 }
 
-int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err)
+/* What torch's strict reader said of an archive whose names are told already: that it refuses a
+ * name is no news, that it does not read a kind of tensor is a note. */
+static int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err)
 {
     bool unread = err->code == CKPT_EUNSUPPORTED;
     bool known = strstr(err->text, "in no table of known names") != NULL;
@@ -99,6 +102,19 @@ int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err)
     if (unread)
         scan_put(s, path, err->text, SCAN_NOWHERE, "", SCAN_NOTE, "is not read here");
     ckpt_err_clear(err);
+    return 0;
+}
+
+int scan_strictly(struct scan *s, const struct subject *f, struct ckpt_err *err)
+{
+    struct torch_archive *a;
+    struct ckpt_file *again;
+
+    if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
+        return scan_refused(s, f->path, err);
+    if (torch_archive_open(&a, again, err))             /* takes it */
+        return scan_strict_word(s, f->path, err);
+    torch_archive_close(a);
     return 0;
 }
 

@@ -48,9 +48,8 @@ void scan_put(struct scan *s, const char *path, const char *what, int64_t at, co
               enum verdict verdict, const char *reason);
 /* What a reader refused, in its words; CKPT_ENOMEM is handed on, all else is a finding and 0. */
 int scan_refused(struct scan *s, const char *path, struct ckpt_err *err);
-/* The same for what torch's strict reader said of an archive whose names are told already: that
- * it refuses a name is no news, that it does not read a kind of tensor is a note. */
-int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err);
+/* The strict reader of torch files, zip or legacy, on one whose names are told already. */
+int scan_strictly(struct scan *s, const struct subject *f, struct ckpt_err *err);
 /* Whatever it is.  All that follow return 0, or CKPT_ENOMEM. */
 int scan_subject(struct scan *s, const struct subject *f, struct ckpt_err *err);
 /* A part of a subject as one of its own, called name; bytes of its file from offset on. */
