@@ -45,6 +45,7 @@ struct value_tensor {
     bool              negated, conjugated;      /* views that torch leaves to be computed */
     bool              requires_grad;
     bool              parameter;                /* torch.nn.Parameter around it */
+    struct value     *quantizer;                /* scheme, scales, zeros of quantised ones */
     const struct value *attrs;                  /* DICT of attributes set on it, or NULL */
 };
 

@@ -294,7 +294,7 @@ static int bid(const struct ckpt_place *p)
     return torch_tar_is(p->head, p->head_len) ? 40 : 0;
 }
 
-/* What a source has: the archive, and which of its tensors lie in the pickle. */
+/* What a source has: the archive, and which of its tensors are no windows. */
 struct torch_source {
     struct torch_archive      *archive;
     const struct ckpt_tensors *list;
@@ -328,6 +328,8 @@ static int read_source(void *self, size_t i, int64_t start, int64_t count, void 
         else
             high = mid;
     }
+    if (s->inner[low].affine)
+        return torch_affine_gather(dst, s->inner[low].affine, start, count, err);
     return torch_array_gather(dst, &s->inner[low].array, start, count, err);
 }
 

@@ -14,9 +14,24 @@ bool torch_add_is(const struct value *v)
             (torch_shard_is(v) || torch_array_is(v) || torch_unread_is(v)));
 }
 
+static int add_inner(struct torch_adder *to, const struct torch_inner *in, struct ckpt_err *err)
+{
+    if (to->n_inner == to->cap_inner) {
+        size_t cap = to->cap_inner ? 2 * to->cap_inner : 16;
+        void *grown = ckpt_grow(to->inner, cap, sizeof *to->inner);
+
+        if (!grown)
+            return ckpt_nomem(err, cap * sizeof *to->inner);
+        to->inner = grown;
+        to->cap_inner = cap;
+    }
+    to->inner[to->n_inner++] = *in;
+    return 0;
+}
+
 /* Windows are the same when all of this is. */
 struct window {
-    uint64_t storage, dtype, rank, bits;
+    uint64_t storage, dtype, rank, bits, quantizer;
     int64_t  offset, dim[CKPT_MAX_RANK], stride[CKPT_MAX_RANK];
 };
 
@@ -32,6 +47,7 @@ static int find_alias(struct torch_adder *to, const struct value_tensor *t, size
     w->dtype = t->dtype;
     w->rank = (uint64_t)t->shape.rank;
     w->bits = (uint64_t)t->negated | (uint64_t)t->conjugated << 1;
+    w->quantizer = (uintptr_t)t->quantizer;
     w->offset = t->offset;
     for (int i = 0; i < t->shape.rank; i++) {
         w->dim[i] = t->shape.dim[i];
@@ -45,6 +61,37 @@ static int find_alias(struct torch_adder *to, const struct value_tensor *t, size
     return ckpt_map_add(to->seen, (const char *)w, sizeof *w, to->list->n - 1, err);
 }
 
+/* Listed as its values, which are F32; a scheme that is not read is only listed. */
+static int add_quantised(struct torch_adder *to, const char *name, size_t len,
+                         const struct value_tensor *t, struct ckpt_err *err)
+{
+    struct ckpt_arena *arena = &to->list->arena;
+    struct torch_inner in = {.index = to->list->n};
+    struct ckpt_tensor *added;
+    const char *unread = NULL;
+    int rc;
+
+    in.affine = ckpt_arena_alloc(arena, 1, sizeof *in.affine);
+    if (!in.affine)
+        return ckpt_nomem(err, sizeof *in.affine);
+    rc = torch_affine_read(in.affine, arena, to->a, t, err);
+    if (rc == CKPT_EUNSUPPORTED) {
+        unread = ckpt_arena_printf(arena, "%s", err->text);
+        ckpt_err_clear(err);
+        rc = unread ? 0 : ckpt_nomem(err, sizeof err->text);
+    }
+    if (rc || ckpt_tensors_add(to->list, &added, name, len, CKPT_F32, &t->shape, NULL, 0, false,
+                               err))
+        return err->code;
+    added->kind = to->kind;
+    added->unread = unread;
+    added->stored = ckpt_dtype_name(t->dtype);
+    ckpt_shape_bytes(&added->stored_bytes, &t->shape, t->dtype);
+    if (added->numel && find_alias(to, t, &added->alias_of, err))
+        return err->code;
+    return add_inner(to, &in, err);
+}
+
 static int add_window(struct torch_adder *to, const char *name, size_t len,
                       const struct value_tensor *t, struct ckpt_err *err)
 {
@@ -52,6 +99,8 @@ static int add_window(struct torch_adder *to, const char *name, size_t len,
     struct ckpt_tensor *added;
     int64_t numel;
 
+    if (t->quantizer)
+        return add_quantised(to, name, len, t, err);
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(err, CKPT_EFORMAT, "a tensor's size overflows");
     if (numel > 0 && ckpt_dtype_size(t->dtype) > 0 &&
@@ -98,17 +147,7 @@ static int add_array(struct torch_adder *to, const char *name, size_t len, const
                                &in.array.shape, NULL, 0, false, err))
         return err->code;
     added->kind = to->kind;
-    if (to->n_inner == to->cap_inner) {
-        size_t cap = to->cap_inner ? 2 * to->cap_inner : 16;
-        void *grown = ckpt_grow(to->inner, cap, sizeof *to->inner);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *to->inner);
-        to->inner = grown;
-        to->cap_inner = cap;
-    }
-    to->inner[to->n_inner++] = in;
-    return 0;
+    return add_inner(to, &in, err);
 }
 
 static int add_unread(struct torch_adder *to, const char *name, size_t len, const struct value *v,
@@ -135,8 +174,8 @@ int torch_add(struct torch_adder *to, const char *name, size_t len, const struct
     int rc;
 
     if (v->kind == VALUE_TENSOR)
-        return add_window(to, name, len, v->u.tensor, err);
-    if (torch_array_is(v))
+        rc = add_window(to, name, len, v->u.tensor, err);
+    else if (torch_array_is(v))
         rc = add_array(to, name, len, v, err);
     else
         rc = torch_shard_is(v) ? add_shard(to, name, len, v, err)

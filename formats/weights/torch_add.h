@@ -6,12 +6,14 @@
 #define CKPT_TORCH_ADD_H
 
 #include "formats/weights/torch.h"
+#include "formats/weights/torch_affine.h"
 #include "formats/weights/torch_array.h"
 
-/* Tensor `index` of the list is an array that lies in the pickle. */
+/* Tensor `index` of the list is an array that lies in the pickle, or is quantised. */
 struct torch_inner {
-    size_t             index;
-    struct torch_array array;
+    size_t               index;
+    struct torch_array   array;
+    struct torch_affine *affine;        /* in the list's arena, or NULL */
 };
 
 struct torch_adder {

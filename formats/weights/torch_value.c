@@ -157,8 +157,24 @@ static int take_bits(struct walk *w, struct value_tensor *t, const struct value 
                      "other bit is not read", ckpt_dtype_name(t->dtype));
 }
 
+static int resolve(struct walk *w, struct value *v, int nest);
+
+/* The quantizer of a quantised tensor: its scales and zeros may be tensors themselves. */
+static int take_quantizer(struct walk *w, struct value_tensor *t, struct value *v, int nest)
+{
+    if (t->dtype < CKPT_QI8 || t->dtype > CKPT_QI32)
+        return bad(w, "a quantised tensor lies in a storage of another class");
+    if (!value_is(v, VALUE_TUPLE) || v->u.seq.n > 4)
+        return bad(w, "a quantised tensor without a quantizer");
+    for (size_t i = 0; i < v->u.seq.n; i++)
+        if (resolve(w, v->u.seq.item[i], nest + 1))
+            return w->err->code;
+    t->quantizer = v;
+    return 0;
+}
+
 /* _rebuild_tensor, _v2, _v3 and _rebuild_qtensor: storage, offset, size, stride, ... */
-static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row)
+static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row, int nest)
 {
     struct value_tensor t = {0};
     const struct value *grad = arg(v, row->what == NAME_QTENSOR ? 5 : 4);
@@ -190,10 +206,11 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     }
     if (take_bits(w, &t, metadata))
         return w->err->code;
-    if (row->what == NAME_QTENSOR && (t.dtype < CKPT_QI8 || t.dtype > CKPT_QI32))
-        return bad(w, "a quantised tensor lies in a storage of another class");
     t.requires_grad = value_is(grad, VALUE_BOOL) && grad->u.b;
     if (torch_storages_fit(w->storages, &t, base.numel, w->err) || (pairs && make_pairs(w, &t)))
+        return w->err->code;
+    /* Last: what has failed stays a record, and would be resolved again wherever it is met. */
+    if (row->what == NAME_QTENSOR && take_quantizer(w, &t, arg(v, 4), nest))
         return w->err->code;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
@@ -203,8 +220,6 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     *v->u.tensor = t;
     return 0;
 }
-
-static int resolve(struct walk *w, struct value *v, int nest);
 
 /* A call whose value is that of its n-th argument. */
 static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool parameter)
@@ -428,7 +443,7 @@ static int resolve_by(struct walk *w, struct value *v, const struct torch_name *
     switch (row->what) {
     case NAME_TENSOR_V2:
     case NAME_QTENSOR:
-    case NAME_TENSOR_V3: return make_tensor(w, v, row);
+    case NAME_TENSOR_V3: return make_tensor(w, v, row, nest);
     case NAME_PARAMETER: return become_arg(w, v, 0, nest, true);
     case NAME_FROM_TYPE: return from_type(w, v, nest);
     case NAME_DICT:      return make_dict(w, v);

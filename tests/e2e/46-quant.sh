@@ -53,6 +53,22 @@ cp "$G/torch/unread.pt" "$T/bin/pytorch_model.bin"
 expect 65 "a model with tensors that are only listed" ckpt-merge --exclude q --exclude qc -o "$T/no" "$T/bin"
 t "names them" says "tensor coo: of kind sparse_coo, which is not read"
 
+# torch's own quantised tensors are their values, in either container, as a file and as a model.
+t "values of torch's own" merge --verify --tied keep -o "$T/own.safetensors" "$G/torch/quantised_legacy.pt"
+t "are those that torch gives" same "$G/torch/quantised.expected.safetensors" "$T/own.safetensors"
+cp "$G/torch/quantised.pt" "$T/bin/pytorch_model.bin"
+for to in own.pt own-model; do
+    t "$to of a model's pickle" merge --tied keep -o "$T/$to" "$T/bin"
+    t "$to has the values" same "$G/torch/quantised.expected.safetensors" "$T/$to"
+done
+merge --dtype bf16 --tied keep -o "$T/own16" "$G/torch/quantised.expected.safetensors" >/dev/null
+t "their cast" merge --dtype bf16 --tied keep -o "$T/own16.safetensors" "$T/bin"
+t "is that of the values" same "$T/own16" "$T/own16.safetensors"
+expect 0 "one of them" ckpt-inspect --tensor row "$G/torch/quantised.pt"
+t "is listed as it lies" prints "dtype: QI8"
+expect 65 "a scheme that torch does not save" ckpt-merge -o "$T/no" "$G/torch/quantised_scheme.pt"
+t "is named" says "tensor q: a quantised tensor of torch, per_tensor_symmetric, which is not read"
+
 # What is not read is named wherever a value is used, and copied.
 refuse() {
     local name=$1; shift

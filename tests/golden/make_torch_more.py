@@ -255,7 +255,43 @@ def more_dtypes():
                for k, v in d.items()}, f"{out}/more_dtypes.raw.safetensors")
 
 
+class Window:
+    """A quantised tensor with a quantizer that torch does not make."""
+    def __init__(self, tensor, quantizer):
+        self.args = (tensor._typed_storage(), 0, tuple(tensor.shape), tensor.stride(), quantizer,
+                     False, collections.OrderedDict())
+
+    def __reduce__(self):
+        return torch._utils._rebuild_qtensor, self.args
+
+
+def quantised():
+    """torch's own quantised tensors, by every scheme that it saves, and their values."""
+    torch.manual_seed(7)
+    x, scale, zero = torch.randn(3, 5), torch.tensor([.1, .02, .3]), torch.tensor([3, 0, -4])
+    whole, cut = torch.quantize_per_tensor, torch.quantize_per_channel
+    d = {"i8": whole(x, .05, 3, torch.qint8), "u8": whole(x, .03, 128, torch.quint8).t(),
+         "i32": whole(x * 1e4, 1.3e-5, -7, torch.qint32), "row": cut(x, scale, zero, 0, torch.qint8),
+         "column": cut(x.t(), scale.double(), zero.abs(), 1, torch.quint8),
+         "conv": cut(torch.randn(2, 3, 4, 2).contiguous(memory_format=torch.channels_last), scale,
+                     zero, 1, torch.qint8),
+         "long": cut(torch.randn(2, 5000), scale[:2], zero[:2], 0, torch.qint8),
+         "floats": cut(x, scale, torch.tensor([.5, -1.25, 3.7]), 0, torch.quint8),
+         "zero_d": whole(torch.tensor(1.5), .5, 1, torch.qint8),
+         "empty": whole(torch.zeros(0, 4), .5, 1, torch.qint8), "plain": torch.arange(3.)}
+    d["part"], d["tied"] = d["i8"][1:, 2:], d["row"]
+    values = {k: v.dequantize() if v.is_quantized else v for k, v in d.items()}
+    save("quantised", d, values)
+    torch.save(d, f"{out}/quantised_legacy.pt", _use_new_zipfile_serialization=False)
+    for name, q in {"axis": (torch.per_channel_affine, scale, zero, 2),
+                    "count": (torch.per_channel_affine, scale[:2], zero, 0),
+                    "scheme": (torch.per_tensor_symmetric, .1), "none": (torch.per_tensor_affine,),
+                    "number": (torch.per_tensor_affine, "x", 0)}.items():
+        torch.save({"q": Window(d["i8"], q)}, f"{out}/quantised_{name}.pt")
+
+
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
-    for make in (no_crc, tar, script, mesh, unread, conj, export, arrays, more_dtypes):
+    for make in (no_crc, tar, script, mesh, unread, conj, export, arrays, more_dtypes,
+                 quantised):
         make()

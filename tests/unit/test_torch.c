@@ -61,11 +61,86 @@ static void test_trees_without_tensors_are_shown(void **state)
     torch_archive_close(a);
 }
 
-/* Dtypes that have a name and a place here, and no more: quantised, two values to a byte. */
+/* Quantised tensors are read as what dequantize() gives, to the bit. */
+static void test_quantised_tensors_are_their_values(void **state)
+{
+    static const char *const names[] = {"quantised", "quantised_legacy"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[256];
+        const struct ckpt_tensor *row, *tied;
+        struct ckpt_source *s;
+
+        snprintf(path, sizeof path, GOLDEN "%s.pt", names[i]);
+        s = must_open(path, NULL);
+        assert_int_equal(assert_holds(s, GOLDEN "quantised.expected.safetensors"), 13);
+        row = ckpt_source_tensor(s, ckpt_source_find(s, "row"));
+        tied = ckpt_source_tensor(s, ckpt_source_find(s, "tied"));
+        assert_int_equal(row->dtype, CKPT_F32);
+        assert_string_equal(ckpt_tensor_stored(row), "QI8");
+        assert_int_equal(ckpt_tensor_stored_bytes(row), 15);
+        assert_int_equal(tied->alias_of, ckpt_source_find(s, "row"));
+        ckpt_source_close(s);
+    }
+}
+
+/* Any range of them gives what the whole does. */
+static void test_quantised_tensors_are_read_by_ranges(void **state)
+{
+    static const char *const names[] = {"row", "column", "conv", "long", "i8"};
+    struct ckpt_source *s = must_open(GOLDEN "quantised.pt", NULL);
+    struct ckpt_err err = {0};
+    float all[10000], some[10000];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        size_t i = ckpt_source_find(s, names[k]);
+        int64_t n = ckpt_source_tensor(s, i)->numel, step = n > 100 ? 1237 : 1;
+
+        assert_int_equal(ckpt_source_read(s, i, 0, n, all, &err), 0);
+        for (int64_t from = 0; from < n; from += step)
+            for (int64_t to = from + 1; to <= n; to += step) {
+                assert_int_equal(ckpt_source_read(s, i, from, to - from, some, &err), 0);
+                assert_memory_equal(some, all + from, (size_t)(to - from) * sizeof *some);
+            }
+    }
+    ckpt_source_close(s);
+}
+
+/* A quantizer that is none is refused; a scheme that is not read is listed, and named. */
+static void test_bad_quantizers_are_named(void **state)
+{
+    static const struct { const char *name, *word; } rows[] = {
+        {"axis", "tensor q: a quantised tensor of torch: its channels lie along no axis"},
+        {"count", "tensor q: a quantised tensor of torch: not one scale and zero point a channel"},
+        {"none", "tensor q: a quantised tensor of torch: its scale or zero point is no number"},
+        {"number", "tensor q: a quantised tensor of torch: its scale or zero point is no number"},
+    };
+    struct ckpt_err err = {0};
+    struct ckpt_source *s;
+    float value[15];
+    char path[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(path, sizeof path, GOLDEN "quantised_%s.pt", rows[i].name);
+        if (ckpt_open(&s, path, NULL, &err) != CKPT_EFORMAT || !strstr(err.text, rows[i].word))
+            fail_msg("%s: %d %s", path, err.code, err.text);
+        ckpt_err_clear(&err);
+    }
+    s = must_open(GOLDEN "quantised_scheme.pt", NULL);
+    assert_int_equal(ckpt_source_read(s, 0, 0, 15, value, &err), CKPT_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "tensor q: a quantised tensor of torch, per_tensor_symmetric, "
+                           "which is not read"));
+    ckpt_source_close(s);
+}
+
+/* Dtypes that have a name and a place here, and no more: two values to a byte, half complex. */
 static void test_dtypes_that_are_listed_only(void **state)
 {
     static const struct { const char *name; enum ckpt_dtype dtype; int64_t n; } rows[] = {
-        {"ty_q", CKPT_QI8, 3}, {"ty_t_float4_e2m1fn_x2", CKPT_F4, 8},
+        {"ty_t_float4_e2m1fn_x2", CKPT_F4, 8},
         {"ty_t_complex32", CKPT_C32, 4},
     };
 
@@ -85,7 +160,7 @@ static void test_dtypes_that_are_listed_only(void **state)
         for (size_t k = 0; k < 2 && rows[i].dtype != CKPT_C32; k++) {
             assert_int_equal(ckpt_create(&sink, k ? "torch" : "safetensors", "build/none",
                                          ckpt_source_tensors(s), NULL, &err),
-                             k || rows[i].dtype == CKPT_QI8 ? CKPT_EUNSUPPORTED : 0);
+                             k ? CKPT_EUNSUPPORTED : 0);
             if (sink)
                 ckpt_sink_abort(sink);
         }
@@ -596,6 +671,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_equal_what_torch_reads),
         cmocka_unit_test(test_trees_without_tensors_are_shown),
+        cmocka_unit_test(test_quantised_tensors_are_their_values),
+        cmocka_unit_test(test_quantised_tensors_are_read_by_ranges),
+        cmocka_unit_test(test_bad_quantizers_are_named),
         cmocka_unit_test(test_dtypes_that_are_listed_only),
         cmocka_unit_test(test_what_is_not_read_is_named),
         cmocka_unit_test(test_kinds_that_are_listed_only),
