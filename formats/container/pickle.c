@@ -258,12 +258,21 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
     return push(m, v);
 }
 
+/* ('module', class, file, source) names a module's class in torch's old container. */
+static struct value *class_of(struct value *v)
+{
+    struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
+
+
+    return value_is(t, VALUE_TUPLE) && t->u.seq.n == 4 ? t->u.seq.item[1] : v;
+}
+
 /* callable(*args) as a record.  What is called is a name, or the record of another call. */
 static int push_call(struct machine *m, struct value *callable, struct value *args,
                      struct value *kwargs, bool newobj)
 {
     struct value *v = make(m, VALUE_OBJECT);
-    bool object = value_is(callable, VALUE_OBJECT);
+    bool object = value_is(callable = class_of(callable), VALUE_OBJECT);
 
     if ((!object && !value_is(callable, VALUE_GLOBAL)) || !value_is(args, VALUE_TUPLE))
         return bad(m, "calls what is no global, or with what is no tuple");

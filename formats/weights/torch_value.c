@@ -357,6 +357,17 @@ static int refuse(struct ckpt_err *err, const struct value *v)
     return ckpt_err_hint(err, "ckpt-inspect shows what such a file holds without running it");
 }
 
+/* The same, with what makes weights of a module that was saved whole. */
+static int refuse_of(const struct value_seq *names, const struct value *v, struct ckpt_err *err)
+{
+    refuse(err, v);
+    for (size_t i = 0; i < names->n && !torch_name_alarms(v->u.obj.module, v->u.obj.name); i++)
+        if (strncmp(names->item[i]->u.obj.module, "torch.nn.modules.", 17) == 0)
+            return ckpt_err_hint(err, "a whole module was saved: load it where its code is, and "
+                                 "save its state_dict()");
+    return err->code;
+}
+
 int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err)
 {
     for (size_t i = 0; i < names->n; i++) {
@@ -364,7 +375,7 @@ int torch_names_check(const struct value_seq *names, bool alarms_only, struct ck
 
         if (!torch_name_find(v->u.obj.module, v->u.obj.name) &&
             (!alarms_only || torch_name_alarms(v->u.obj.module, v->u.obj.name)))
-            return refuse(err, v);
+            return refuse_of(names, v, err);
     }
     return 0;
 }

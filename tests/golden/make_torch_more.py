@@ -9,6 +9,7 @@ NAME.pt has its tensors in NAME.expected.safetensors, named by their path joined
 NAME/ has files of all ranks, and what they hold together in expected.safetensors.
 """
 import collections
+import inspect
 import io
 import os
 import pickle
@@ -255,6 +256,17 @@ def more_dtypes():
                for k, v in d.items()}, f"{out}/more_dtypes.raw.safetensors")
 
 
+def module():
+    """A module saved whole: its old container names classes with their source."""
+    whole = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    kept = inspect.getsourcelines, inspect.getsourcefile
+    inspect.getsourcelines = lambda what: ([f"class {what.__name__}(Module): ...\n"], 1)
+    inspect.getsourcefile = lambda what: f"{what.__name__}.py"
+    torch.save(whole, f"{out}/module.pt")
+    torch.save(whole, f"{out}/module_legacy.pt", _use_new_zipfile_serialization=False)
+    inspect.getsourcelines, inspect.getsourcefile = kept
+
+
 class Window:
     """A quantised tensor with a quantizer that torch does not make."""
     def __init__(self, tensor, quantizer):
@@ -293,5 +305,5 @@ def quantised():
 out = sys.argv[1] if len(sys.argv) > 1 else None
 if __name__ == "__main__":
     for make in (no_crc, tar, script, mesh, unread, conj, export, arrays, more_dtypes,
-                 quantised):
+                 quantised, module):
         make()

@@ -176,6 +176,8 @@ static void test_what_is_not_read_is_named(void **state)
         {"sharded", "1 files of its set", CKPT_EFORMAT, true},
         {"param_od", "__main__.Sub", CKPT_EREFUSED, true},
         {"python_mix", "__main__.Conf", CKPT_EREFUSED, true},
+        {"module", "torch.nn.modules.container.Sequential", CKPT_EREFUSED, true},
+        {"module_legacy", "torch.nn.modules.container.Sequential", CKPT_EREFUSED, true},
         {"tar_evil", "posix.system", CKPT_EREFUSED, true},
     };
 
