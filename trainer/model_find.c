@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/foreign.h"
+#include "formats/formats.h"
 #include "formats/place.h"
 #include "formats/wholes.h"
 #include "libckpt/log.h"
@@ -38,6 +40,34 @@ static int absent(const char *given, struct ckpt_err *err)
     return ckpt_path_hint_hub(given, err);
 }
 
+/* Files that other programs wrote are told as what they are. */
+static int check_foreign(const char *given, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p;
+    int rc = place_open(&p, given, &(struct ckpt_open_opts){.follow = true}, &arena, err);
+
+    if (rc == 0) {
+        if (foreign_tell(&p, err))
+            rc = err->code;
+        place_close(&p);
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* Without a description: what keeps the weights from being read comes first. */
+static int undescribed(const char *given, struct ckpt_err *err)
+{
+    struct ckpt_source *src;
+
+    if (ckpt_open(&src, given, NULL, err))
+        return err->code;
+    ckpt_source_close(src);
+    return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no config.json lies beside it, which tells what "
+                     "model its weights are of", given);
+}
+
 /* A file must be one of weights, with the description beside it. */
 static int check_file(const char *given, struct ckpt_err *err)
 {
@@ -52,10 +82,11 @@ static int check_file(const char *given, struct ckpt_err *err)
             return ckpt_err_hint(err, "data goes to --train-file or --eval-file");
         }
     model_dir(dir, given);
-    if (fnmatch("*.json", given, 0) == 0 || has(dir, "config.json"))
+    if (fnmatch("*.json", given, 0) == 0)
         return 0;
-    return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no config.json lies beside it, which tells what "
-                     "model its weights are of", given);
+    if (check_foreign(given, err))
+        return err->code;
+    return has(dir, "config.json") ? 0 : undescribed(given, err);
 }
 
 /* From the folder of a run to its newest checkpoint. */
@@ -78,6 +109,8 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
         snprintf(path, 4096, "%s", p.path);
         ckpt_log(CKPT_LOG_NOTE, "%s: the newest checkpoint in it is %s", given, path);
     }
+    if (rc == 0 && !any && foreign_tell(&p, err))
+        rc = err->code;
     place_close(&p);
     ckpt_arena_release(&arena);
     return rc;

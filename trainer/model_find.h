@@ -9,7 +9,8 @@
 
 /*
  * given, or the checkpoint it stands for.  An address elsewhere is left as it is.  CKPT_ENOTFOUND
- * with a hint when nothing is there, CKPT_EUNSUPPORTED for a file that is no model.
+ * with a hint when nothing is there, CKPT_EUNSUPPORTED for a file that is no model, or one
+ * of another program, by its name.
  */
 int model_find(char path[4096], const char *given, struct ckpt_err *err);
 /* The directory whose config.json describes the weights at path, which may be a file. */

@@ -70,6 +70,27 @@ rm "$T/out/x.safetensors"
 expect 77 "a class of the user" ckpt-inspect "$G/torch/param_od.pt"
 t "tensors are listed beside it" bash -c "grep -qE '^weight +F32 +\[3, 2\]' $T/.out && grep -q '^refused: .*__main__.Sub' $T/.out"
 refused 77 '__main__.Sub' 'a class of the user' "$G/torch/param_od.pt"
+for f in module module_legacy; do
+    refused 77 'asks for torch.nn.modules.container.Sequential' "$f.pt" "$G/torch/$f.pt"
+    t "what to do about it" says 'a whole module was saved: load it where its code is, and save its state_dict()'
+    t "its tensors are listed" bash -c "ckpt-inspect $G/torch/$f.pt 2>/dev/null | grep -q '^_modules.0._parameters.weight *F32 '"
+done
+# A model is told for what it is where one is to be trained or evaluated, too.
+no_model() {
+    expect "$1" "training $3" ckpt-train --model "$3" --train-file "$G/lora/bloom-qkv/rows.jsonl" --max-steps 1 -o "$T/out/run"
+    t "training $3: why" says "$2"
+    expect "$1" "evaluating $3" ckpt-eval --prompt a "$3"
+    t "evaluating $3: why" says "$2"
+    t "$3: nothing is written" [ -z "$(ls -A "$T/out")" ]
+}
+mkdir "$T/in/beside"; cp "$T/in/model.onnx" "$T/in/beside"; cp "$G/lora/bloom-qkv/base/config.json" "$T/in/beside"
+no_model 65 'model.onnx: is an ONNX model, which is not read' "$T/in/model.onnx"
+t "and what converts it" says 'hint: onnx.numpy_helper'
+no_model 65 'model.onnx: is an ONNX model, which is not read' "$T/in/beside/model.onnx"
+no_model 65 'beside: is a folder of ONNX models, which is not read' "$T/in/beside"
+no_model 65 'saved: is a TensorFlow SavedModel, which is not read' "$T/in/saved"
+no_model 65 'an HTML page' "$T/in/page.safetensors"
+no_model 77 'asks for torch.nn.modules.container.Sequential' "$G/torch/module_legacy.pt"
 for p in 2 3 4 5; do
     t "arrays of numpy, protocol $p" bash -c "ckpt-merge -q --exclude arrays.c16 -o $T/a$p.safetensors $G/torch/arrays_p$p.pt && ckpt-inspect -q --diff $T/a$p.safetensors $G/torch/arrays.expected.safetensors"
 done
