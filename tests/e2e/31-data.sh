@@ -111,7 +111,7 @@ t "is named" says 'spoilt.jsonl: record 3:'
 t "is skipped when asked" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1
 # Samples that were kept are those of the records.
 for i in $(seq 40); do cat "$F/rows.jsonl"; done > "$T/many.jsonl"
-keep() { train_rows "$1" "$T/many.jsonl" --max-seq-length 8 --data-cache "$2" "${@:3}"; }
+keep() { train_rows "$1" "$T/many.jsonl" --max-seq-length 64 --data-cache "$2" "${@:3}"; }
 none() { [ -z "$(ls "$CKPT_CACHE/objects" 2>/dev/null | grep ^samples-)" ]; }
 t "a run without kept samples" keep off off
 t "keeps none" none
@@ -134,6 +134,6 @@ t "a run on a damaged file" keep damaged auto
 t "has the same losses" same off damaged
 t "drops it" none
 rm -rf "$CKPT_CACHE"
-t "a run of two passes and two ranks" train_rows twice "$T/many.jsonl" --per-device-train-batch-size 300 --max-seq-length 2 \
+t "a run of two passes and two ranks" train_rows twice "$T/many.jsonl" --per-device-train-batch-size 300 --max-seq-length 64 \
     --max-steps 0 --num-train-epochs 2 --nproc 2
 t "keeps its samples once" [ "$(ls "$CKPT_CACHE"/objects/samples-* | wc -l)" = 1 ]
