@@ -417,13 +417,13 @@ static int add_metadata(struct parser *s, json_t *m, struct text key, struct tex
     char *k = ckpt_arena_strndup(&s->arena, key.p, key.n);
     json_t *v = json_stringn(value.p, value.n);
 
-    if (k && v && json_object_get(m, k)) {
+    if (!k || !v || json_object_get(m, k)) {
         json_decref(v);
-        return ckpt_fail_as(s->err, CKPT_EFORMAT, "duplicate", "__metadata__: %s appears twice", k);
+        return k && v ? ckpt_fail_as(s->err, CKPT_EFORMAT, "duplicate",
+                                     "__metadata__: %s appears twice", k)
+                      : ckpt_nomem(s->err, key.n + value.n);
     }
-    if (!k || !v || json_object_set_new_nocheck(m, k, v))
-        return ckpt_nomem(s->err, key.n + value.n);
-    return 0;
+    return json_object_set_new_nocheck(m, k, v) ? ckpt_nomem(s->err, key.n + value.n) : 0;
 }
 
 static int take_metadata(struct parser *s, json_t **out)
