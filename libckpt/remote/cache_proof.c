@@ -88,21 +88,25 @@ static bool read_record(struct record *r, const char *name)
 }
 
 /* A record that cannot be kept is a proof more, next time. */
+/* Whole or not at all: a process that read half a record would take the object for unknown. */
 static void write_record(const struct record *r, const char *name)
 {
-    char path[4096], text[400];
+    char path[4096], aside[4096 + 32], text[400];
+    bool good;
     int n, fd;
 
     if (!*name || !cache_ready("proofs") || !cache_path(path, sizeof path, "proofs", name))
         return;
     n = snprintf(text, sizeof text, VERSION " %s %llu %llu %llu %llu %llu %llu\n", r->hex,
                  r->id.dev, r->id.ino, r->id.size, r->id.mtime, r->id.ctime, r->at);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    snprintf(aside, sizeof aside, "%s.%ld-%d", path, (long)getpid(), gettid());
+    fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return;
-    if (write(fd, text, (size_t)n) != n)
-        unlink(path);
+    good = write(fd, text, (size_t)n) == n;
     close(fd);
+    if (!good || rename(aside, path))
+        unlink(aside);
 }
 
 bool cache_record_time(const char *name, struct timespec *used)
