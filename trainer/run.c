@@ -226,7 +226,8 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
 }
 
 /* Steps without a supervised token teach nothing: the first is told, and an epoch or a run of them
- * is refused.  The counts are of all ranks, so all know. */
+ * is refused, unless earlier steps were resumed from: the last one alone may have none.  The counts
+ * are of all ranks, so all know. */
 static int check_targets(struct run *r, const struct step_result *res, struct ckpt_err *err)
 {
     int64_t done = r->state.global_step - r->first_step;
@@ -237,8 +238,9 @@ static int check_targets(struct run *r, const struct step_result *res, struct ck
     if (r->n_empty++ == 0 && r->session.comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "step %lld: none of its %lld tokens is supervised: nothing is "
                  "learned from it", (long long)r->state.global_step, (long long)res->n_tokens);
-    if (r->learned || (done < loader_steps_per_epoch(r->data.train.loader) &&
-                       r->state.global_step < r->state.max_steps))
+    if (r->learned || r->first_step > 0 ||
+        (done < loader_steps_per_epoch(r->data.train.loader) &&
+         r->state.global_step < r->state.max_steps))
         return 0;
     r->session.comm->agreed = true;
     ckpt_fail(err, CKPT_EFORMAT, "training data: no supervised token in %lld steps",

@@ -287,7 +287,7 @@ static int name_weights(struct namer *m)
     return 0;
 }
 
-/* Random states beside weights that no key sets apart, as Megatron keeps them. */
+/* Random states under keys of weights, as Megatron keeps them. */
 static bool is_random_state(const struct dcp_item *it)
 {
     static const char *const names[] = {"rng_state", "rng_states", "random_states"};

@@ -31,7 +31,7 @@ static int check_elements(const struct npy *h, struct ckpt_err *err)
     return err->code;
 }
 
-/* Elements of which each axis is further apart than those before it. */
+/* Strides of column-major order: each axis is as far as the product of those before it. */
 static int column_major(const int64_t **out, const struct ckpt_shape *s, struct ckpt_arena *a,
                         struct ckpt_err *err)
 {
