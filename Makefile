@@ -2,7 +2,7 @@
 #
 #   make [MODE=release|debug|asan|fault] [MPI=0|1] [CUDA=0|1]
 #
-# MODE=fault compiles in failure injection (libckpt/fault.h); never install that one.
+# MODE=fault compiles in failure injection (libckpt/base/fault.h); never install that one.
 MODE    ?= release
 B       := build/$(MODE)
 PREFIX  ?= /usr/local
@@ -45,17 +45,17 @@ LIBS_TOOLS = $(LIBS_CKPT)
 # A floor is a folder; its rooms are the sources under it.  No list to keep in step.
 rooms   = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
 obj     = $(patsubst %.c,$B/%.o,$(1))
-PLUGINS_C := trainer/comm/comm_mpi.c
+PLUGINS_C := trainer/comm/mpi.c
 CKPT    := $(call rooms,libckpt formats)
 TRAIN   := $(filter-out trainer/cuda/% $(PLUGINS_C),$(call rooms,trainer))
 MAINS   := $(wildcard tools/ckpt-*.c)
 SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
-UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
+UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/*/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
-CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(wildcard trainer/cuda/*.cu)))
-PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/comm_mpi.c),$B/libckpt_mpi.so)) \
+CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(shell find trainer/cuda -name '*.cu')))
+PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/mpi.c),$B/libckpt_mpi.so)) \
            $(if $(filter 1,$(CUDA)),$B/libckpt_cuda.so)
 
 # A line for each folder that is worked on; make V=1 shows whole commands.
@@ -102,7 +102,7 @@ $B/serve: $B/tests/serve/serve.o
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
 
-$B/libckpt_mpi.so: trainer/comm/comm_mpi.c
+$B/libckpt_mpi.so: trainer/comm/mpi.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
@@ -117,7 +117,7 @@ $B/trainer/cuda/%.o: trainer/cuda/%.cu Makefile
 	$(call say,NVCC,$(<D))
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
 # The rooms of the floors below that the plug-in takes along.
-$B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o $B/formats/weights/bnb_codes.o
+$B/libckpt_cuda.so: $(CUDA_O) $B/libckpt/dtype.o $B/formats/bnb/codes.o
 	$(if $(V),,@echo LD $@)
 	$(Q)$(NVCC) -shared -cudart static -Xlinker -z,defs,-z,relro,-z,now -Xcompiler -static-libstdc++,-static-libgcc -o $@ $^ -lcublasLt -ldl
 $B/gpu/bench_gpu: $B/tests/perf/bench_gpu.o $B/tests/perf/gpu_watch.o $B/libtrain.a $B/libckpt.a
@@ -213,7 +213,7 @@ install: all                                        ## install below PREFIX (and
 	install -m 644 $B/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
-	for h in $(wildcard libckpt/*.h libckpt/remote/*.h formats/formats.h); do \
+	for h in $(wildcard libckpt/*.h formats/formats.h); do \
 	    install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/ckpt/$$h; done
 	for m in $(wildcard man/*.[0-9]); do \
 	    install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done

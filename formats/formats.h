@@ -1,8 +1,8 @@
 /*
  * formats - the table of formats: recognising a path, opening it, creating an output.
  */
-#ifndef CKPT_FORMATS_H
-#define CKPT_FORMATS_H
+#ifndef CKPT_FORMATS_FORMATS_H
+#define CKPT_FORMATS_FORMATS_H
 
 #include "libckpt/format.h"
 
@@ -14,9 +14,9 @@ const struct ckpt_format *ckpt_format_named(const char *name);
 /*
  * Recognise path and open it: a file, a directory, either in a tar or zip file or compressed, or
  * with "-" what comes from standard input.  opts may be NULL.  The folder of a training run
- * stands for the newest checkpoint in it (wholes.h); the fact "checkpoint" then is its path.
- * CKPT_ENOTFOUND when absent; CKPT_EUNSUPPORTED when no format bids (with a word of its own for
- * Git LFS pointers, HTML pages, empty files, partial downloads); CKPT_EFORMAT when two
+ * stands for the newest checkpoint in it (formats/run_dir.h); the fact "checkpoint" then is its
+ * path.  CKPT_ENOTFOUND when absent; CKPT_EUNSUPPORTED when no format bids (with a word of its
+ * own for Git LFS pointers, HTML pages, empty files, partial downloads); CKPT_EFORMAT when two
  * bid alike.
  */
 int ckpt_open(struct ckpt_source **out, const char *path, const struct ckpt_open_opts *opts,

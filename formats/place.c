@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libckpt/archive.h"
-#include "libckpt/file_at.h"
-#include "libckpt/path.h"
-#include "libckpt/spool.h"
+#include "libckpt/io/archive.h"
+#include "libckpt/io/file_at.h"
+#include "libckpt/io/path.h"
+#include "libckpt/io/spool.h"
 
 static int read_head(struct ckpt_place *p, struct ckpt_err *err)
 {

@@ -1,8 +1,8 @@
 /*
  * place - a path or an open file made ready for bidders and openers.
  */
-#ifndef CKPT_PLACE_H
-#define CKPT_PLACE_H
+#ifndef CKPT_FORMATS_PLACE_H
+#define CKPT_FORMATS_PLACE_H
 
 #include "libckpt/format.h"
 

@@ -2,8 +2,8 @@
  * ckpt - the public face of libckpt: everything a program needs to read, view and write
  * checkpoints.  Include this one, link with `pkg-config --libs ckpt`; see libckpt(3).
  */
-#ifndef CKPT_CKPT_H
-#define CKPT_CKPT_H
+#ifndef CKPT_LIBCKPT_CKPT_H
+#define CKPT_LIBCKPT_CKPT_H
 
 #include "libckpt/commit.h"
 #include "libckpt/convert.h"

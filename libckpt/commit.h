@@ -18,8 +18,8 @@
  *     a socket, or a link to one, is refused with CKPT_ECREATE.  Write to those through
  *     ckpt_out_stream.
  */
-#ifndef CKPT_COMMIT_H
-#define CKPT_COMMIT_H
+#ifndef CKPT_LIBCKPT_COMMIT_H
+#define CKPT_LIBCKPT_COMMIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

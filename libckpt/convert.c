@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/platform/x86.h>
 
-#include "libckpt/half.h"
+#include "libckpt/base/half.h"
 
 #define BLOCK 512               /* elements staged between two dtypes */
 

@@ -12,8 +12,8 @@
  * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives
  * the same bits as the plain loop (a unit test compares them).
  */
-#ifndef CKPT_CONVERT_H
-#define CKPT_CONVERT_H
+#ifndef CKPT_LIBCKPT_CONVERT_H
+#define CKPT_LIBCKPT_CONVERT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/guard.h"
-#include "libckpt/pool.h"
+#include "libckpt/io/guard.h"
+#include "libckpt/base/pool.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)
 #define LEAST_CHUNK   ((size_t)4096)    /* holds an element of any type */

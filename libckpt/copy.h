@@ -10,8 +10,8 @@
  * stream is written in order: a worker whose chunk is read waits for its turn, so that the
  * workers' buffers are the ring that is read ahead.
  */
-#ifndef CKPT_COPY_H
-#define CKPT_COPY_H
+#ifndef CKPT_LIBCKPT_COPY_H
+#define CKPT_LIBCKPT_COPY_H
 
 #include "libckpt/sink.h"
 #include "libckpt/source.h"

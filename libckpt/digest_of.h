@@ -1,8 +1,8 @@
 /*
  * digest_of - digests of bytes: SHA-256 (OpenSSL) and XXH3-128 (xxHash).
  */
-#ifndef CKPT_DIGEST_OF_H
-#define CKPT_DIGEST_OF_H
+#ifndef CKPT_LIBCKPT_DIGEST_OF_H
+#define CKPT_LIBCKPT_DIGEST_OF_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Little-endian in memory and on disk.  Sub-byte types are listed for inspection and are never
  * converted; their width is told in bits.
  */
-#ifndef CKPT_DTYPE_H
-#define CKPT_DTYPE_H
+#ifndef CKPT_LIBCKPT_DTYPE_H
+#define CKPT_LIBCKPT_DTYPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/buf.h"
-#include "libckpt/secret.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/base/secret.h"
 
 /* One row per code: its exit status and the reason word when a caller gives none. */
 static const struct {

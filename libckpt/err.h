@@ -5,8 +5,8 @@
  * too) and is never NULL and never global.  Text that came from a file is escaped on its
  * way in: control bytes, ESC, line ends and bidirectional controls never reach a terminal.
  */
-#ifndef CKPT_ERR_H
-#define CKPT_ERR_H
+#ifndef CKPT_LIBCKPT_ERR_H
+#define CKPT_LIBCKPT_ERR_H
 
 #include <stddef.h>
 #include <stdint.h>

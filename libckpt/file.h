@@ -6,8 +6,8 @@
  * then, or one of a snapshot: snapshot.h), only regular files, opened non-blocking so that a fifo
  * cannot hang the caller.  The size from fstat is the only number that is trusted.
  */
-#ifndef CKPT_FILE_H
-#define CKPT_FILE_H
+#ifndef CKPT_LIBCKPT_FILE_H
+#define CKPT_LIBCKPT_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

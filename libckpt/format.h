@@ -4,8 +4,8 @@
  * Recognising is bidding: every row says how sure it is from names and the first bytes; the
  * highest bid opens.  A refusal by the winner is final: nothing tries again more loosely.
  */
-#ifndef CKPT_FORMAT_H
-#define CKPT_FORMAT_H
+#ifndef CKPT_LIBCKPT_FORMAT_H
+#define CKPT_LIBCKPT_FORMAT_H
 
 #include "libckpt/sink.h"
 #include "libckpt/source.h"

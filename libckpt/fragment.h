@@ -6,8 +6,8 @@
  * partitions (ZeRO) use the rank-1 view of the tensor (struct ckpt_tensor's flat).  File
  * offsets count bytes.
  */
-#ifndef CKPT_FRAGMENT_H
-#define CKPT_FRAGMENT_H
+#ifndef CKPT_LIBCKPT_FRAGMENT_H
+#define CKPT_LIBCKPT_FRAGMENT_H
 
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"

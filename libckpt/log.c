@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/secret.h"
+#include "libckpt/base/secret.h"
 
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static ckpt_log_fn *hook_fn;

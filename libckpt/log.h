@@ -2,8 +2,8 @@
  * log - one hook for diagnostics.  Libraries never print: they tell the hook, and a program
  * that installed none hears nothing.
  */
-#ifndef CKPT_LOG_H
-#define CKPT_LOG_H
+#ifndef CKPT_LIBCKPT_LOG_H
+#define CKPT_LIBCKPT_LOG_H
 
 #include <stdint.h>
 

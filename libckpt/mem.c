@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 #define ARENA_FIRST 4096u       /* what small requests are cut from: blocks double up to the */
 #define ARENA_BLOCK 65536u      /* largest, so that a small arena costs little */

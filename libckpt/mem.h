@@ -4,8 +4,8 @@
  * Sizes that come from a file go through ckpt_add/ckpt_mul before they reach an allocation.
  * Builds with -DCKPT_FAULTS can make the n-th request fail (see fault.h).
  */
-#ifndef CKPT_MEM_H
-#define CKPT_MEM_H
+#ifndef CKPT_LIBCKPT_MEM_H
+#define CKPT_LIBCKPT_MEM_H
 
 #include <stdbool.h>
 #include <stddef.h>

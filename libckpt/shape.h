@@ -1,8 +1,8 @@
 /*
  * shape - rank, dims, and overflow-checked element and byte counts.
  */
-#ifndef CKPT_SHAPE_H
-#define CKPT_SHAPE_H
+#ifndef CKPT_LIBCKPT_SHAPE_H
+#define CKPT_LIBCKPT_SHAPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

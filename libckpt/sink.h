@@ -4,8 +4,8 @@
  * The list is complete before the first byte, so a format lays out its files at once and ranges
  * may arrive in any order from any thread (unless it is a stream).
  */
-#ifndef CKPT_SINK_H
-#define CKPT_SINK_H
+#ifndef CKPT_LIBCKPT_SINK_H
+#define CKPT_LIBCKPT_SINK_H
 
 #include <jansson.h>
 

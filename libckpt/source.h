@@ -5,8 +5,8 @@
  * of it.  That is every cut that copying, merging and sharding need, so no N-dimensional box
  * passes this seam (the boxes stay inside fragment).
  */
-#ifndef CKPT_SOURCE_H
-#define CKPT_SOURCE_H
+#ifndef CKPT_LIBCKPT_SOURCE_H
+#define CKPT_LIBCKPT_SOURCE_H
 
 #include <jansson.h>
 

@@ -1,8 +1,8 @@
 /*
  * split - how a list of tensors is cut into files by size.
  */
-#ifndef CKPT_SPLIT_H
-#define CKPT_SPLIT_H
+#ifndef CKPT_LIBCKPT_SPLIT_H
+#define CKPT_LIBCKPT_SPLIT_H
 
 #include "libckpt/tensor.h"
 

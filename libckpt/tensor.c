@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "libckpt/buf.h"
-#include "libckpt/map.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/base/map.h"
 
 static int check_name(const char *name, size_t len, struct ckpt_err *err)
 {

@@ -1,8 +1,8 @@
 /*
  * tensor - name, dtype, shape, fragments; and lists of tensors with lookup by name.
  */
-#ifndef CKPT_TENSOR_H
-#define CKPT_TENSOR_H
+#ifndef CKPT_LIBCKPT_TENSOR_H
+#define CKPT_LIBCKPT_TENSOR_H
 
 #include "libckpt/fragment.h"
 #include "libckpt/mem.h"

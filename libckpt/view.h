@@ -2,8 +2,8 @@
  * view - a source seen otherwise.  Each view takes the source beneath it (on failure too) and
  * changes exactly one thing; extras and info pass through.
  */
-#ifndef CKPT_VIEW_H
-#define CKPT_VIEW_H
+#ifndef CKPT_LIBCKPT_VIEW_H
+#define CKPT_LIBCKPT_VIEW_H
 
 #include "libckpt/source.h"
 

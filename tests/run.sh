@@ -33,7 +33,7 @@ sanitized_script() {
 for pair in "$@"; do
     mode=${pair%%:*} group=${pair#*:} build=build/${pair%%:*}
     case $group in
-    units) list=$(for f in tests/{unit,agree,fault}/test_*.c; do [ -e "$f" ] && f=${f#tests/} && echo "$build/${f%.c}"; done) ;;
+    units) list=$(for f in tests/{unit/*,agree,fault}/test_*.c; do [ -e "$f" ] && f=${f#tests/} && echo "$build/${f%.c}"; done) ;;
     e2e)   list=$(ls tests/e2e/[0-9]*.sh 2>/dev/null)
            [ "$mode" = asan ] && [ -z "${ONLY:-}" ] && list=$(printf 'tests/e2e/%s.sh\n' $sanitized) ;;
     *)     echo "run.sh: unknown group $group" >&2; exit 64 ;;

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/pack.h"
-#include "libckpt/path.h"
+#include "libckpt/io/pack.h"
+#include "libckpt/io/path.h"
 #include "tools/cli_items.h"
 #include "tools/merge/merge.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tools/cli_items.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 #include "tools/out.h"
 #include "tools/push/send.h"
 

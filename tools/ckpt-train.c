@@ -4,12 +4,12 @@
 #include "libckpt/log.h"
 #include "tools/cli.h"
 #include "tools/data_rows.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
 #include "trainer/comm/supervise.h"
 #include "trainer/cpu/blas.h"
-#include "trainer/run.h"
+#include "trainer/run/run.h"
 
 struct want {
     struct settings s;

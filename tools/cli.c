@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/remote/remote.h"
 #include "tools/progress.h"
 

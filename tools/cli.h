@@ -2,8 +2,8 @@
  * cli - what every tool does the same way: program name, one-line errors, exit statuses,
  * --version, a checked stdout, signals.
  */
-#ifndef CKPT_CLI_H
-#define CKPT_CLI_H
+#ifndef CKPT_TOOLS_CLI_H
+#define CKPT_TOOLS_CLI_H
 
 #include <stdbool.h>
 #include <stdio.h>

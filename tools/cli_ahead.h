@@ -1,13 +1,13 @@
 /*
  * cli_ahead - paths of a pipe, read and leased by a thread as they arrive.
  *
- * The next item is announced while an earlier one is worked on.  A lease (libckpt/lock.h) from
+ * The next item is announced while an earlier one is worked on.  A lease (libckpt/io/lock.h) from
  * that moment on keeps a trainer from pruning what it has announced and nobody has read yet.
  */
 #ifndef CKPT_TOOLS_CLI_AHEAD_H
 #define CKPT_TOOLS_CLI_AHEAD_H
 
-#include "libckpt/lock.h"
+#include "libckpt/io/lock.h"
 #include "tools/cli_lines.h"
 
 struct cli_ahead;

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/archive.h"
-#include "libckpt/spool.h"
+#include "libckpt/io/archive.h"
+#include "libckpt/io/spool.h"
 #include "tools/cli.h"
 
 /* A checkpoint of one file by its first bytes; all of these have a NUL among them. */

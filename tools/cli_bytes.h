@@ -2,8 +2,8 @@
  * cli_bytes - is stdin a list of paths, or a checkpoint itself?  Told by its first bytes: those of
  * tar, zip, what compresses, and the formats of one file are no line that names a path.
  */
-#ifndef CKPT_CLI_BYTES_H
-#define CKPT_CLI_BYTES_H
+#ifndef CKPT_TOOLS_CLI_BYTES_H
+#define CKPT_TOOLS_CLI_BYTES_H
 
 #include <stdbool.h>
 #include <stddef.h>

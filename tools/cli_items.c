@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/lock.h"
+#include "libckpt/io/lock.h"
 #include "tools/cli_ahead.h"
 #include "tools/cli_bytes.h"
 

@@ -1,8 +1,8 @@
 /*
  * cli_items - what a tool works on: paths from the command line, or lines of standard input.
  *
- * Each item is leased (libckpt/lock.h) while it is worked on, and one that comes through a pipe as
- * soon as it is announced.
+ * Each item is leased (libckpt/io/lock.h) while it is worked on, and one that comes through a
+ * pipe as soon as it is announced.
  *
  * Of a pipe the items are worked through to its end on a first SIGINT: Ctrl-C reaches every
  * process of a pipeline, and what a trainer saves because of it is still to be merged and pushed.

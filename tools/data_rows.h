@@ -2,10 +2,10 @@
  * data_rows - the options that say how data is read and what a record is: those of all tools that
  * take records.
  */
-#ifndef CKPT_DATA_ROWS_H
-#define CKPT_DATA_ROWS_H
+#ifndef CKPT_TOOLS_DATA_ROWS_H
+#define CKPT_TOOLS_DATA_ROWS_H
 
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 #include "trainer/data/options.h"
 
 #define DATA_ROWS 20

@@ -1,8 +1,8 @@
 /*
  * near - how far a mistyped name is from one that exists.
  */
-#ifndef CKPT_NEAR_H
-#define CKPT_NEAR_H
+#ifndef CKPT_TOOLS_NEAR_H
+#define CKPT_TOOLS_NEAR_H
 
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tools/out_fit.h"
 #include "tools/term.h"

@@ -6,15 +6,15 @@
  *
  * A field or column without a title is for programs only.
  */
-#ifndef CKPT_OUT_H
-#define CKPT_OUT_H
+#ifndef CKPT_TOOLS_OUT_H
+#define CKPT_TOOLS_OUT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/err.h"
 
 struct out;

@@ -1,8 +1,8 @@
 /*
  * out_fit - a table's columns -> widths that a terminal has room for.
  */
-#ifndef CKPT_OUT_FIT_H
-#define CKPT_OUT_FIT_H
+#ifndef CKPT_TOOLS_OUT_FIT_H
+#define CKPT_TOOLS_OUT_FIT_H
 
 #include "tools/out.h"
 

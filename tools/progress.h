@@ -6,8 +6,8 @@
  * while.  With -q there is neither.  The rate is that of the last seconds; how long it takes is
  * not guessed before two of them.
  */
-#ifndef CKPT_PROGRESS_H
-#define CKPT_PROGRESS_H
+#ifndef CKPT_TOOLS_PROGRESS_H
+#define CKPT_TOOLS_PROGRESS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /*
  * term - what a terminal can show: its width, and whether it wants bold words.
  */
-#ifndef CKPT_TERM_H
-#define CKPT_TERM_H
+#ifndef CKPT_TOOLS_TERM_H
+#define CKPT_TOOLS_TERM_H
 
 #include <stdbool.h>
 

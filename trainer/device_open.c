@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "libckpt/log.h"
-#include "trainer/cuda/cuda_plugin.h"
+#include "trainer/cuda/plugin.h"
 #include "trainer/nvml.h"
 #include "trainer/ops/ops.h"
 #include "trainer/plugin.h"

@@ -4,8 +4,8 @@
  * The library comes with the driver and is opened at run time.  Names and numbers are those of
  * its header nvml.h (CUDA 13).  One chip may be asked by one thread at a time.
  */
-#ifndef CKPT_NVML_H
-#define CKPT_NVML_H
+#ifndef CKPT_TRAINER_NVML_H
+#define CKPT_TRAINER_NVML_H
 
 #include <stdint.h>
 

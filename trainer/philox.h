@@ -4,8 +4,8 @@
  * Inline, since masks are made in the innermost loops.
  * Source: Salmon et al. 2011, Random123 1.14 (philox.h); the constants are theirs.
  */
-#ifndef CKPT_PHILOX_H
-#define CKPT_PHILOX_H
+#ifndef CKPT_TRAINER_PHILOX_H
+#define CKPT_TRAINER_PHILOX_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  * plugin - opening a plug-in of the program: communicators and devices that need libraries which
  * not every machine has.
  */
-#ifndef CKPT_PLUGIN_H
-#define CKPT_PLUGIN_H
+#ifndef CKPT_TRAINER_PLUGIN_H
+#define CKPT_TRAINER_PLUGIN_H
 
 #include <stddef.h>
 

@@ -4,8 +4,8 @@
  * A number is a pure function of (seed, stream, index): any rank can make any part of a
  * sequence, nothing has to be carried along, and the whole state is those three integers.
  */
-#ifndef CKPT_RNG_H
-#define CKPT_RNG_H
+#ifndef CKPT_TRAINER_RNG_H
+#define CKPT_TRAINER_RNG_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/crc32.h"
+#include "libckpt/base/crc32.h"
 #include "libckpt/mem.h"
 
 uint32_t crc_of(const void *p, size_t n) { return ckpt_crc32(0, p, n); }

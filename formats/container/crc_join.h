@@ -3,8 +3,8 @@
  *
  * Pieces that touch are joined at once, so that what is kept is as many as there are gaps.
  */
-#ifndef CKPT_CRC_JOIN_H
-#define CKPT_CRC_JOIN_H
+#ifndef CKPT_FORMATS_CONTAINER_CRC_JOIN_H
+#define CKPT_FORMATS_CONTAINER_CRC_JOIN_H
 
 #include <stdbool.h>
 

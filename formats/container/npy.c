@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 #define MAX_HEADER  ((uint64_t)1 << 20) /* numpy's own limit is 10,000 */
 #define MAX_DEPTH   32                  /* brackets of fields within fields */

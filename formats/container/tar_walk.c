@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/archive.h"
+#include "libckpt/io/archive.h"
 
 #define BLOCK     512u
 #define MAX_NOTE  65536u                /* bytes of a long name, or of pax records */

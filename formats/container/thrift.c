@@ -1,7 +1,7 @@
 /* thrift - see thrift.h. */
 #include "formats/container/thrift.h"
 
-#include "formats/container/wire.h"
+#include "formats/container/protobuf.h"
 
 #define MAX_DEPTH 32            /* of what is skipped */
 

@@ -6,10 +6,10 @@
  * are zigzag varints, a bool is its type, text is a varint length and bytes.  A list begins with
  * (size << 4 | type of elements), size 15 meaning that a varint follows.
  */
-#ifndef CKPT_THRIFT_H
-#define CKPT_THRIFT_H
+#ifndef CKPT_FORMATS_CONTAINER_THRIFT_H
+#define CKPT_FORMATS_CONTAINER_THRIFT_H
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 enum thrift_type {
     THRIFT_TRUE = 1, THRIFT_FALSE, THRIFT_I8, THRIFT_I16, THRIFT_I32, THRIFT_I64, THRIFT_DOUBLE,

@@ -4,8 +4,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "libckpt/file_at.h"
-#include "libckpt/spool.h"
+#include "libckpt/io/file_at.h"
+#include "libckpt/io/spool.h"
 
 #define PIECE ((size_t)256 << 10)
 

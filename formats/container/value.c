@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 
 static struct value *make(struct ckpt_arena *a, enum value_kind kind)
 {

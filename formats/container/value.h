@@ -6,8 +6,8 @@
  * has a visit budget, nothing recurses without an explicit bound, freeing is by arena.  A call
  * (REDUCE, NEWOBJ, BUILD) is only a record of what would be called.
  */
-#ifndef CKPT_VALUE_H
-#define CKPT_VALUE_H
+#ifndef CKPT_FORMATS_CONTAINER_VALUE_H
+#define CKPT_FORMATS_CONTAINER_VALUE_H
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* value_copy - see value_copy.h. */
 #include "formats/container/value_copy.h"
 
-#include "libckpt/map.h"
+#include "libckpt/base/map.h"
 
 #define MAX_DEPTH 512           /* as deep as pickles are read and written */
 

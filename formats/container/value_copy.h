@@ -2,8 +2,8 @@
  * value_copy - a value once more, with every tensor in it replaced: for writing a part of one
  * archive into another.
  */
-#ifndef CKPT_VALUE_COPY_H
-#define CKPT_VALUE_COPY_H
+#ifndef CKPT_FORMATS_CONTAINER_VALUE_COPY_H
+#define CKPT_FORMATS_CONTAINER_VALUE_COPY_H
 
 #include "formats/container/value.h"
 

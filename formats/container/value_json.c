@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/container/value.h"
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 #define MAX_DEPTH 60            /* JSON readers stop at 64 */
 #define MAX_TEXT  ((size_t)16 << 20)

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "libckpt/buf.h"
-#include "libckpt/crc32.h"
-#include "libckpt/map.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/base/crc32.h"
+#include "libckpt/base/map.h"
 
 #define BIG          0xffffffffu
 #define END_BYTES    22u

@@ -9,8 +9,8 @@
  * are any, are proved by zip_slurp and zip_verify.
  * Source: PKWARE APPNOTE 6.3.10; as torch writes them, see zip_out.h.
  */
-#ifndef CKPT_ZIP_H
-#define CKPT_ZIP_H
+#ifndef CKPT_FORMATS_CONTAINER_ZIP_H
+#define CKPT_FORMATS_CONTAINER_ZIP_H
 
 #include "libckpt/file.h"
 

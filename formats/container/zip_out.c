@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 #define BIG       0xffffffffu
 #define HEAD_SIZE 30u           /* of a local header, without name and extra field */

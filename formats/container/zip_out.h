@@ -7,8 +7,8 @@
  * Source: PyTorch 2.15 caffe2/serialize/inline_container.cc over miniz 3; field by field from
  * files it wrote.
  */
-#ifndef CKPT_ZIP_OUT_H
-#define CKPT_ZIP_OUT_H
+#ifndef CKPT_FORMATS_CONTAINER_ZIP_OUT_H
+#define CKPT_FORMATS_CONTAINER_ZIP_OUT_H
 
 #include "libckpt/commit.h"
 

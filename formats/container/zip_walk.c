@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/container/zip.h"
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 #define END_BYTES    22u
 #define END64_BYTES  56u

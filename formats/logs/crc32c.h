@@ -2,8 +2,8 @@
  * crc32c - the checksum of TFRecord files: CRC-32 with Castagnoli's polynomial, as RFC 3720 has
  * it, and its masked form (rotated and shifted, so that checksums of checksums stay good).
  */
-#ifndef CKPT_CRC32C_H
-#define CKPT_CRC32C_H
+#ifndef CKPT_FORMATS_LOGS_CRC32C_H
+#define CKPT_FORMATS_LOGS_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 /* The step of a row; false when it has none. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/records/csv_value.h"
+#include "formats/records/csv/value.h"
 
 #define MAX_LINE ((size_t)4096)
 enum { MAX_COLUMNS = 64, MAX_GPUS = 256 };

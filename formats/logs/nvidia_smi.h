@@ -1,6 +1,6 @@
 /*
  * nvidia_smi - the CSV that nvidia-smi --query-gpu=... --format=csv -l writes: what a GPU's memory,
- * load and clock were, by time; ckpt-train writes the same (trainer/memory_log.h).
+ * load and clock were, by time; ckpt-train writes the same (trainer/run/memory_log.h).
  *
  *   timestamp, index, name, memory.used [MiB], utilization.gpu [%]
  *   2026/11/21 17:30:00.123, 0, NVIDIA H200, 1234 MiB, 53 %
@@ -10,8 +10,8 @@
  * Times are read as UTC: the zone is not told.  A last line without an end is torn and left out.
  * Source: nvidia-smi 580, --help-query-gpu and its output.
  */
-#ifndef CKPT_NVIDIA_SMI_H
-#define CKPT_NVIDIA_SMI_H
+#ifndef CKPT_FORMATS_LOGS_NVIDIA_SMI_H
+#define CKPT_FORMATS_LOGS_NVIDIA_SMI_H
 
 #include "formats/logs/run_log.h"
 

@@ -6,14 +6,14 @@
  * and its bytes are counted.  Everything before it must hold its checksums.  Memory is a few
  * times the numbers' own size, which the file bounds.
  */
-#ifndef CKPT_RUN_LOG_H
-#define CKPT_RUN_LOG_H
+#ifndef CKPT_FORMATS_LOGS_RUN_LOG_H
+#define CKPT_FORMATS_LOGS_RUN_LOG_H
 
 #include <jansson.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/file.h"
-#include "libckpt/map.h"
+#include "libckpt/base/map.h"
 
 #define LOG_MAX_RECORD ((uint64_t)256 << 20)    /* bytes: an event with its pictures */
 #define LOG_MAX_TAG    4096                     /* bytes */

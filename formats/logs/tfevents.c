@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "formats/container/wire.h"
+#include "formats/container/protobuf.h"
 #include "formats/logs/crc32c.h"
-#include "libckpt/half.h"
+#include "libckpt/base/half.h"
 
 #define FRAME      12           /* bytes in front of a payload; four follow it */
 #define MAX_STARTS 1000         /* each goes through all numbers */

@@ -13,8 +13,8 @@
  * of one element under the plugin "scalars"; that plugin is named with a tag's first value only.
  * A SessionLog START takes back what was logged at its step and later, as TensorBoard does.
  */
-#ifndef CKPT_TFEVENTS_H
-#define CKPT_TFEVENTS_H
+#ifndef CKPT_FORMATS_LOGS_TFEVENTS_H
+#define CKPT_FORMATS_LOGS_TFEVENTS_H
 
 #include "formats/logs/run_log.h"
 

@@ -13,8 +13,8 @@
  * Where fewer than 7 bytes are left in a block the next chunk begins the next block.  A record
  * is a protobuf Record.  Values are JSON texts; nested keys are joined with ".".
  */
-#ifndef CKPT_WANDB_H
-#define CKPT_WANDB_H
+#ifndef CKPT_FORMATS_LOGS_WANDB_H
+#define CKPT_FORMATS_LOGS_WANDB_H
 
 #include "formats/logs/run_log.h"
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/container/wire.h"
-#include "libckpt/json.h"
+#include "formats/container/protobuf.h"
+#include "libckpt/base/json.h"
 
 #define MAX_NESTED 32           /* parts of a nested key */
 

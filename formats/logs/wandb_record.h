@@ -1,6 +1,6 @@
 /* wandb_record - what one record of a W&B run says, put into its log; see wandb.h. */
-#ifndef CKPT_WANDB_RECORD_H
-#define CKPT_WANDB_RECORD_H
+#ifndef CKPT_FORMATS_LOGS_WANDB_RECORD_H
+#define CKPT_FORMATS_LOGS_WANDB_RECORD_H
 
 #include "formats/logs/run_log.h"
 

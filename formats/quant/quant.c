@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/quant/quant_kinds.h"
-#include "formats/quant/quant_read.h"
-#include "formats/weights/bnb.h"
-#include "formats/weights/bnb_parts.h"
+#include "formats/quant/kinds.h"
+#include "formats/quant/read.h"
+#include "formats/bnb/bnb.h"
+#include "formats/bnb/parts.h"
 
 /* -- what it is ------------------------------------------------------------------------------ */
 

@@ -8,8 +8,8 @@
  *
  * What is known of a checkpoint: config.json's quantization_config (or MLX's "quantization",
  * or the side files of AutoGPTQ, AutoAWQ and ModelOpt), and the names of its tensors.  Layouts
- * are told by names and dtypes, so a lone file without a config is read as well.  quant_kinds.c has
- * the table of libraries, quant_parts.h the layouts.
+ * are told by names and dtypes, so a lone file without a config is read as well.  quant/kinds.c has
+ * the table of libraries, quant/parts.h the layouts.
  */
 #ifndef CKPT_FORMATS_QUANT_QUANT_H
 #define CKPT_FORMATS_QUANT_QUANT_H

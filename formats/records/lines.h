@@ -5,10 +5,10 @@
  * at "\n", a "\r" before it does not belong to it, the last line needs no end; a byte order
  * mark in front of the file is skipped.
  */
-#ifndef CKPT_LINES_H
-#define CKPT_LINES_H
+#ifndef CKPT_FORMATS_RECORDS_LINES_H
+#define CKPT_FORMATS_RECORDS_LINES_H
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/file.h"
 
 #define LINES_MAX_LINE ((uint64_t)64 << 20)     /* bytes; the string budget of robustness R5 */

@@ -4,8 +4,8 @@
  * A record is one JSON object (fields by name).  Readers give records in file order and can
  * start at any record, so a run resumes exactly; files may be larger than memory.
  */
-#ifndef CKPT_RECORD_H
-#define CKPT_RECORD_H
+#ifndef CKPT_FORMATS_RECORDS_RECORD_H
+#define CKPT_FORMATS_RECORDS_RECORD_H
 
 #include <jansson.h>
 
@@ -13,8 +13,8 @@
 
 /* How files are read; a zeroed struct is what datasets does without arguments. */
 struct records_opts {
-    const char *split;          /* "train[:80%]+test" (record_split.h), or NULL: all there is */
-    const char *config;         /* of README.md (record_card.h), or NULL: the default one */
+    const char *split;          /* "train[:80%]+test" (records/split.h), or NULL: all there is */
+    const char *config;         /* of README.md (records/card.h), or NULL: the default one */
     const char *field;          /* member of a JSON document that holds the rows, or NULL */
     char        delimiter;      /* of CSV; 0: a comma, in *.tsv a tab */
     const char *columns;        /* "a,b,c": names of CSV columns, the first line is a row then */
@@ -40,7 +40,7 @@ struct records;
 
 /*
  * paths: files, patterns of them (glob(7)), or directories whose files of data are taken
- * (record_dir.h), on this host or elsewhere (path.h; patterns only where files can be listed:
+ * (records/dir.h), on this host or elsewhere (path.h; patterns only where files can be listed:
  * hf://, s3://); what is compressed (gzip, zstd, xz, bzip2, lz4) is unpacked into $TMPDIR.
  * opts may be NULL.  With opts->split the records are the parts it names, in its order, of files
  * that belong to that split; files that were named one by one belong to every split.

@@ -7,7 +7,7 @@
 
 #include "formats/records/lines.h"
 #include "formats/records/record.h"
-#include "formats/records/record_rows.h"
+#include "formats/records/rows.h"
 
 /* Any bytes could be text, so the name must say so. */
 static int bid(const char *path, const unsigned char *head, size_t len)

@@ -20,9 +20,9 @@
 
 #include "formats/container/npy.h"
 #include "formats/records/record.h"
-#include "formats/records/record_rows.h"
-#include "libckpt/buf.h"
-#include "libckpt/path.h"
+#include "formats/records/rows.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/io/path.h"
 
 #define IDX_HEAD    34          /* bytes in front of the lengths */
 #define MAX_IDS     ((int64_t)1 << 24)

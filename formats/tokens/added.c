@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tokens/unicode.h"
-#include "libckpt/map.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/map.h"
 #include "libckpt/mem.h"
 
 /* Tokens by content, and for each first byte the lengths that tokens of it have, longest first:

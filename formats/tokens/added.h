@@ -4,8 +4,8 @@
  * Leftmost, then longest; matches do not overlap.  Source: huggingface/tokenizers 0.21
  * tokenizers/src/tokenizer/added_vocabulary.rs.
  */
-#ifndef CKPT_ADDED_H
-#define CKPT_ADDED_H
+#ifndef CKPT_FORMATS_TOKENS_ADDED_H
+#define CKPT_FORMATS_TOKENS_ADDED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "formats/tokens/unicode.h"
+#include "formats/tokens/unicode/unicode.h"
 
 static bool spells_itself(uint32_t b)
 {

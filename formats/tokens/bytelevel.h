@@ -5,8 +5,8 @@
  * Bytes 0x21-0x7E, 0xA1-0xAC and 0xAE-0xFF are the characters of the same number; the other 68,
  * in order, are U+0100, U+0101, ... (space is U+0120).  Source: GPT-2's encoder.py.
  */
-#ifndef CKPT_BYTELEVEL_H
-#define CKPT_BYTELEVEL_H
+#ifndef CKPT_FORMATS_TOKENS_BYTELEVEL_H
+#define CKPT_FORMATS_TOKENS_BYTELEVEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

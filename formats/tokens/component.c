@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "formats/tokens/unicode.h"
-#include "libckpt/json.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/json.h"
 
 bool component_is_absent(const json_t *v)
 {

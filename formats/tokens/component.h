@@ -2,8 +2,8 @@
  * component - what the parts of a tokenizer.json have in common: an object with a type, or a
  * Sequence of such, which may hold sequences.
  */
-#ifndef CKPT_COMPONENT_H
-#define CKPT_COMPONENT_H
+#ifndef CKPT_FORMATS_TOKENS_COMPONENT_H
+#define CKPT_FORMATS_TOKENS_COMPONENT_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -6,9 +6,9 @@
 #include "formats/tokens/bytelevel.h"
 #include "formats/tokens/component.h"
 #include "formats/tokens/pretok_steps.h"
-#include "formats/tokens/regex.h"
-#include "formats/tokens/unicode.h"
-#include "libckpt/json.h"
+#include "formats/tokens/unicode/regex.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MARK "\xe2\x96\x81"     /* U+2581 */

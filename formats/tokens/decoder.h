@@ -3,13 +3,13 @@
  * a list of strings from one.  A component type is a row of the table in decoder.c.
  * Source: huggingface/tokenizers 0.23 tokenizers/src/decoders/.
  */
-#ifndef CKPT_DECODER_H
-#define CKPT_DECODER_H
+#ifndef CKPT_FORMATS_TOKENS_DECODER_H
+#define CKPT_FORMATS_TOKENS_DECODER_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 struct decoder;
 

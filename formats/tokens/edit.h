@@ -5,13 +5,13 @@
  * stands before it.  Source: huggingface/tokenizers 0.23 src/tokenizer/normalizer.rs
  * (NormalizedString::transform).
  */
-#ifndef CKPT_EDIT_H
-#define CKPT_EDIT_H
+#ifndef CKPT_FORMATS_TOKENS_EDIT_H
+#define CKPT_FORMATS_TOKENS_EDIT_H
 
 #include <stdbool.h>
 
 #include "formats/tokens/piece.h"
-#include "formats/tokens/unicode.h"
+#include "formats/tokens/unicode/unicode.h"
 #include "libckpt/err.h"
 
 /* Memory of a rewritten piece: zeroed is empty; reused for piece after piece. */

@@ -1,8 +1,8 @@
 /*
  * encoding - the list of tokens that a text became (struct encoding of tokenizer.h), grown.
  */
-#ifndef CKPT_ENCODING_H
-#define CKPT_ENCODING_H
+#ifndef CKPT_FORMATS_TOKENS_ENCODING_H
+#define CKPT_FORMATS_TOKENS_ENCODING_H
 
 #include "formats/tokens/tokenizer.h"
 

@@ -7,7 +7,7 @@
 #include "formats/tokens/component.h"
 #include "formats/tokens/norm_steps.h"
 #include "formats/tokens/spm.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MAX_STEPS 32        /* the longest sequence seen has five */

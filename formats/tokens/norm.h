@@ -4,8 +4,8 @@
  * A component type is a row of the table in norm.c.
  * Source: huggingface/tokenizers 0.23 tokenizers/src/normalizers/.
  */
-#ifndef CKPT_NORM_H
-#define CKPT_NORM_H
+#ifndef CKPT_FORMATS_TOKENS_NORM_H
+#define CKPT_FORMATS_TOKENS_NORM_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -2,14 +2,14 @@
  * norm_steps - what the steps of a normalizer do to a piece: shared by the room that reads them
  * from tokenizer.json and the room that runs them.
  */
-#ifndef CKPT_NORM_STEPS_H
-#define CKPT_NORM_STEPS_H
+#ifndef CKPT_FORMATS_TOKENS_NORM_STEPS_H
+#define CKPT_FORMATS_TOKENS_NORM_STEPS_H
 
-#include "formats/tokens/charsmap.h"
-#include "formats/tokens/compose.h"
+#include "formats/tokens/unicode/charsmap.h"
+#include "formats/tokens/unicode/compose.h"
 #include "formats/tokens/edit.h"
-#include "formats/tokens/regex.h"
-#include "formats/tokens/trie.h"
+#include "formats/tokens/unicode/regex.h"
+#include "formats/tokens/model/trie.h"
 
 struct norm_step;
 

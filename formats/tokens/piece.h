@@ -1,8 +1,8 @@
 /*
  * piece - a stretch of text on its way to tokens, each byte knowing where it came from.
  */
-#ifndef CKPT_PIECE_H
-#define CKPT_PIECE_H
+#ifndef CKPT_FORMATS_TOKENS_PIECE_H
+#define CKPT_FORMATS_TOKENS_PIECE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/tokens/component.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 
 #define MAX_PARTS 256       /* of a template; the most seen is 7 */
 

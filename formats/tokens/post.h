@@ -5,13 +5,13 @@
  * Source: huggingface/tokenizers 0.23 tokenizers/src/processors/{template,roberta,bert,
  * sequence}.rs.
  */
-#ifndef CKPT_POST_H
-#define CKPT_POST_H
+#ifndef CKPT_FORMATS_TOKENS_POST_H
+#define CKPT_FORMATS_TOKENS_POST_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "formats/tokens/vocab.h"
+#include "formats/tokens/model/vocab.h"
 
 /* One part of a template. */
 struct post_part {

@@ -5,7 +5,7 @@
 
 #include "formats/tokens/component.h"
 #include "formats/tokens/pretok_steps.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 static int add_step(struct pretok *p, const struct pretok_step *step, struct ckpt_err *err)

@@ -5,8 +5,8 @@
  * component type is a row of the table in pretok.c.
  * Source: huggingface/tokenizers 0.23 tokenizers/src/pre_tokenizers/.
  */
-#ifndef CKPT_PRETOK_H
-#define CKPT_PRETOK_H
+#ifndef CKPT_FORMATS_TOKENS_PRETOK_H
+#define CKPT_FORMATS_TOKENS_PRETOK_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -2,13 +2,13 @@
  * pretok_steps - what the steps of a pre-tokenizer do to a piece: shared by the room that reads
  * them from tokenizer.json and the room that runs them.
  */
-#ifndef CKPT_PRETOK_STEPS_H
-#define CKPT_PRETOK_STEPS_H
+#ifndef CKPT_FORMATS_TOKENS_PRETOK_STEPS_H
+#define CKPT_FORMATS_TOKENS_PRETOK_STEPS_H
 
 #include "formats/tokens/edit.h"
 #include "formats/tokens/pretok.h"
-#include "formats/tokens/regex.h"
-#include "formats/tokens/scan.h"
+#include "formats/tokens/unicode/regex.h"
+#include "formats/tokens/unicode/scan.h"
 
 #define PRETOK_MAX_STEPS 16 /* the longest sequence seen has six; bounds the nesting of calls */
 

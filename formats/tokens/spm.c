@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "formats/container/wire.h"
+#include "formats/container/protobuf.h"
 #include "formats/tokens/base64.h"
-#include "formats/tokens/unicode.h"
+#include "formats/tokens/unicode/unicode.h"
 #include "libckpt/mem.h"
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };

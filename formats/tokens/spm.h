@@ -11,8 +11,8 @@
  * Source: google/sentencepiece 2734490 src/{sentencepiece_model.proto, normalizer.cc,
  * unigram_model.cc, bpe_model.cc, sentencepiece_processor.cc}.
  */
-#ifndef CKPT_SPM_H
-#define CKPT_SPM_H
+#ifndef CKPT_FORMATS_TOKENS_SPM_H
+#define CKPT_FORMATS_TOKENS_SPM_H
 
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 
 #include "formats/tokens/base64.h"
 #include "formats/tokens/spm.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MARK 0x2581u

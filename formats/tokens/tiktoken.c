@@ -5,9 +5,9 @@
 
 #include "formats/tokens/base64.h"
 #include "formats/tokens/bytelevel.h"
-#include "formats/tokens/scan.h"
-#include "formats/tokens/unicode.h"
-#include "libckpt/buf.h"
+#include "formats/tokens/unicode/scan.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
 
 #define MAX_TOKEN 2048      /* bytes; the longest seen has 128 */

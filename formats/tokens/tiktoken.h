@@ -7,8 +7,8 @@
  * Source: openai/tiktoken 0.9 tiktoken/{load.py, _educational.py}, tiktoken_ext/openai_public.py;
  * the repositories of the models named in tiktoken.c.
  */
-#ifndef CKPT_TIKTOKEN_H
-#define CKPT_TIKTOKEN_H
+#ifndef CKPT_FORMATS_TOKENS_TIKTOKEN_H
+#define CKPT_FORMATS_TOKENS_TIKTOKEN_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
 
 #include "formats/tokens/encoding.h"
 #include "formats/tokens/tokenizer_parts.h"
-#include "formats/tokens/unicode.h"
-#include "libckpt/buf.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/buf.h"
 
 /* One text on its way to ids. */
 struct encode {

@@ -4,8 +4,8 @@
  * Read are tokenizer.json whole; sentencepiece models (spiece.model, tokenizer.model; see spm.h);
  * tiktoken rank files (see tiktoken.h); vocab.json with merges.txt; vocab.txt.
  */
-#ifndef CKPT_TOKENIZER_H
-#define CKPT_TOKENIZER_H
+#ifndef CKPT_FORMATS_TOKENS_TOKENIZER_H
+#define CKPT_FORMATS_TOKENS_TOKENIZER_H
 
 #include "formats/tokens/window.h"
 #include "libckpt/file.h"

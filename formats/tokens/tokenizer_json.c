@@ -10,7 +10,7 @@
 
 #include "formats/tokens/component.h"
 #include "formats/tokens/tokenizer_parts.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 
 /* An added token's text as the normalizer has it: what is looked for, and what decoding shows. */
 static int normalise(struct tokenizer *t, struct added_token *a, struct norm_run *run,

@@ -5,19 +5,19 @@
  * Order of encoding: added tokens of the raw text; per piece between them the normalizer, added
  * tokens of the normalised text, pre-tokenizer, model; then the post-processor.
  */
-#ifndef CKPT_TOKENIZER_PARTS_H
-#define CKPT_TOKENIZER_PARTS_H
+#ifndef CKPT_FORMATS_TOKENS_TOKENIZER_PARTS_H
+#define CKPT_FORMATS_TOKENS_TOKENIZER_PARTS_H
 
 #include <pthread.h>
 
 #include "formats/tokens/added.h"
 #include "formats/tokens/decoder.h"
-#include "formats/tokens/model.h"
+#include "formats/tokens/model/model.h"
 #include "formats/tokens/norm.h"
 #include "formats/tokens/post.h"
 #include "formats/tokens/pretok.h"
 #include "formats/tokens/tokenizer.h"
-#include "formats/tokens/vocab.h"
+#include "formats/tokens/model/vocab.h"
 
 struct workspace {
     struct workspace  *next;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/tokens/component.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 
 /* A member that counts tokens. */
 static int read_count(size_t *out, const json_t *json, const char *key, int64_t fallback,

@@ -4,8 +4,8 @@
  * Source: huggingface/tokenizers 0.23 tokenizers/src/utils/{truncation,padding}.rs,
  * src/tokenizer/encoding.rs.
  */
-#ifndef CKPT_WINDOW_H
-#define CKPT_WINDOW_H
+#ifndef CKPT_FORMATS_TOKENS_WINDOW_H
+#define CKPT_FORMATS_TOKENS_WINDOW_H
 
 #include <jansson.h>
 #include <stdbool.h>

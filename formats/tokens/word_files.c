@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "formats/tokens/component.h"
-#include "formats/tokens/scan.h"
-#include "formats/tokens/unicode.h"
-#include "libckpt/json.h"
+#include "formats/tokens/unicode/scan.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MOST_SENTINELS 10000

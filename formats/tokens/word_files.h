@@ -5,8 +5,8 @@
  * config: the value of tokenizer_config.json, or NULL.
  * Source: huggingface/transformers 4.44 src/transformers/convert_slow_tokenizer.py.
  */
-#ifndef CKPT_WORD_FILES_H
-#define CKPT_WORD_FILES_H
+#ifndef CKPT_FORMATS_TOKENS_WORD_FILES_H
+#define CKPT_FORMATS_TOKENS_WORD_FILES_H
 
 #include <jansson.h>
 

@@ -4,8 +4,8 @@
  * It brings some thirty libraries along, which take longer to load than a checkpoint takes to
  * be listed: who names no address does not load it, and needs no libcurl at all.
  */
-#ifndef CKPT_CURL_H
-#define CKPT_CURL_H
+#ifndef CKPT_LIBCKPT_REMOTE_CURL_H
+#define CKPT_LIBCKPT_REMOTE_CURL_H
 
 #include <curl/curl.h>
 #include <stdbool.h>

@@ -11,7 +11,7 @@
 
 #include "libckpt/digest_of.h"
 #include "libckpt/log.h"
-#include "libckpt/pool.h"
+#include "libckpt/base/pool.h"
 #include "libckpt/remote/range_at.h"
 
 #define PIECE   ((size_t)8 << 20)

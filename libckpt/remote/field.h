@@ -5,8 +5,8 @@
  * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  Values that
  * do not read as they should are as if they were not there; who needs one says so.
  */
-#ifndef CKPT_FIELD_H
-#define CKPT_FIELD_H
+#ifndef CKPT_LIBCKPT_REMOTE_FIELD_H
+#define CKPT_LIBCKPT_REMOTE_FIELD_H
 
 #include <stdbool.h>
 #include <stddef.h>

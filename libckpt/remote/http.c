@@ -10,11 +10,11 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/ckpt.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/log.h"
-#include "libckpt/secret.h"
+#include "libckpt/base/secret.h"
 #include "libckpt/remote/curl.h"
 #include "libckpt/remote/http_try.h"
 

@@ -14,8 +14,8 @@
  * hold, a redirect that is not followed; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or
  * a signal; CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL all else.
  */
-#ifndef CKPT_HTTP_H
-#define CKPT_HTTP_H
+#ifndef CKPT_LIBCKPT_REMOTE_HTTP_H
+#define CKPT_LIBCKPT_REMOTE_HTTP_H
 
 #include <jansson.h>
 

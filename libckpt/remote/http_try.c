@@ -6,11 +6,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/ckpt.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/log.h"
-#include "libckpt/secret.h"
+#include "libckpt/base/secret.h"
 
 #define HEADER_BYTES   65536u
 #define HEADER_LINES   100u

@@ -1,6 +1,6 @@
 /* http_try - what http.c and http_try.c share: one exchange with one server. */
-#ifndef CKPT_HTTP_TRY_H
-#define CKPT_HTTP_TRY_H
+#ifndef CKPT_LIBCKPT_REMOTE_HTTP_TRY_H
+#define CKPT_LIBCKPT_REMOTE_HTTP_TRY_H
 
 #include "libckpt/remote/curl.h"
 #include "libckpt/remote/http.h"

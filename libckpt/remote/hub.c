@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/log.h"
-#include "libckpt/remote/cache_proof.h"
+#include "libckpt/remote/cache/proof.h"
 
 #define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_PAGES        10000

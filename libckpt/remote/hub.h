@@ -16,8 +16,8 @@
  * in its cache (HF_HUB_CACHE) is read there.  Source: huggingface_hub 0.36, hf_api.py,
  * utils/_auth.py, constants.py, file_download.py.
  */
-#ifndef CKPT_HUB_H
-#define CKPT_HUB_H
+#ifndef CKPT_LIBCKPT_REMOTE_HUB_H
+#define CKPT_LIBCKPT_REMOTE_HUB_H
 
 #include "libckpt/remote/tree.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/file_at.h"
+#include "libckpt/io/file_at.h"
 
 #define HEAD_BYTES   ((size_t)128 << 10)
 #define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece behind the head */

@@ -11,8 +11,8 @@
  * All answers must tell of one file: the same size, and without a digest known beforehand the same
  * ETag (or date, where there is no ETag that tells bytes): CKPT_EFORMAT "changed".
  */
-#ifndef CKPT_RANGE_H
-#define CKPT_RANGE_H
+#ifndef CKPT_LIBCKPT_REMOTE_RANGE_H
+#define CKPT_LIBCKPT_REMOTE_RANGE_H
 
 #include "libckpt/file.h"
 #include "libckpt/remote/http.h"

@@ -1,11 +1,11 @@
 /* range_at - what range.c and fetch.c share: bytes of a remote file, and the whole of it. */
-#ifndef CKPT_RANGE_AT_H
-#define CKPT_RANGE_AT_H
+#ifndef CKPT_LIBCKPT_REMOTE_RANGE_AT_H
+#define CKPT_LIBCKPT_REMOTE_RANGE_AT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "libckpt/remote/cache.h"
+#include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/range.h"
 
 #define RANGE_EXTENTS 64

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/log.h"
-#include "libckpt/remote/cache.h"
+#include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"

@@ -4,8 +4,8 @@
  * What an address was found to be, or why it was not, holds for the life of the process: the tools
  * open a path more than once.
  */
-#ifndef CKPT_REMOTE_H
-#define CKPT_REMOTE_H
+#ifndef CKPT_LIBCKPT_REMOTE_REMOTE_H
+#define CKPT_LIBCKPT_REMOTE_REMOTE_H
 
 #include "libckpt/file.h"
 

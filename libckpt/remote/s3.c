@@ -6,10 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/json.h"
-#include "libckpt/remote/cache.h"
+#include "libckpt/base/json.h"
+#include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/sigv4.h"
-#include "libckpt/secret.h"
+#include "libckpt/base/secret.h"
 
 #define PAGE_BYTES ((uint64_t)16 << 20)
 #define MAX_PAGES  10000

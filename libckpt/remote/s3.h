@@ -12,8 +12,8 @@
  * (AWS_PROFILE, "default") in ~/.aws/credentials; without either requests are not signed.  The
  * region is AWS_REGION, AWS_DEFAULT_REGION, or the profile's in ~/.aws/config.
  */
-#ifndef CKPT_S3_H
-#define CKPT_S3_H
+#ifndef CKPT_LIBCKPT_REMOTE_S3_H
+#define CKPT_LIBCKPT_REMOTE_S3_H
 
 #include "libckpt/remote/tree.h"
 

@@ -6,8 +6,8 @@
  * part encoded once), query sorted, host, range, the digest of an empty body, the date, and the
  * session's token.  libcurl's own signer leaves the digest out, which strict servers refuse.
  */
-#ifndef CKPT_SIGV4_H
-#define CKPT_SIGV4_H
+#ifndef CKPT_LIBCKPT_REMOTE_SIGV4_H
+#define CKPT_LIBCKPT_REMOTE_SIGV4_H
 
 #include <stddef.h>
 #include <time.h>

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/file_at.h"
+#include "libckpt/io/file_at.h"
 #include "libckpt/log.h"
-#include "libckpt/pool.h"
+#include "libckpt/base/pool.h"
 
 #define AT_ONCE 8               /* heads that are fetched together */
 

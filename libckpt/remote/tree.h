@@ -5,8 +5,8 @@
  * What was found stays for the life of the process, so that a path that is opened again is the same
  * place, of the same moment, and costs no request.
  */
-#ifndef CKPT_TREE_H
-#define CKPT_TREE_H
+#ifndef CKPT_LIBCKPT_REMOTE_TREE_H
+#define CKPT_LIBCKPT_REMOTE_TREE_H
 
 #include <pthread.h>
 

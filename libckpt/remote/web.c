@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/json.h"
-#include "libckpt/pool.h"
+#include "libckpt/base/json.h"
+#include "libckpt/base/pool.h"
 
 #define AT_ONCE 8
 

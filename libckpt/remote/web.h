@@ -5,8 +5,8 @@
  * read, so it is known by its index: model.safetensors.index.json or pytorch_model.bin.index.json
  * names the shards, and the other files that checkpoints have are asked for by name.
  */
-#ifndef CKPT_WEB_H
-#define CKPT_WEB_H
+#ifndef CKPT_LIBCKPT_REMOTE_WEB_H
+#define CKPT_LIBCKPT_REMOTE_WEB_H
 
 #include "libckpt/remote/tree.h"
 

@@ -9,7 +9,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/copy.h"
-#include "libckpt/pack.h"
+#include "libckpt/io/pack.h"
 
 #define MAX_ROWS 24
 #define ROUNDS   4

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "libckpt/err.h"
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 struct job {
     int (*run)(const char *path, struct ckpt_err *err);

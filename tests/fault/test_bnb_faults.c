@@ -5,8 +5,8 @@
 #include "tests/fault/jobs.h"
 #include "tests/unit/compare.h"
 
-#include "formats/weights/bnb.h"
-#include "formats/weights/bnb_optim.h"
+#include "formats/bnb/bnb.h"
+#include "formats/bnb/optim.h"
 
 #define OUT "build/test_bnb_faults.pt"
 

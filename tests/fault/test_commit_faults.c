@@ -6,7 +6,7 @@
 #include "tests/unit/unit.h"
 
 #include "libckpt/commit.h"
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 #ifdef CKPT_FAULTS
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "libckpt/copy.h"
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/view.h"
 
 #define DIR_NAME "build/test_copy_faults"

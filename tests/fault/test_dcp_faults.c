@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 #define DIR_NAME "build/test_dcp_faults"
 #define OUT      DIR_NAME "/out"

@@ -9,11 +9,11 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include "formats/weights/gguf_again.h"
-#include "formats/weights/gguf_as_model.h"
-#include "formats/weights/gguf_of_model.h"
+#include "formats/gguf/requantize.h"
+#include "formats/gguf/as_model.h"
+#include "formats/gguf/of_model.h"
 #include "libckpt/copy.h"
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 #define DIR_NAME "build/test_gguf_faults"
 #define OUT      DIR_NAME "/out.gguf"

@@ -5,8 +5,8 @@
  */
 #include "tests/unit/model_help.h"
 
-#include "libckpt/fault.h"
-#include "trainer/model/generate.h"
+#include "libckpt/base/fault.h"
+#include "trainer/model/generate/generate.h"
 #include "trainer/model/init.h"
 #include "trainer/model/resident.h"
 

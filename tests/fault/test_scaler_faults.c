@@ -4,7 +4,7 @@
  */
 #include "tests/fault/jobs.h"
 
-#include "trainer/scaler.h"
+#include "trainer/optim/scaler.h"
 
 #define OUT "build/test_scaler_faults.pt"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 #include "trainer/data/loader.h"
 
 /* Open everything, take two steps, close everything. */

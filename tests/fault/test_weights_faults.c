@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/weights/peft.h"
-#include "libckpt/fault.h"
+#include "formats/peft/peft.h"
+#include "libckpt/base/fault.h"
 
 #define DIR_NAME "build/test_weights_faults"
 #define OUT      DIR_NAME "/out"

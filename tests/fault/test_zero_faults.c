@@ -4,9 +4,9 @@
  */
 #include "tests/unit/golden_model.h"
 
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 #include "trainer/comm/comm.h"
-#include "trainer/fit.h"
+#include "trainer/run/fit.h"
 
 static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_rows = 16,
                                         .train = true};

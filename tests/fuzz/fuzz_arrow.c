@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "formats/records/record.h"
-#include "formats/records/record_rows.h"
+#include "formats/records/rows.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

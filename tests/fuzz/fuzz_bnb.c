@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "formats/place.h"
-#include "formats/weights/bnb.h"
-#include "formats/weights/safetensors.h"
+#include "formats/bnb/bnb.h"
+#include "formats/hf/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/records/record_card.h"
+#include "formats/records/card.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

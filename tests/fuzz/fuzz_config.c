@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "trainer/model/config.h"
 #include "trainer/model/params.h"
 

@@ -1,5 +1,5 @@
 /* CSV of any bytes: with types, as text, with another delimiter and given names. */
-#include "tests/fuzz/records_walk.h"
+#include "tests/fuzz/lib/records_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/weights/dcp_meta.h"
-#include "formats/weights/dcp_names.h"
+#include "formats/dcp/meta.h"
+#include "formats/dcp/names.h"
 
 static void check(const struct dcp_entry *e)
 {

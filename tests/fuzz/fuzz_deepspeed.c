@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 #include "formats/place.h"
-#include "formats/weights/deepspeed.h"
-#include "formats/weights/deepspeed_cut.h"
-#include "libckpt/file_at.h"
-#include "tests/fuzz/made_archive.h"
-#include "tests/fuzz/source_walk.h"
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/write/cut.h"
+#include "libckpt/io/file_at.h"
+#include "tests/fuzz/lib/made_archive.h"
+#include "tests/fuzz/lib/source_walk.h"
 
 #define MAX_FILE 10
 

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "formats/place.h"
-#include "formats/weights/gguf.h"
-#include "formats/weights/gguf_as_model.h"
-#include "libckpt/json.h"
+#include "formats/gguf/gguf.h"
+#include "formats/gguf/as_model.h"
+#include "libckpt/base/json.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "formats/place.h"
-#include "formats/weights/config_text.h"
-#include "formats/weights/hf_dir.h"
-#include "libckpt/json.h"
-#include "tests/fuzz/memory_dir.h"
+#include "formats/hf/config_text.h"
+#include "formats/hf/dir.h"
+#include "libckpt/base/json.h"
+#include "tests/fuzz/lib/memory_dir.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

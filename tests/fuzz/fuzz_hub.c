@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"

@@ -1,7 +1,7 @@
 /* A chat template of any bytes over a conversation: text or an error, within the limits. */
 #include <stdlib.h>
 
-#include "formats/text/jinja.h"
+#include "formats/jinja/jinja.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -1,8 +1,8 @@
 /* JSON documents and token ids of any bytes; a split expression of them. */
 #include <string.h>
 
-#include "formats/records/record_split.h"
-#include "tests/fuzz/records_walk.h"
+#include "formats/records/split.h"
+#include "tests/fuzz/lib/records_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

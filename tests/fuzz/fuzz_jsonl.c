@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fuzz/records_walk.h"
+#include "tests/fuzz/lib/records_walk.h"
 #include "trainer/data/sample.h"
 #include "trainer/data/template.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/remote/lfs.h"
+#include "libckpt/remote/git/lfs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,7 @@
  * Seeds: tests/golden/logs.
  */
 #include "formats/logs/nvidia_smi.h"
-#include "tests/fuzz/log_walk.h"
+#include "tests/fuzz/lib/log_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

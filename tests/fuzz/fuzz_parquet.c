@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/records/parquet_rows.h"
-#include "libckpt/json.h"
+#include "formats/records/parquet/rows.h"
+#include "libckpt/base/json.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/weights/peft.h"
-#include "formats/weights/peft_extract.h"
-#include "libckpt/json.h"
+#include "formats/peft/peft.h"
+#include "formats/peft/extract.h"
+#include "libckpt/base/json.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/container/pickle.h"
-#include "formats/container/pickle_out.h"
+#include "formats/container/pickle/pickle.h"
+#include "formats/container/pickle/out.h"
 
 #define WRITTEN ((size_t)4 << 20)      /* a graph of few bytes may be long when written */
 

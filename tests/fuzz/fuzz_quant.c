@@ -9,8 +9,8 @@
 
 #include "formats/place.h"
 #include "formats/quant/quant.h"
-#include "formats/weights/safetensors.h"
-#include "libckpt/view_extra.h"
+#include "formats/hf/safetensors.h"
+#include "libckpt/views/extra.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

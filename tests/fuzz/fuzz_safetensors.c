@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/weights/safetensors.h"
-#include "formats/weights/safetensors_header.h"
-#include "libckpt/json.h"
+#include "formats/hf/safetensors.h"
+#include "formats/hf/safetensors_header.h"
+#include "libckpt/base/json.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "formats/container/npy.h"
-#include "formats/container/pickle.h"
-#include "formats/container/pickle_danger.h"
-#include "formats/container/pickle_walk.h"
+#include "formats/container/pickle/pickle.h"
+#include "formats/container/pickle/danger.h"
+#include "formats/container/pickle/walk.h"
 #include "formats/container/tar_walk.h"
 #include "formats/container/zip_walk.h"
 

@@ -1,5 +1,5 @@
 /* A sentencepiece model, or a file of tiktoken ranks, of any bytes. */
-#include "tests/fuzz/tokenizer_file.h"
+#include "tests/fuzz/lib/tokenizer_file.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

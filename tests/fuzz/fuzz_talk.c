@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/json.h"
-#include "tests/fuzz/memory_dir.h"
-#include "trainer/data/talk.h"
+#include "libckpt/base/json.h"
+#include "tests/fuzz/lib/memory_dir.h"
+#include "trainer/data/conversation.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "formats/logs/crc32c.h"
-#include "tests/fuzz/log_walk.h"
+#include "tests/fuzz/lib/log_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* A tokenizer.json of any bytes.  Seeds: tests/golden/tokenizers, tests/fuzz/seeds. */
-#include "tests/fuzz/tokenizer_file.h"
+#include "tests/fuzz/lib/tokenizer_file.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* fuzz_torch: an answer or a refusal, nothing else; see torch_file.h. */
-#include "tests/fuzz/torch_file.h"
+#include "tests/fuzz/lib/torch_file.h"
 
-#include "formats/weights/torch.h"
+#include "formats/torch/torch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

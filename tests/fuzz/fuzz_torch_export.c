@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/weights/torch_export.h"
-#include "libckpt/crc32.h"
+#include "formats/torch/export.h"
+#include "libckpt/base/crc32.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

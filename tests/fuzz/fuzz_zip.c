@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 #include "formats/container/zip.h"
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 /* -- an archive by orders -------------------------------------------------------------------- */
 

@@ -84,12 +84,12 @@ flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,addre
 libs="$(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1) -lopenblas -lgomp -ldl -lpthread -lm"
 mkdir -p build/fuzz/bin
 newest=$(find libckpt formats trainer tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
-for f in $(find libckpt formats trainer -name '*.c' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -name comm_mpi.c); do
+for f in $(find libckpt formats trainer -name '*.c' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
     [ "$o" -nt "$f" ] && [ "$o" -nt "$newest" ] || printf '%s %s\n' "$o" "$f"
 done | xargs -r -n 2 -P 2 $(command -v ccache) clang $flags -c -o || exit 1
 if [ -n "$(find build/fuzz/obj -name '*.o' -newer build/fuzz/all.a 2>/dev/null | head -1)" ] || [ ! -e build/fuzz/all.a ]; then
-    rm -f build/fuzz/all.a; find build/fuzz/obj -name '*.o' -exec ar rcs build/fuzz/all.a {} + || exit 1
+    rm -f build/fuzz/all.a; find build/fuzz/obj -name "*.o" -exec ar qcs build/fuzz/all.a {} + || exit 1
 fi
 for t in $targets; do
     [ -e "tests/fuzz/fuzz_$t.c" ] || { echo "fuzz: no target $t" >&2; exit 64; }

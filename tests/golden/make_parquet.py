@@ -3,7 +3,7 @@
 lines.
 
 NAME.parquet has the rows of EXPECT.jsonl; index.json says which, index_arrow.json of NAME.arrow.  Rows are spelt as
-formats/records/parquet_text.h has it.  What pyarrow does not write (lists of older writers, two
+formats/records/parquet/text.h has it.  What pyarrow does not write (lists of older writers, two
 gzip members, Hadoop's LZ4 frames) is put together here byte by byte; pyarrow reads it back.
 Last made with pyarrow 26.0.1.
 """

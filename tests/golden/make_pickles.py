@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pickles of every protocol with what they hold, as tests/unit/test_pickle.c reads them.
+"""Pickles of every protocol with what they hold, as tests/unit/formats/test_pickle.c reads them.
 
 python3 tests/golden/make_pickles.py > tests/golden/pickle/vectors.json
 Written with CPython 3.11.  "same": writing the value again gives these very bytes.

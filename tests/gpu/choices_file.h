@@ -10,13 +10,13 @@
 
 #include "tests/gpu/gpu.h"
 
-/* As matmul_choice.h has them. */
+/* As matmul/choice.h has them. */
 enum { KEY_M = 0, KEY_K = 2, KEY_IN = 4, KEY_FLAGS = 7, KEY_NUMBERS = 11, ALGO_WORDS = 8 };
 enum { FLAG_QUICK = 32, CHOICE_FOUND = 1, CHOICE_TILES = 2 };
 enum { LONG = 1024 };
 enum { REDUCE_IN_F32 = 2 };             /* cuBLASLt's reduction scheme "compute type" */
 
-/* FNV-1a by words, as matmul_choice.cu has it. */
+/* FNV-1a by words, as matmul/choice.cu has it. */
 static inline uint64_t mixed(uint64_t h, const uint64_t *w, int n)
 {
     for (int i = 0; i < n; i++)

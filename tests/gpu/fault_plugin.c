@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/cuda/cuda_plugin.h"
+#include "trainer/cuda/plugin.h"
 
 #ifndef FAULT_VERSION
 #define FAULT_VERSION CUDA_PLUGIN_VERSION

@@ -1,3 +1,3 @@
 /* The tests of decoding with the models on a GPU: the same tokens. */
 #define GOLDEN_DEVICE "cuda"
-#include "tests/unit/test_decode.c"
+#include "tests/unit/model/test_decode.c"

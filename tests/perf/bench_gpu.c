@@ -45,17 +45,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tests/perf/gpu_watch.h"
 #include "trainer/comm/comm.h"
-#include "trainer/copies.h"
-#include "trainer/fit.h"
+#include "trainer/fp8_cache.h"
+#include "trainer/run/fit.h"
 #include "trainer/model/config.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/profile.h"
-#include "trainer/optim.h"
+#include "trainer/optim/optim.h"
 #include "trainer/rng.h"
 #include "trainer/shard/zero.h"
 
@@ -230,7 +230,7 @@ static double flops(const struct bench *b, const struct batch *some)
     return matrix + attention;
 }
 
-/* As trainer/step.c does it for one rank. */
+/* As trainer/run/step.c does it for one rank. */
 static double step(struct bench *b, double *norm)
 {
     struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,

@@ -16,13 +16,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "trainer/comm/comm.h"
 #include "trainer/cpu/cpu.h"
 #include "trainer/model/config.h"
 #include "trainer/model/model.h"
-#include "trainer/optim.h"
+#include "trainer/optim/optim.h"
 #include "trainer/shard/zero.h"
 
 enum { THREADS, HIDDEN, LAYERS, HEADS, FF, VOCAB, N_ARGS };
@@ -194,7 +194,7 @@ static void fill_batch(struct bench *b, int64_t batch, int64_t length, int64_t v
         start[d] = (int32_t)(d * length);
 }
 
-/* As trainer/step.c does it for one rank. */
+/* As trainer/run/step.c does it for one rank. */
 static double step(struct bench *b, struct ckpt_err *err)
 {
     struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,

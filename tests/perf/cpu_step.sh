@@ -15,7 +15,7 @@ cd "$(dirname "$0")/../.."
 if [ "$1" = -b ]; then
     B=$2
     mkdir -p "$B/perf"
-    for program in perf/bench_step unit/test_tiles; do
+    for program in perf/bench_step unit/model/test_tiles; do
         ${CC:-gcc} -std=c11 -O2 -fopenmp -I. -D_GNU_SOURCE -o "$B/perf/${program#*/}" "tests/$program.c" "$B/libtrain.a" \
             "$B/libckpt.a" -Wl,--as-needed -Wl,-rpath,'$ORIGIN/lib' -l:libjansson.a -l:libutf8proc.a -l:libpcre2-8.a \
             -l:libxxhash.a -l:libz.a -lopenblas -lcmocka -ldl -lpthread -lm || exit

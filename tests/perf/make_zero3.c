@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/weights/deepspeed_layout.h"
-#include "formats/weights/deepspeed_out.h"
+#include "formats/deepspeed/layout.h"
+#include "formats/deepspeed/write/out.h"
 
 #define SIDE 4096               /* every parameter is SIDE x SIDE: 64 MiB */
 

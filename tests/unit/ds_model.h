@@ -8,8 +8,8 @@
 #include "tests/unit/compare.h"
 #include "tests/unit/unit.h"
 
-#include "formats/weights/deepspeed_layout.h"
-#include "formats/weights/deepspeed_out.h"
+#include "formats/deepspeed/layout.h"
+#include "formats/deepspeed/write/out.h"
 
 /* Sizes that no world divides; one of a single element, one frozen in between. */
 static const struct ds_param ds_params[] = {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "formats/tokens/tokenizer.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 
 #define TOKENIZERS "tests/golden/tokenizers"
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "trainer/model/config.h"
 
 /* A description that must be readable. */

@@ -3,7 +3,7 @@
 #define CKPT_TEST_OPT_ROWS_OF_H
 
 #include "tests/unit/unit.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 
 #define MAX_ARGS 16
 

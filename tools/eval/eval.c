@@ -6,17 +6,17 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "libckpt/path.h"
+#include "libckpt/io/path.h"
 #include "tools/eval/hidden.h"
 #include "tools/eval/logits.h"
-#include "trainer/adapter.h"
+#include "trainer/checkpoint/adapter.h"
 #include "trainer/data/loader.h"
-#include "trainer/evaluate.h"
+#include "trainer/run/evaluate.h"
 #include "trainer/model/arch.h"
 #include "trainer/model/config.h"
-#include "trainer/model/generate_config.h"
-#include "trainer/model_find.h"
-#include "trainer/session.h"
+#include "trainer/model/generate/config.h"
+#include "trainer/run/model_find.h"
+#include "trainer/run/session.h"
 
 /* Everything that is open while one model is looked at. */
 struct eval {

@@ -1,11 +1,11 @@
 /*
  * eval - one model on held-out data and on prompts: what ckpt-eval compares side by side.
  */
-#ifndef CKPT_EVAL_H
-#define CKPT_EVAL_H
+#ifndef CKPT_TOOLS_EVAL_EVAL_H
+#define CKPT_TOOLS_EVAL_EVAL_H
 
 #include "tools/cli.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 #include "trainer/data/options.h"
 
 #define EVAL_UNSAID (-1)

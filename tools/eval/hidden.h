@@ -2,11 +2,11 @@
  * hidden - what an encoder makes of texts, as a file: for sentence vectors, and for others to
  * check.
  */
-#ifndef CKPT_HIDDEN_H
-#define CKPT_HIDDEN_H
+#ifndef CKPT_TOOLS_EVAL_HIDDEN_H
+#define CKPT_TOOLS_EVAL_HIDDEN_H
 
-#include "tools/opt.h"
-#include "trainer/session.h"
+#include "tools/opt/opt.h"
+#include "trainer/run/session.h"
 
 /*
  * Write path (safetensors): of text i, counted from 0, i.ids [n] I32 and i.hidden.K [n, D] F32

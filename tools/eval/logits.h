@@ -1,11 +1,11 @@
 /*
  * logits - the mathematics for others to check: logits and losses of every row as a file.
  */
-#ifndef CKPT_LOGITS_H
-#define CKPT_LOGITS_H
+#ifndef CKPT_TOOLS_EVAL_LOGITS_H
+#define CKPT_TOOLS_EVAL_LOGITS_H
 
 #include "trainer/data/stream.h"
-#include "trainer/session.h"
+#include "trainer/run/session.h"
 
 /*
  * Write path (safetensors, F32): logits [rows, longest, V], zeros where a row has no token;

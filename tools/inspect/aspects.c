@@ -7,12 +7,12 @@
 
 #include "formats/formats.h"
 #include "formats/place.h"
-#include "formats/weights/side_files.h"
-#include "formats/weights/torch.h"
-#include "libckpt/file_at.h"
-#include "libckpt/json.h"
-#include "libckpt/map.h"
-#include "libckpt/pack.h"
+#include "formats/hf/side_files.h"
+#include "formats/torch/torch.h"
+#include "libckpt/io/file_at.h"
+#include "libckpt/base/json.h"
+#include "libckpt/base/map.h"
+#include "libckpt/io/pack.h"
 #include "tools/inspect/inspect.h"
 
 /* The file of that name in dir, or the file itself when it was given. */

@@ -4,7 +4,7 @@
 
 #include "formats/logs/run_log.h"
 #include "formats/records/record.h"
-#include "formats/weights/npy.h"
+#include "formats/npy.h"
 #include "tools/inspect/inspect.h"
 
 enum kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/pool.h"
+#include "libckpt/base/pool.h"
 #include "tools/inspect/inspect.h"
 
 #define N           4096        /* elements looked at together */

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "formats/tokens/tokenizer.h"
-#include "libckpt/buf.h"
-#include "libckpt/path.h"
-#include "libckpt/pool.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/io/path.h"
+#include "libckpt/base/pool.h"
 
 #define BLOCK       ((size_t)1 << 20)       /* bytes of input read at once */
 #define MAX_LINE    ((size_t)256 << 20)

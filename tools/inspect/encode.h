@@ -6,8 +6,8 @@
  * The way back takes such objects, or arrays of ids, and gives one JSON string each.  Lines are
  * answered in their order, as they come, by as many threads as there are jobs.
  */
-#ifndef CKPT_INSPECT_ENCODE_H
-#define CKPT_INSPECT_ENCODE_H
+#ifndef CKPT_TOOLS_INSPECT_ENCODE_H
+#define CKPT_TOOLS_INSPECT_ENCODE_H
 
 #include "tools/cli.h"
 

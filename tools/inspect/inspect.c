@@ -5,9 +5,9 @@
 
 #include "formats/formats.h"
 #include "formats/quant/quant.h"
-#include "formats/weights/torch.h"
-#include "libckpt/json.h"
-#include "libckpt/pack.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/json.h"
+#include "libckpt/io/pack.h"
 
 static bool ends_in(const char *s, const char *tail)
 {

@@ -1,14 +1,14 @@
 /*
  * inspect - what there is to tell about a path: recognised, described, measured, compared.
  */
-#ifndef CKPT_INSPECT_H
-#define CKPT_INSPECT_H
+#ifndef CKPT_TOOLS_INSPECT_INSPECT_H
+#define CKPT_TOOLS_INSPECT_INSPECT_H
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/ckpt.h"
-#include "libckpt/path.h"
+#include "libckpt/io/path.h"
 #include "tools/cli.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 #include "tools/inspect/stats.h"
 #include "tools/out.h"
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 
 /* What a thread has mapped.  The handler runs in the thread whose load failed, on its own. */
 static _Thread_local struct window {

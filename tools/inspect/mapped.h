@@ -5,8 +5,8 @@
  * with SIGBUS.  The handler here puts zeros in place of what is gone, and mapped_end tells: what
  * was made of the bytes in between is to be thrown away.  No jump leaves the code that loads.
  */
-#ifndef CKPT_INSPECT_MAPPED_H
-#define CKPT_INSPECT_MAPPED_H
+#ifndef CKPT_TOOLS_INSPECT_MAPPED_H
+#define CKPT_TOOLS_INSPECT_MAPPED_H
 
 #include "libckpt/fragment.h"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/pool.h"
+#include "libckpt/base/pool.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/mapped.h"
 

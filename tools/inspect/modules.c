@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/map.h"
+#include "libckpt/base/map.h"
 #include "tools/inspect/inspect.h"
 
 #define NONE SIZE_MAX

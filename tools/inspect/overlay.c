@@ -5,7 +5,7 @@
 
 #include "formats/logs/metrics_log.h"
 #include "formats/logs/run_log.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"

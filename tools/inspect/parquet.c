@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/records/parquet_rows.h"
+#include "formats/records/parquet/rows.h"
 #include "tools/inspect/inspect.h"
 
 #define FIRST_ROWS 5

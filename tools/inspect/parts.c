@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/weights/torch.h"
-#include "libckpt/json.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 
 #define SMALL_BYTES ((uint64_t)8 << 20)         /* larger parts are not opened for a line */

@@ -1,6 +1,6 @@
 /* plot - values by step as a plot of blocks, for people. */
-#ifndef CKPT_PLOT_H
-#define CKPT_PLOT_H
+#ifndef CKPT_TOOLS_INSPECT_PLOT_H
+#define CKPT_TOOLS_INSPECT_PLOT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/weights/torch.h"
-#include "formats/weights/trainer_files.h"
-#include "libckpt/buf.h"
+#include "formats/torch/torch.h"
+#include "formats/hf/trainer_files.h"
+#include "libckpt/base/buf.h"
 #include "tools/inspect/inspect.h"
 #include "trainer/data/mt19937.h"
 

@@ -7,8 +7,8 @@
 
 #include "formats/logs/metrics_log.h"
 #include "formats/records/record.h"
-#include "libckpt/json.h"
-#include "libckpt/map.h"
+#include "libckpt/base/json.h"
+#include "libckpt/base/map.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 

@@ -6,7 +6,7 @@
 
 #include "formats/formats.h"
 #include "formats/quant/quant.h"
-#include "formats/weights/bnb.h"
+#include "formats/bnb/bnb.h"
 #include "tools/inspect/inspect.h"
 #include "tools/near.h"
 

@@ -5,8 +5,8 @@
  * double, and blocks are joined by the rule of Chan, Golub and LeVeque (1979).  Nothing is lost
  * to large means, and the loop is vector code at the speed of memory.
  */
-#ifndef CKPT_STATS_H
-#define CKPT_STATS_H
+#ifndef CKPT_TOOLS_INSPECT_STATS_H
+#define CKPT_TOOLS_INSPECT_STATS_H
 
 #include <stddef.h>
 #include <stdint.h>

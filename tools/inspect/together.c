@@ -7,7 +7,7 @@
 
 #include "formats/formats.h"
 #include "formats/logs/metrics_log.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 
 /* Newest values of what a run told, from its trainer_state.json and its metrics.jsonl. */

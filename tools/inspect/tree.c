@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "formats/container/zip.h"
-#include "formats/weights/torch.h"
-#include "formats/weights/torch_add.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/add.h"
 #include "tools/inspect/inspect.h"
 
 #define MAX_VALUES  200000

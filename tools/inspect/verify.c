@@ -10,7 +10,7 @@
 #include "formats/container/zip.h"
 #include "formats/formats.h"
 #include "tools/inspect/inspect.h"
-#include "trainer/manifest.h"
+#include "trainer/checkpoint/manifest.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/json.h"
-#include "libckpt/map.h"
+#include "libckpt/base/json.h"
+#include "libckpt/base/map.h"
 #include "tools/inspect/inspect.h"
-#include "trainer/manifest.h"
+#include "trainer/checkpoint/manifest.h"
 
 #define MAX_RANKS 65536
 

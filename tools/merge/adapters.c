@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/weights/peft.h"
-#include "formats/weights/peft_extract.h"
-#include "libckpt/path.h"
+#include "formats/peft/peft.h"
+#include "formats/peft/extract.h"
+#include "libckpt/io/path.h"
 #include "tools/merge/parts.h"
 
 #define MAX_ADAPTERS 32

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "formats/formats.h"
-#include "libckpt/pack.h"
+#include "libckpt/io/pack.h"
 #include "tools/merge/packed.h"
 #include "tools/merge/parts.h"
 #include "tools/progress.h"

@@ -3,12 +3,12 @@
  *
  * source -> adapter (LoRA) -> filter -> rename -> tied names dropped -> extracted -> cast -> sink
  */
-#ifndef CKPT_MERGE_H
-#define CKPT_MERGE_H
+#ifndef CKPT_TOOLS_MERGE_MERGE_H
+#define CKPT_TOOLS_MERGE_MERGE_H
 
 #include "libckpt/ckpt.h"
 #include "tools/cli.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 
 /* What ckpt-merge is told. */
 struct merge_want {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libckpt/pack.h"
+#include "libckpt/io/pack.h"
 
 struct merge_packed {
     struct ckpt_outdir *aside;

@@ -2,8 +2,8 @@
  * packed - an output directory that becomes one archive, or a stream: built aside as the
  * directory it is, then packed whole.  The room it takes meanwhile is that of both.
  */
-#ifndef CKPT_MERGE_PACKED_H
-#define CKPT_MERGE_PACKED_H
+#ifndef CKPT_TOOLS_MERGE_PACKED_H
+#define CKPT_TOOLS_MERGE_PACKED_H
 
 #include "libckpt/ckpt.h"
 

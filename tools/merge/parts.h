@@ -3,8 +3,8 @@
  *
  * rules (options -> rules of views) -> views (source and its views) -> plan | write -> verify
  */
-#ifndef CKPT_MERGE_PARTS_H
-#define CKPT_MERGE_PARTS_H
+#ifndef CKPT_TOOLS_MERGE_PARTS_H
+#define CKPT_TOOLS_MERGE_PARTS_H
 
 #include "libckpt/format.h"
 #include "libckpt/view.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "formats/container/zip.h"
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/digest_of.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "tools/merge/parts.h"
 
 #define READ_BYTES ((size_t)1 << 20)

@@ -11,8 +11,8 @@
  * line "<crc32, 8 hex digits> <size> <name>\n" for each member, sorted by name.  An archive
  * without CRCs is read whole as any other file.
  */
-#ifndef CKPT_MERGE_PROVENANCE_H
-#define CKPT_MERGE_PROVENANCE_H
+#ifndef CKPT_TOOLS_MERGE_PROVENANCE_H
+#define CKPT_TOOLS_MERGE_PROVENANCE_H
 
 #include <sys/stat.h>
 

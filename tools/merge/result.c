@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "formats/weights/peft_live.h"
+#include "formats/peft/live.h"
 
 /* The first tensor that belongs to an adapter and to no model, or NULL. */
 static const char *of_adapter(const struct ckpt_source *src)

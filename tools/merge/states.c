@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "formats/weights/hf_dir.h"
-#include "formats/weights/peft.h"
-#include "formats/weights/side_files.h"
+#include "formats/hf/dir.h"
+#include "formats/peft/peft.h"
+#include "formats/hf/side_files.h"
 
 bool merge_has_states(const struct ckpt_source *src)
 {

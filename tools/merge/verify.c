@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
-#include "formats/weights/gguf_types.h"
+#include "formats/gguf/types.h"
 
 #define VERIFY_BYTES ((size_t)4 << 20)
 

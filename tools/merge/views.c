@@ -5,9 +5,9 @@
 
 #include "formats/formats.h"
 #include "formats/quant/quant.h"
-#include "formats/weights/gguf_again.h"
-#include "formats/weights/gguf_as_model.h"
-#include "formats/weights/gguf_of_model.h"
+#include "formats/gguf/requantize.h"
+#include "formats/gguf/as_model.h"
+#include "formats/gguf/of_model.h"
 
 /* A name tied to another is written once, under the kept name, as transformers does. */
 static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)

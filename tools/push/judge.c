@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/weights/torch.h"
+#include "formats/torch/torch.h"
 
 #define MAX_VALUES 100000       /* TrainingArguments have some two hundred */
 #define TOKEN_LETTERS 20        /* behind "hf_": a token has 34 */

@@ -8,7 +8,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/log.h"
-#include "libckpt/remote/lfs.h"
+#include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
 
 #define MAX_DEPTH 8

@@ -4,12 +4,12 @@
  * Left out by default: hidden files, staging leftovers, and a training_args.bin that is not safe
  * to load or holds a token.  --include names bring back what a default left out.
  */
-#ifndef CKPT_PLAN_H
-#define CKPT_PLAN_H
+#ifndef CKPT_TOOLS_PUSH_PLAN_H
+#define CKPT_TOOLS_PUSH_PLAN_H
 
 #include "libckpt/digest_of.h"
 #include "libckpt/file.h"
-#include "tools/opt.h"
+#include "tools/opt/opt.h"
 
 struct push_file {
     const char *from;                   /* path below the source */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "libckpt/log.h"
-#include "libckpt/remote/attributes.h"
-#include "libckpt/remote/lfs.h"
+#include "libckpt/remote/git/attributes.h"
+#include "libckpt/remote/git/lfs.h"
 
 #define ROOT_FILE ".gitattributes"
 #define LFS_LINE  " filter=lfs diff=lfs merge=lfs -text\n"

@@ -10,7 +10,7 @@
 #ifndef CKPT_TOOLS_PUSH_RULES_H
 #define CKPT_TOOLS_PUSH_RULES_H
 
-#include "libckpt/remote/git.h"
+#include "libckpt/remote/git/git.h"
 #include "tools/push/plan.h"
 
 /*

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
-#include "libckpt/path.h"
-#include "libckpt/remote/git.h"
+#include "libckpt/io/path.h"
+#include "libckpt/remote/git/git.h"
 #include "tools/progress.h"
 
 #define CHUNK      ((size_t)4 << 20)

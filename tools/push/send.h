@@ -1,8 +1,8 @@
 /*
  * send - a plan to a destination: a folder, or a branch of a git repository with LFS.
  */
-#ifndef CKPT_SEND_H
-#define CKPT_SEND_H
+#ifndef CKPT_TOOLS_PUSH_SEND_H
+#define CKPT_TOOLS_PUSH_SEND_H
 
 #include "tools/cli.h"
 #include "tools/push/plan.h"

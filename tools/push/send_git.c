@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "libckpt/log.h"
-#include "libckpt/remote/git.h"
-#include "libckpt/remote/lfs.h"
+#include "libckpt/remote/git/git.h"
+#include "libckpt/remote/git/lfs.h"
 #include "tools/progress.h"
 #include "tools/push/rules.h"
 

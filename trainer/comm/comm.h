@@ -6,8 +6,8 @@
  * marks the handle, later calls do nothing, and comm_error tells it.  Reductions have a fixed
  * order (rank 0 + rank 1 + ...), so a rerun with the same world gives the same bits.
  */
-#ifndef CKPT_COMM_H
-#define CKPT_COMM_H
+#ifndef CKPT_TRAINER_COMM_COMM_H
+#define CKPT_TRAINER_COMM_COMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,7 +70,7 @@ bool comm_alone(const struct comm *c, struct ckpt_err *err);
 void comm_close(struct comm *c);
 
 /*
- * Chooser (comm_open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
+ * Chooser (comm/open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
  * at run time), single otherwise.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG
  * for ranks that were announced and cannot meet.
  */

@@ -8,8 +8,8 @@
  * where the user sees it, whoever started it.  After that only ranks speak; a connection that
  * closes without a CONTROL_BYE means that the rank has died.
  */
-#ifndef CKPT_CONTROL_H
-#define CKPT_CONTROL_H
+#ifndef CKPT_TRAINER_COMM_CONTROL_H
+#define CKPT_TRAINER_COMM_CONTROL_H
 
 #include <stdint.h>
 

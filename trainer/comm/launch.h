@@ -6,8 +6,8 @@
  * nothing else tells why they ended.  Everything that they leave in the file system lies in one
  * private directory.
  */
-#ifndef CKPT_LAUNCH_H
-#define CKPT_LAUNCH_H
+#ifndef CKPT_TRAINER_COMM_LAUNCH_H
+#define CKPT_TRAINER_COMM_LAUNCH_H
 
 #include <signal.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * ranks - how many ranks a process was started as, by whom, and which of them it is: what
  * launchers say in the environment.
  */
-#ifndef CKPT_RANKS_H
-#define CKPT_RANKS_H
+#ifndef CKPT_TRAINER_COMM_RANKS_H
+#define CKPT_TRAINER_COMM_RANKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * keeps the supervisor informed that the process runs, however long a step takes, and ends the
  * process when the supervisor is gone.
  */
-#ifndef CKPT_REPORT_H
-#define CKPT_REPORT_H
+#ifndef CKPT_TRAINER_COMM_REPORT_H
+#define CKPT_TRAINER_COMM_REPORT_H
 
 #include <stdbool.h>
 

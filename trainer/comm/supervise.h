@@ -8,8 +8,8 @@
  *   however long its save takes.  INT or TERM a second later ends all at once.
  * - When this process is killed itself, its ranks and mpirun end.
  */
-#ifndef CKPT_SUPERVISE_H
-#define CKPT_SUPERVISE_H
+#ifndef CKPT_TRAINER_COMM_SUPERVISE_H
+#define CKPT_TRAINER_COMM_SUPERVISE_H
 
 #include <stdint.h>
 

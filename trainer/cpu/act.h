@@ -1,8 +1,8 @@
 /*
  * act - activation functions over rows: values, and values with derivatives.
  */
-#ifndef CKPT_CPU_ACT_H
-#define CKPT_CPU_ACT_H
+#ifndef CKPT_TRAINER_CPU_ACT_H
+#define CKPT_TRAINER_CPU_ACT_H
 
 #include "trainer/ops/ops.h"
 

@@ -1,6 +1,6 @@
 /* attention_rows - what attention does to one row of scores. */
-#ifndef CKPT_CPU_ATTENTION_ROWS_H
-#define CKPT_CPU_ATTENTION_ROWS_H
+#ifndef CKPT_TRAINER_CPU_ATTENTION_ROWS_H
+#define CKPT_TRAINER_CPU_ATTENTION_ROWS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* blas - OpenBLAS made ready for the device's threads. */
-#ifndef CKPT_CPU_BLAS_H
-#define CKPT_CPU_BLAS_H
+#ifndef CKPT_TRAINER_CPU_BLAS_H
+#define CKPT_TRAINER_CPU_BLAS_H
 
 #include <stdbool.h>
 

@@ -7,15 +7,15 @@
  * machine with one number of threads.  No fast-math: NaN and infinity behave; where operations
  * take the smallest numbers for 0 they say so (cpu_flush).
  */
-#ifndef CKPT_CPU_H
-#define CKPT_CPU_H
+#ifndef CKPT_TRAINER_CPU_CPU_H
+#define CKPT_TRAINER_CPU_CPU_H
 
 #include <omp.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-#include "formats/weights/bnb_codes.h"
+#include "formats/bnb/codes.h"
 #include "trainer/cpu/tiles.h"
 #include "trainer/ops/ops.h"
 

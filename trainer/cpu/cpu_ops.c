@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/fault.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/mem.h"
 #include "trainer/cpu/blas.h"
 #include "trainer/cpu/typed.h"

@@ -1,8 +1,8 @@
 /*
  * drop - the mask of op_drop, applied to rows.
  */
-#ifndef CKPT_CPU_DROP_H
-#define CKPT_CPU_DROP_H
+#ifndef CKPT_TRAINER_CPU_DROP_H
+#define CKPT_TRAINER_CPU_DROP_H
 
 #include "trainer/ops/ops.h"
 

@@ -2,8 +2,8 @@
  * linear - the parts of a projection that its plain form and the one with a low-rank change or
  * dropout share.
  */
-#ifndef CKPT_CPU_LINEAR_H
-#define CKPT_CPU_LINEAR_H
+#ifndef CKPT_TRAINER_CPU_LINEAR_H
+#define CKPT_TRAINER_CPU_LINEAR_H
 
 #include "trainer/cpu/cpu.h"
 

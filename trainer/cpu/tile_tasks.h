@@ -6,8 +6,8 @@
  * it stays in a cache while the rows pass.  Threads take tasks as they come: one that is slow
  * holds up nobody, and every number is summed by one task in one order.
  */
-#ifndef CKPT_CPU_TILE_TASKS_H
-#define CKPT_CPU_TILE_TASKS_H
+#ifndef CKPT_TRAINER_CPU_TILE_TASKS_H
+#define CKPT_TRAINER_CPU_TILE_TASKS_H
 
 #include "trainer/cpu/cpu.h"
 

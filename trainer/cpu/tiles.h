@@ -14,8 +14,8 @@
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, vol. 2, TDPBF16PS,
  * VDPBF16PS; vol. 1, chapter 18 (tile configuration).
  */
-#ifndef CKPT_CPU_TILES_H
-#define CKPT_CPU_TILES_H
+#ifndef CKPT_TRAINER_CPU_TILES_H
+#define CKPT_TRAINER_CPU_TILES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * one over few rows reads the 16-bit numbers themselves, since there memory is what is waited
  * for.  Sums are f32.
  */
-#ifndef CKPT_CPU_TYPED_H
-#define CKPT_CPU_TYPED_H
+#ifndef CKPT_TRAINER_CPU_TYPED_H
+#define CKPT_TRAINER_CPU_TYPED_H
 
 #include "trainer/cpu/cpu.h"
 

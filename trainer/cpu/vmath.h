@@ -2,13 +2,13 @@
  * vmath - exp and what follows from it, written so that a loop of them becomes SIMD code: no
  * branch, no call, no table.
  *
- * Measured over all finite floats of the stated range against f64 (tests/unit/test_vmath.c):
+ * Measured over all finite floats of the stated range against f64 (tests/unit/model/test_vmath.c):
  * relative error of cpu_exp <= 1.2e-7 on [-87, 88]; below it is 0, so that no number comes near
  * those that have no full mantissa; above it is that of 88, never infinity.  NaN stays NaN.
  * Source of the polynomial: Cephes expf (Moshier), Cody-Waite reduction by ln 2 in two parts.
  */
-#ifndef CKPT_CPU_VMATH_H
-#define CKPT_CPU_VMATH_H
+#ifndef CKPT_TRAINER_CPU_VMATH_H
+#define CKPT_TRAINER_CPU_VMATH_H
 
 #include <stdint.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * infinity meets a zero); exponentials are the toolkit's (2 ulp), reciprocals those of the chip
  * (1 ulp).  NaN stays NaN, but relu makes it 0, as there.
  */
-#ifndef CKPT_CUDA_ACT_H
-#define CKPT_CUDA_ACT_H
+#ifndef CKPT_TRAINER_CUDA_ACT_H
+#define CKPT_TRAINER_CUDA_ACT_H
 
 #include "trainer/cuda/cuda.h"
 

@@ -14,7 +14,7 @@
 #include "trainer/cuda/cuda.h"
 
 extern "C" {
-#include "formats/weights/bnb_codes.h"
+#include "formats/bnb/codes.h"
 }
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * cuda - what the rooms of the CUDA backend share: the device's own fields, launching, types.
  *
  * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; nothing but
- * sync, to_host and sum_squares waits for it; lanes copy beside it (lanes.cu).
+ * sync, to_host and sum_squares waits for it; lanes copy beside it (cuda/streams.cu).
  * Activations and weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A
  * kernel loads T, computes in f32 and rounds once when it stores.  No atomics on floats: sums over
  * rows go through the workspace in a fixed order, so that a rerun gives the same bits.
@@ -13,8 +13,8 @@
  *
  * Indices of elements are int64_t; a launch of zero blocks is left out by the room.
  */
-#ifndef CKPT_CUDA_H
-#define CKPT_CUDA_H
+#ifndef CKPT_TRAINER_CUDA_CUDA_H
+#define CKPT_TRAINER_CUDA_CUDA_H
 
 extern "C" {
 #include "trainer/ops/ops.h"
@@ -27,8 +27,8 @@ extern "C" {
 
 struct matmul;                          /* matmul.cu */
 struct fp8;                             /* fp8.cu */
-struct lanes;                           /* lanes.cu */
-struct bnb_codec;                       /* formats/weights/bnb_codes.h */
+struct lanes;                           /* cuda/streams.cu */
+struct bnb_codec;                       /* formats/bnb/codes.h */
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
@@ -299,7 +299,7 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
                      const struct op_gate *gate);
 void cuda_head_top(struct device *dev, const struct op_top *a);
 
-/* record.cu */
+/* cuda/graph.cu */
 bool cuda_record(struct device *dev);
 /* Whether what is given now is recorded (or cannot be told): it is run again later, unseen. */
 bool cuda_recording(struct device *dev);

@@ -7,9 +7,9 @@
  * What is written is softmax - onehot, in f16 times 2^14 so that small probabilities stay normal
  * numbers; scale and mul are factors of the two products behind it.
  */
-#include "trainer/cuda/matmul.h"
+#include "trainer/cuda/matmul/matmul.h"
 
-#include "trainer/cuda/gemv.h"
+#include "trainer/cuda/matmul/gemv.h"
 #include "trainer/cuda/head.h"
 
 enum {

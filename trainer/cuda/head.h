@@ -1,8 +1,8 @@
 /*
  * head - rows of logits: their losses, and their gradient in their place.
  */
-#ifndef CKPT_CUDA_HEAD_H
-#define CKPT_CUDA_HEAD_H
+#ifndef CKPT_TRAINER_CUDA_HEAD_H
+#define CKPT_TRAINER_CUDA_HEAD_H
 
 #include "trainer/cuda/cuda.h"
 

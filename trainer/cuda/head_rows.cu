@@ -8,7 +8,7 @@
  *
  * Source: PTX ISA 8.5, sections 9.7.8.8 (st.async) and 9.7.13.15 (mbarrier).
  */
-#include "trainer/cuda/gates.cuh"
+#include "trainer/cuda/hopper/mbarrier.cuh"
 #include "trainer/cuda/head.h"
 
 #include <cooperative_groups.h>

@@ -13,7 +13,7 @@
  */
 #include "trainer/cuda/rows.h"
 
-#include "trainer/cuda/linear.h"
+#include "trainer/cuda/matmul/linear.h"
 
 #include <cuda_pipeline_primitives.h>
 

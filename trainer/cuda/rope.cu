@@ -9,7 +9,7 @@
  * Gradients of the norms' weights: each group adds those of its heads to its own places in shared
  * memory, the block adds its groups' in their order, a second kernel the blocks' in theirs.
  */
-#include "trainer/cuda/turns.cuh"
+#include "trainer/cuda/rope.cuh"
 
 namespace {
 

@@ -6,8 +6,8 @@
  * threads holds packs l, l + t, ...  A row that is not a number of packs, or not aligned to them
  * (row_whole), is left to slower kernels that go element by element.
  */
-#ifndef CKPT_CUDA_ROWS_H
-#define CKPT_CUDA_ROWS_H
+#ifndef CKPT_TRAINER_CUDA_ROWS_H
+#define CKPT_TRAINER_CUDA_ROWS_H
 
 #include "trainer/cuda/cuda.h"
 

@@ -2,8 +2,8 @@
  * segments - rows with one id summed in their order, without atomics: ids are sorted with their
  * rows, and each run of equal ones is a sum.
  */
-#ifndef CKPT_CUDA_SEGMENTS_H
-#define CKPT_CUDA_SEGMENTS_H
+#ifndef CKPT_TRAINER_CUDA_SEGMENTS_H
+#define CKPT_TRAINER_CUDA_SEGMENTS_H
 
 #include "trainer/cuda/rows.h"
 

@@ -11,8 +11,8 @@
  * then what shuffle's rules cut and hand to ranks, one bin a micro-batch.  An epoch has then as
  * many steps as its bins need, which may differ from epoch to epoch; a seek walks the epochs.
  */
-#ifndef CKPT_LOADER_H
-#define CKPT_LOADER_H
+#ifndef CKPT_TRAINER_DATA_LOADER_H
+#define CKPT_TRAINER_DATA_LOADER_H
 
 #include "trainer/data/pack.h"
 #include "trainer/data/shuffle.h"

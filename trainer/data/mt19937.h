@@ -4,8 +4,8 @@
  * Source: PyTorch aten/src/ATen/core/MT19937RNGEngine.h and native/TensorFactories.cpp (2.x);
  * vectors in tests/golden/shuffles.json.  Only the low 32 bits of a seed count.
  */
-#ifndef CKPT_MT19937_H
-#define CKPT_MT19937_H
+#ifndef CKPT_TRAINER_DATA_MT19937_H
+#define CKPT_TRAINER_DATA_MT19937_H
 
 #include <stddef.h>
 #include <stdint.h>

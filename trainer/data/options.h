@@ -2,8 +2,8 @@
  * options - what a tool is told of data: how files are read, what a record is, what is learnt.
  * One struct and one table of options (tools/data_rows.h) serve training and evaluation.
  */
-#ifndef CKPT_DATA_OPTIONS_H
-#define CKPT_DATA_OPTIONS_H
+#ifndef CKPT_TRAINER_DATA_OPTIONS_H
+#define CKPT_TRAINER_DATA_OPTIONS_H
 
 #include "trainer/data/stream.h"
 

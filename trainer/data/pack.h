@@ -5,8 +5,8 @@
  * label is never used and its last row has no target.  Rows without a target are not listed.
  * Of a pair the decoder's last token is a target alone: it is no row.
  */
-#ifndef CKPT_PACK_H
-#define CKPT_PACK_H
+#ifndef CKPT_TRAINER_DATA_PACK_H
+#define CKPT_TRAINER_DATA_PACK_H
 
 #include "trainer/data/stream.h"
 #include "trainer/model/model.h"

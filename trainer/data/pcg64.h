@@ -5,8 +5,8 @@
  * Source: numpy 2.4 random/bit_generator.pyx, src/pcg64, src/distributions (random_interval);
  * datasets 5.2 arrow_dataset.py; vectors in tests/golden/shuffles.json.
  */
-#ifndef CKPT_PCG64_H
-#define CKPT_PCG64_H
+#ifndef CKPT_TRAINER_DATA_PCG64_H
+#define CKPT_TRAINER_DATA_PCG64_H
 
 #include <stdbool.h>
 #include <stdint.h>

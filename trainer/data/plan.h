@@ -2,8 +2,8 @@
  * plan - which samples make up micro-batch m of step s: the shuffle's rules over samples, or
  * over packed bins.  Used by the loader; one thread.
  */
-#ifndef CKPT_DATA_PLAN_H
-#define CKPT_DATA_PLAN_H
+#ifndef CKPT_TRAINER_DATA_PLAN_H
+#define CKPT_TRAINER_DATA_PLAN_H
 
 #include "trainer/data/loader.h"
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/commit.h"
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "trainer/data/pcg64.h"
 
 #define FLUSH ((size_t)1 << 20)

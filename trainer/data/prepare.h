@@ -7,8 +7,8 @@
  * val_test_ratio, both with the seed.  The folder appears whole or not at all; .data_ready is
  * JSON that says what it was made of, and a folder made of something else is refused.
  */
-#ifndef CKPT_PREPARE_H
-#define CKPT_PREPARE_H
+#ifndef CKPT_TRAINER_DATA_PREPARE_H
+#define CKPT_TRAINER_DATA_PREPARE_H
 
 #include "formats/records/record.h"
 

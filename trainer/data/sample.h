@@ -3,12 +3,12 @@
  *
  * Source of the masks: trl's completion-only loss, by offsets instead of by tokenising twice.
  */
-#ifndef CKPT_SAMPLE_H
-#define CKPT_SAMPLE_H
+#ifndef CKPT_TRAINER_DATA_SAMPLE_H
+#define CKPT_TRAINER_DATA_SAMPLE_H
 
 #include <jansson.h>
 
-#include "formats/text/jinja.h"
+#include "formats/jinja/jinja.h"
 #include "formats/tokens/tokenizer.h"
 
 #define SAMPLE_NO_LABEL (-100)

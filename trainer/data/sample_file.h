@@ -18,10 +18,10 @@
  * -100 before first; or one bit an id that says whether it is a label; or i32 each.  Numbers are
  * little-endian.  The index is proved when the file is opened, a sample when it is read.
  */
-#ifndef CKPT_SAMPLE_FILE_H
-#define CKPT_SAMPLE_FILE_H
+#ifndef CKPT_TRAINER_DATA_SAMPLE_FILE_H
+#define CKPT_TRAINER_DATA_SAMPLE_FILE_H
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 #include "libckpt/file.h"
 #include "trainer/data/stream.h"
 

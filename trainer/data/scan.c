@@ -3,8 +3,8 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "libckpt/pool.h"
-#include "trainer/data/keep.h"
+#include "libckpt/base/pool.h"
+#include "trainer/data/sample_cache.h"
 
 /* One worker's part of a scan. */
 struct surveyor {

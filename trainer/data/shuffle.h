@@ -10,8 +10,8 @@
  * * world * grad_accum of the order: with that product unchanged a run may resume on another
  * number of ranks at the same position.
  */
-#ifndef CKPT_SHUFFLE_H
-#define CKPT_SHUFFLE_H
+#ifndef CKPT_TRAINER_DATA_SHUFFLE_H
+#define CKPT_TRAINER_DATA_SHUFFLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

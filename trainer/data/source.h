@@ -1,9 +1,9 @@
 /* source - what the rooms that make up a source of samples share; see stream.h. */
-#ifndef CKPT_DATA_SOURCE_H
-#define CKPT_DATA_SOURCE_H
+#ifndef CKPT_TRAINER_DATA_SOURCE_H
+#define CKPT_TRAINER_DATA_SOURCE_H
 
 #include "trainer/data/stream.h"
-#include "trainer/data/talk.h"
+#include "trainer/data/conversation.h"
 #include "trainer/data/template.h"
 
 struct keep;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "libckpt/digest_of.h"
-#include "libckpt/json.h"
-#include "trainer/data/keep.h"
+#include "libckpt/base/json.h"
+#include "trainer/data/sample_cache.h"
 
 #define FINGERS      64         /* samples a fingerprint looks at */
 

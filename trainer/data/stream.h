@@ -9,7 +9,7 @@
  *   instruction, [input], output            loss on the output
  *   question, [context], answers            loss on the first answer (SQuAD)
  *   question, answer                        loss on the answer
- *   messages or conversations               loss on the assistant's turns (talk.h)
+ *   messages or conversations               loss on the assistant's turns (data/conversation.h)
  *   prompt, completion as lists of messages loss on the completion
  *   text                                    loss on everything
  *
@@ -17,17 +17,17 @@
  * carry no loss.  eos is appended, then the sample is cut to max_seq_length.  A chat brings its
  * special tokens itself.
  *
- * What decides samples is in keep.c's make_key too.
+ * What decides samples is in data/sample_cache.c's make_key too.
  */
-#ifndef CKPT_STREAM_H
-#define CKPT_STREAM_H
+#ifndef CKPT_TRAINER_DATA_STREAM_H
+#define CKPT_TRAINER_DATA_STREAM_H
 
 #include "formats/records/record.h"
 #include "trainer/data/sample.h"
 
 enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT, DATA_CHAT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
-/* Samples in the cache (keep.h): neither read nor written; read, and made where that pays;
+/* Samples in the cache (sample_cache.h): neither read nor written; read, and made where that pays;
  * always.  Where it pays: text that is gone through more than once, or that is gone through as a
  * whole before the first step. */
 enum data_kept { DATA_KEPT_OFF, DATA_KEPT_AUTO, DATA_KEPT_ON };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tokens/unicode.h"
-#include "libckpt/json.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MAX_TEMPLATE ((size_t)64 << 10)     /* bytes */

@@ -7,12 +7,12 @@
  * default:"text".  "{?path}...{/path}" is kept only when the field is there and not empty.
  * Numbers print shortest, booleans true and false; "[*]" joins a list with ", ".
  */
-#ifndef CKPT_TEMPLATE_H
-#define CKPT_TEMPLATE_H
+#ifndef CKPT_TRAINER_DATA_TEMPLATE_H
+#define CKPT_TRAINER_DATA_TEMPLATE_H
 
 #include <jansson.h>
 
-#include "libckpt/buf.h"
+#include "libckpt/base/buf.h"
 
 struct template;
 

@@ -7,8 +7,8 @@
  * can be written before its mechanism is built; arch_supported says what the passes can do
  * today.
  */
-#ifndef CKPT_ARCH_H
-#define CKPT_ARCH_H
+#ifndef CKPT_TRAINER_MODEL_ARCH_H
+#define CKPT_TRAINER_MODEL_ARCH_H
 
 #include <jansson.h>
 #include <stdbool.h>

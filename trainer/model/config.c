@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "formats/quant/quant.h"
-#include "formats/quant/quant_config.h"
-#include "libckpt/json.h"
+#include "formats/quant/config.h"
+#include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/model/families.h"

@@ -5,8 +5,8 @@
  * included.  A key that would change the mathematics and is not built here is refused by name;
  * a key nobody knows is told once as a note.  Source: model-families.md parts 1.2, 3 and 5.
  */
-#ifndef CKPT_CONFIG_H
-#define CKPT_CONFIG_H
+#ifndef CKPT_TRAINER_MODEL_CONFIG_H
+#define CKPT_TRAINER_MODEL_CONFIG_H
 
 #include "libckpt/file.h"
 #include "trainer/model/arch.h"

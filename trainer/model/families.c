@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "trainer/model/families_keys.h"
 #include "trainer/model/rope.h"

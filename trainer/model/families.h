@@ -2,8 +2,8 @@
  * families - one row per model family: what its description never changes, and how to read the
  * rest from config.json.
  */
-#ifndef CKPT_FAMILIES_H
-#define CKPT_FAMILIES_H
+#ifndef CKPT_TRAINER_MODEL_FAMILIES_H
+#define CKPT_TRAINER_MODEL_FAMILIES_H
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "trainer/model/config.h"
 #include "trainer/model/families_keys.h"
 

@@ -1,8 +1,8 @@
 /*
  * families_keys - what the tables of families share: how a key's row is written.
  */
-#ifndef CKPT_FAMILIES_KEYS_H
-#define CKPT_FAMILIES_KEYS_H
+#ifndef CKPT_TRAINER_MODEL_FAMILIES_KEYS_H
+#define CKPT_TRAINER_MODEL_FAMILIES_KEYS_H
 
 #include "trainer/model/families.h"
 

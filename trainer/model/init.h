@@ -7,8 +7,8 @@
  * just what it owns and any number of ranks makes the same model.  (torch's stream of normals
  * is not reproduced: it depends on the order of modules and the kind of device.)
  */
-#ifndef CKPT_INIT_H
-#define CKPT_INIT_H
+#ifndef CKPT_TRAINER_MODEL_INIT_H
+#define CKPT_TRAINER_MODEL_INIT_H
 
 #include "trainer/model/params.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "formats/tokens/regex.h"
-#include "formats/weights/peft_config.h"
-#include "libckpt/json.h"
+#include "formats/tokens/unicode/regex.h"
+#include "formats/peft/config.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
 #define MAX_RANK 65536

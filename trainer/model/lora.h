@@ -6,8 +6,8 @@
  * a saved adapter brought it along.  Options of PEFT that are not trained here are refused by name.
  * Source: peft 0.21 tuners/lora/{config,model,layer}.py, tuners/tuners_utils.py, utils/other.py.
  */
-#ifndef CKPT_LORA_H
-#define CKPT_LORA_H
+#ifndef CKPT_TRAINER_MODEL_LORA_H
+#define CKPT_TRAINER_MODEL_LORA_H
 
 #include <jansson.h>
 #include <stdbool.h>

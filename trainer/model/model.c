@@ -1,14 +1,14 @@
 /*
  * model - see model.h: embedding, blocks, head (head.c); the order of a pass.
  *
- * What lies where is planned in model_plan.c; here a pass is a straight list of calls.
+ * What lies where is planned in model/plan.c; here a pass is a straight list of calls.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "libckpt/mem.h"
 #include "trainer/model/families.h"
-#include "trainer/model/model_plan.h"
+#include "trainer/model/plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"
 #include "trainer/rng.h"

@@ -5,8 +5,8 @@
  * weights when it needs them and says when it is done, so that the same pass runs over resident
  * weights (ZeRO-0) and over gathered ones (ZeRO-3).
  */
-#ifndef CKPT_MODEL_H
-#define CKPT_MODEL_H
+#ifndef CKPT_TRAINER_MODEL_MODEL_H
+#define CKPT_TRAINER_MODEL_MODEL_H
 
 #include "libckpt/err.h"
 #include "trainer/model/params.h"

@@ -1,8 +1,8 @@
 /*
  * names - the parameters a model is made of (roles), and how each family spells them.
  */
-#ifndef CKPT_NAMES_H
-#define CKPT_NAMES_H
+#ifndef CKPT_TRAINER_MODEL_NAMES_H
+#define CKPT_TRAINER_MODEL_NAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/map.h"
+#include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
 #include "trainer/model/arch.h"
 #include "trainer/model/families.h"

@@ -9,8 +9,8 @@
  * With an adapter its factors are parameters too, each behind the module they change, and carry
  * the names that PEFT saves them under; everything else is frozen unless the adapter says so.
  */
-#ifndef CKPT_PARAMS_H
-#define CKPT_PARAMS_H
+#ifndef CKPT_TRAINER_MODEL_PARAMS_H
+#define CKPT_TRAINER_MODEL_PARAMS_H
 
 #include <jansson.h>
 

@@ -21,8 +21,8 @@
  * and rope writes qkv.  Gated: u = [y2 Wgate^T, y2 Wup^T], g = act(u's first half) * the second.
  * Routed: the operation makes h' from y2 and keeps u by slots, probabilities and what was picked.
  */
-#ifndef CKPT_PASS_H
-#define CKPT_PASS_H
+#ifndef CKPT_TRAINER_MODEL_PASS_H
+#define CKPT_TRAINER_MODEL_PASS_H
 
 #include "trainer/model/arch.h"
 #include "trainer/model/model.h"

@@ -2,8 +2,8 @@
  * resident - the simplest weights of a model: all units whole in one block of memory, gradients
  * (when asked for) in another.  For one rank, evaluation and tests.
  */
-#ifndef CKPT_RESIDENT_H
-#define CKPT_RESIDENT_H
+#ifndef CKPT_TRAINER_MODEL_RESIDENT_H
+#define CKPT_TRAINER_MODEL_RESIDENT_H
 
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "libckpt/json.h"
+#include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 

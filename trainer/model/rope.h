@@ -3,8 +3,8 @@
  *
  * Source: transformers 5.17, modeling_rope_utils.py; model-families.md part 2.5.
  */
-#ifndef CKPT_ROPE_H
-#define CKPT_ROPE_H
+#ifndef CKPT_TRAINER_MODEL_ROPE_H
+#define CKPT_TRAINER_MODEL_ROPE_H
 
 #include "trainer/model/arch.h"
 

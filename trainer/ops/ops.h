@@ -22,8 +22,8 @@
  * that a backend decides how.  What an entry needs beyond its arguments comes from the device's
  * workspace, whose size `workspace` tells before anything is allocated.
  */
-#ifndef CKPT_OPS_H
-#define CKPT_OPS_H
+#ifndef CKPT_TRAINER_OPS_OPS_H
+#define CKPT_TRAINER_OPS_OPS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
  * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
  * a beta2 of 0.999 what a step adds is less than half a unit in its last place: rounded to
  * nearest it would stand still.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
- * (formats/weights/bnb_codes.h), with one f32 absmax for each 256 of them counted from the run's
+ * (formats/bnb/codes.h), with one f32 absmax for each 256 of them counted from the run's
  * start.  Zeros are codes and absmax all 0.
  */
 enum op_moments { OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT };

@@ -7,8 +7,8 @@
  * nested life-times of a forward and backward pass it meets or nearly meets the lower bound,
  * which is the peak of bytes alive at once.
  */
-#ifndef CKPT_PLAN_H
-#define CKPT_PLAN_H
+#ifndef CKPT_TRAINER_OPS_PLAN_H
+#define CKPT_TRAINER_OPS_PLAN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * with a stamp of the device; what lies between two stamps belongs to the later operation, so
  * that the times add up to the whole, idle gaps included.  Results do not change.
  */
-#ifndef CKPT_PROFILE_H
-#define CKPT_PROFILE_H
+#ifndef CKPT_TRAINER_OPS_PROFILE_H
+#define CKPT_TRAINER_OPS_PROFILE_H
 
 #include <stdio.h>
 

@@ -5,8 +5,8 @@
  * gradient without the scale of its loss.  Sums are in f64, where squares of f32 cannot overflow:
  * the norm is finite exactly when every element is.
  */
-#ifndef CKPT_VERDICT_H
-#define CKPT_VERDICT_H
+#ifndef CKPT_TRAINER_OPS_VERDICT_H
+#define CKPT_TRAINER_OPS_VERDICT_H
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "formats/weights/deepspeed_layout.h"
+#include "formats/deepspeed/layout.h"
 #include "trainer/ops/ops.h"
 
 int flat_init(struct flat *f, const struct params *params, int stage, int rank, int world_size,

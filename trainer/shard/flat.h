@@ -7,10 +7,10 @@
  * of a unit are neighbours in the list, so a unit's part is one run of the arrays: what is
  * gathered and reduced at once.  Arrays of gradients and moments hold the parts of trained
  * parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of a part is
- * DeepSpeed's (formats/weights/deepspeed_layout), so that files and memory agree.
+ * DeepSpeed's (formats/deepspeed/layout), so that files and memory agree.
  */
-#ifndef CKPT_FLAT_H
-#define CKPT_FLAT_H
+#ifndef CKPT_TRAINER_SHARD_FLAT_H
+#define CKPT_TRAINER_SHARD_FLAT_H
 
 #include "trainer/model/params.h"
 

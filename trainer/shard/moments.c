@@ -1,7 +1,7 @@
 /* moments - see moments.h. */
 #include "trainer/shard/moments.h"
 
-#include "formats/weights/bnb_optim.h"
+#include "formats/bnb/optim.h"
 #include "trainer/model/names.h"
 
 /* The weight of an nn.Embedding, whole. */

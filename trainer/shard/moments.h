@@ -7,8 +7,8 @@
  * tensor; where one expert is no whole number of blocks they are f32 too.
  * Source: bitsandbytes 0.50.2, optim/optimizer.py; transformers 5.17, trainer_optimizer.py.
  */
-#ifndef CKPT_MOMENTS_H
-#define CKPT_MOMENTS_H
+#ifndef CKPT_TRAINER_SHARD_MOMENTS_H
+#define CKPT_TRAINER_SHARD_MOMENTS_H
 
 #include "trainer/model/params.h"
 #include "trainer/ops/ops.h"

@@ -8,8 +8,8 @@
  * back.  A run's first fetches wait for all write-backs before it, so that runs over the same
  * arrays follow each other.
  */
-#ifndef CKPT_RING_H
-#define CKPT_RING_H
+#ifndef CKPT_TRAINER_SHARD_RING_H
+#define CKPT_TRAINER_SHARD_RING_H
 
 #include "trainer/ops/ops.h"
 

@@ -8,8 +8,8 @@
  * (ring.h) at each step: fetched, stepped on the device, written back.  What is computed does not
  * depend on where a chunk lies.
  */
-#ifndef CKPT_STATES_H
-#define CKPT_STATES_H
+#ifndef CKPT_TRAINER_SHARD_STATES_H
+#define CKPT_TRAINER_SHARD_STATES_H
 
 #include "trainer/ops/ops.h"
 #include "trainer/shard/flat.h"

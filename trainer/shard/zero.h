@@ -11,8 +11,8 @@
  * type lies beside the part, is what is gathered, and is made again when the weights change.
  * A frozen weight then has that copy alone, where one rank holds all.
  */
-#ifndef CKPT_ZERO_H
-#define CKPT_ZERO_H
+#ifndef CKPT_TRAINER_SHARD_ZERO_H
+#define CKPT_TRAINER_SHARD_ZERO_H
 
 #include "trainer/comm/comm.h"
 #include "trainer/model/model.h"

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "formats/weights/bnb_codes.h"
+#include "formats/bnb/codes.h"
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 

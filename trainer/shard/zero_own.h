@@ -1,8 +1,8 @@
 /*
  * zero_own - what the rooms of zero share: its fields.  Only zero, zero_fill include this.
  */
-#ifndef CKPT_ZERO_OWN_H
-#define CKPT_ZERO_OWN_H
+#ifndef CKPT_TRAINER_SHARD_ZERO_OWN_H
+#define CKPT_TRAINER_SHARD_ZERO_OWN_H
 
 #include "trainer/shard/zero.h"
 

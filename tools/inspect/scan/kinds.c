@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "formats/container/zip_walk.h"
-#include "libckpt/archive.h"
-#include "libckpt/spool.h"
+#include "libckpt/io/archive.h"
+#include "libckpt/io/spool.h"
 #include "tools/inspect/scan/scan.h"
 
 #define HEAD_BYTES  512u

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "formats/container/npy.h"
-#include "formats/records/arrow_file.h"
+#include "formats/records/arrow/file.h"
 #include "formats/tokens/spm.h"
-#include "formats/weights/gguf_header.h"
-#include "formats/weights/safetensors.h"
-#include "libckpt/json.h"
+#include "formats/gguf/header.h"
+#include "formats/hf/safetensors.h"
+#include "libckpt/base/json.h"
 #include "tools/inspect/scan/scan.h"
 
 #define PIECE      ((size_t)4 << 20)

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/container/pickle.h"
-#include "formats/container/pickle_danger.h"
-#include "formats/container/pickle_walk.h"
-#include "formats/weights/torch.h"
-#include "formats/weights/torch_names.h"
+#include "formats/container/pickle/pickle.h"
+#include "formats/container/pickle/danger.h"
+#include "formats/container/pickle/walk.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/names.h"
 #include "tools/inspect/scan/scan.h"
 
 #define FIRST_BYTES   ((uint64_t)1 << 20)

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/weights/torch.h"
-#include "libckpt/lock.h"
-#include "libckpt/path.h"
+#include "formats/torch/torch.h"
+#include "libckpt/io/lock.h"
+#include "libckpt/io/path.h"
 #include "tools/inspect/inspect.h"
 
 #define MAX_FOLDERS 64              /* below each other */
@@ -199,7 +199,7 @@ static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
     return rc;
 }
 
-/* A writer's lock (libckpt/lock.h): nothing, or one line that names who holds it. */
+/* A writer's lock (libckpt/io/lock.h): nothing, or one line that names who holds it. */
 static bool is_lock(const char *name, const struct ckpt_file *file)
 {
     struct ckpt_err ignored = {0};

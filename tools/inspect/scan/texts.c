@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "formats/container/pickle_danger.h"
-#include "libckpt/json.h"
+#include "formats/container/pickle/danger.h"
+#include "libckpt/base/json.h"
 #include "tools/inspect/scan/scan.h"
 
 #define MAX_TEXT ((uint64_t)64 << 20)

@@ -1,0 +1,48 @@
+/*
+ * container/flatbuffer - FlatBuffers as they lie in memory, every offset checked before it is
+ * followed.
+ *
+ * Source: flatbuffers.dev, "Internals".  A buffer begins with a u32 offset to its root table.  A
+ * table begins with an i32: its own place less that is its vtable, which is u16 its size, u16
+ * the table's size, and for each field (slot) u16 where in the table it lies, 0 for absent.
+ * Tables, texts and vectors are told as u32 offsets from where the offset stands; a text or a
+ * vector begins with its u32 length.  All is little endian.
+ */
+#ifndef CKPT_FORMATS_CONTAINER_FLATBUFFER_H
+#define CKPT_FORMATS_CONTAINER_FLATBUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes that are read; failed once an offset leads out of them. */
+struct flat {
+    const unsigned char *b;
+    size_t               n;
+    bool                 failed;
+};
+
+/* A table, or nothing: then at is 0 and every field of it is absent. */
+struct flat_table {
+    size_t at, size, vtable, vsize;
+};
+
+/* A vector of elements of one width; n 0 when absent. */
+struct flat_vector {
+    size_t at, n, width;
+};
+
+struct flat_table flat_root(struct flat *f);
+/* Fields by slot.  Absent ones give fallback, no table, no text (NULL), an empty vector. */
+int64_t flat_int(struct flat *f, const struct flat_table *t, unsigned slot, unsigned bytes,
+                 int64_t fallback);
+struct flat_table flat_child(struct flat *f, const struct flat_table *t, unsigned slot);
+const char *flat_text(struct flat *f, const struct flat_table *t, unsigned slot, size_t *len);
+struct flat_vector flat_list(struct flat *f, const struct flat_table *t, unsigned slot,
+                             size_t width);
+/* Element i < v->n of a vector of tables (width 4). */
+struct flat_table flat_at(struct flat *f, const struct flat_vector *v, size_t i);
+/* Eight bytes at byte `in` of element i < v->n. */
+int64_t flat_i64(const struct flat *f, const struct flat_vector *v, size_t i, size_t in);
+
+#endif

@@ -1,0 +1,49 @@
+/* boxes - see boxes.h. */
+#include "formats/dcp/boxes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ckpt_box *box_of(const struct ckpt_fragment *f, const struct ckpt_box *whole)
+{
+    return f->box ? f->box : whole;
+}
+
+static int by_start(const void *a, const void *b, void *whole)
+{
+    const struct ckpt_box *x = box_of(a, whole), *y = box_of(b, whole);
+
+    for (int d = 0; d < CKPT_MAX_RANK; d++)
+        if (x->start[d] != y->start[d])
+            return x->start[d] < y->start[d] ? -1 : 1;
+    return 0;
+}
+
+/* Keep one of the boxes that are the same; those that begin alike lie side by side. */
+static size_t drop_replicas(struct ckpt_fragment *frag, size_t n,
+                            const struct ckpt_box *whole)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || memcmp(box_of(&frag[kept - 1], whole), box_of(&frag[i], whole),
+                                sizeof *whole) != 0)
+            frag[kept++] = frag[i];
+    return kept;
+}
+
+int boxes_add(struct ckpt_tensors *list, struct ckpt_tensor **added, const char *name,
+              enum ckpt_dtype dtype, const struct ckpt_shape *shape, struct ckpt_fragment *frag,
+              size_t n, bool replicas, struct ckpt_err *err)
+{
+    struct ckpt_box whole = {0};
+
+    memcpy(whole.count, shape->dim, (size_t)shape->rank * sizeof *whole.count);
+    if (n > 1)
+        qsort_r(frag, n, sizeof *frag, by_start, &whole);
+    if (replicas)
+        n = drop_replicas(frag, n, &whole);
+    if (ckpt_tensors_add(list, added, name, strlen(name), dtype, shape, frag, n, false, err))
+        return err->code;
+    return ckpt_fragments_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
+}

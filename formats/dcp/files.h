@@ -1,0 +1,66 @@
+/*
+ * dcp/files - the data files of a distributed checkpoint, and what lies at an offset of them.
+ *
+ *   __R_K.distcp     of rank R: items one behind the other, each a whole archive of torch.save
+ *                    ([offset, offset + length) of the file), holding one tensor or one value
+ *   with safetensors in place of archives: values as above, then one safetensors image to the
+ *                    file's end; all tensors' offsets say where it begins, and its own header
+ *                    says where each lies
+ *
+ * Source: torch 2.15 distributed/checkpoint/filesystem.py.
+ */
+#ifndef CKPT_FORMATS_DCP_FILES_H
+#define CKPT_FORMATS_DCP_FILES_H
+
+#include <pthread.h>
+
+#include "formats/dcp/meta.h"
+#include "formats/torch/torch.h"
+
+struct dcp_file {
+    const char         *name;
+    struct ckpt_file   *file;
+    struct ckpt_tensors image;          /* of a safetensors image, once it was needed */
+    json_t             *boxes;          /* its DCP_SHARDING_INFO, or NULL */
+    bool                has_image;
+};
+
+struct dcp_files {
+    struct ckpt_dir   *dir;             /* borrowed */
+    struct ckpt_arena  arena;
+    struct dcp_file  **item;
+    size_t             n, cap;
+    struct ckpt_map   *by_name;
+    pthread_mutex_t    lock;            /* of images and of the arena that strides go to */
+    bool               has_lock;
+};
+
+void dcp_files_close(struct dcp_files *f);
+
+/*
+ * Open the file of a place, if it is not open.  One thread.  CKPT_EFORMAT "missing" when it is
+ * absent, "truncated" when it ends before the item does.
+ */
+int dcp_files_prepare(struct dcp_files *files, const struct dcp_place *place,
+                      struct ckpt_err *err);
+/*
+ * Any thread, once the place is prepared.
+ * Where box c of tensor e lies: f covers it, in the coordinates of the whole tensor.  What the
+ * file says it holds must agree with e and c in dtype and shape.
+ */
+int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const struct dcp_entry *e,
+                     const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err);
+/* The archive at a place, to be closed by the caller. */
+int dcp_files_value(struct dcp_files *files, struct torch_archive **out,
+                    const struct dcp_place *place, struct ckpt_err *err);
+
+/*
+ * What a safetensors file's __metadata__ says under DCP_SHARDING_INFO, JSON in a text, as a new
+ * reference: {"<name>": {"saved_offsets": [...]}}; NULL when it says nothing.
+ */
+int dcp_sharding_info(json_t **out, const json_t *metadata, struct ckpt_err *err);
+/* Where the box of that name begins; at 0 on every axis when nothing is said of it. */
+int dcp_sharding_start(int64_t start[CKPT_MAX_RANK], const json_t *boxes, const char *fqn,
+                       int rank, struct ckpt_err *err);
+
+#endif

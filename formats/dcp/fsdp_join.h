@@ -1,0 +1,27 @@
+/*
+ * fsdp_join - what the ranks of a set hold, put together to whole tensors.
+ */
+#ifndef CKPT_FORMATS_DCP_FSDP_JOIN_H
+#define CKPT_FORMATS_DCP_FSDP_JOIN_H
+
+#include "formats/dcp/fsdp_pieces.h"
+#include "libckpt/source.h"
+
+struct fsdp_join;
+
+int fsdp_join_new(struct fsdp_join **out, struct ckpt_err *err);
+void fsdp_join_free(struct fsdp_join *j);
+/* The pieces of the next rank; their paths and strides must outlive the join and the list. */
+int fsdp_join_rank(struct fsdp_join *j, const struct fsdp_rank *rank, struct ckpt_err *err);
+/* True when the set is FSDP1's LOCAL state dicts: shapes are needed. */
+bool fsdp_join_is_local(const struct fsdp_join *j);
+/*
+ * Append the tensors to list; without optimizer the weights only, if there are some.  shapes:
+ * who knows the shapes of a LOCAL set, or NULL.  CKPT_EFORMAT for boxes that do not tile, and for
+ * what differs from rank to rank without a word on how it is cut; CKPT_EMISMATCH for runs that do
+ * not fit shapes.
+ */
+int fsdp_join_list(struct fsdp_join *j, struct ckpt_tensors *list, bool optimizer,
+                   const struct ckpt_source *shapes, struct ckpt_err *err);
+
+#endif

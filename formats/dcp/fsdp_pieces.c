@@ -1,0 +1,226 @@
+/* fsdp_pieces - see fsdp_pieces.h. */
+#include "formats/dcp/fsdp_pieces.h"
+
+#include <string.h>
+
+#include "formats/torch/names.h"
+#include "formats/torch/shard.h"
+
+#define MAX_DEPTH  16
+#define MAX_VISITS ((size_t)4 << 20)
+
+struct frame {
+    const struct value *v;
+    size_t              i;
+};
+
+struct walker {
+    struct fsdp_rank           *out;
+    const struct torch_archive *a;
+    struct ckpt_file           *file;
+    struct ckpt_arena          *arena;
+    struct ckpt_err            *err;
+    struct frame                frame[MAX_DEPTH];
+    const char                 *part[MAX_DEPTH + 1];
+    size_t                      depth, visits;
+};
+
+void fsdp_pieces_release(struct fsdp_rank *r)
+{
+    ckpt_free(r->item);
+    memset(r, 0, sizeof *r);
+}
+
+/* A new piece at the path that is being walked. */
+static int add(struct walker *w, struct fsdp_piece **out)
+{
+    struct fsdp_rank *r = w->out;
+    size_t depth = w->depth ? w->depth : 1;     /* a bare tensor is called so */
+    const char **part = ckpt_arena_alloc(w->arena, depth, sizeof *part);
+
+    if (!part)
+        return ckpt_nomem(w->err, w->depth * sizeof *part);
+    if (r->n == r->cap) {
+        size_t cap = r->cap ? 2 * r->cap : 256;
+        void *grown = ckpt_grow(r->item, cap, sizeof *r->item);
+
+        if (!grown)
+            return ckpt_nomem(w->err, cap * sizeof *r->item);
+        r->item = grown;
+        r->cap = cap;
+    }
+    part[0] = "tensor";
+    memcpy(part, w->part, w->depth * sizeof *part);
+    r->item[r->n] = (struct fsdp_piece){.part = part, .n_part = depth};
+    *out = &r->item[r->n++];
+    return 0;
+}
+
+/* Where tensor t lies in the rank's file; nowhere when it is empty. */
+/* start: of t in the piece's tensor, NULL when it is all of it. */
+static int place(struct walker *w, struct fsdp_piece *p, const struct value_tensor *t,
+                 const int64_t *start)
+{
+    struct ckpt_fragment *found;
+    int64_t numel;
+
+    if (!ckpt_shape_numel(&numel, &t->shape))
+        return ckpt_fail(w->err, CKPT_EFORMAT, "its size overflows");
+    if (numel == 0)
+        return 0;
+    if (torch_archive_fragment(&found, w->arena, w->a, t, w->err))
+        return w->err->code;
+    p->frag = *found;
+    p->frag.file = w->file;
+    p->frag.box = start ? ckpt_box_new(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
+    if (start && !p->frag.box)
+        return ckpt_nomem(w->err, sizeof *p->frag.box);
+    return 0;
+}
+
+static int add_plain(struct walker *w, const struct value_tensor *t)
+{
+    struct fsdp_piece *p;
+
+    if (add(w, &p))
+        return w->err->code;
+    p->plain = true;
+    p->dtype = t->dtype;
+    p->shape = t->shape;
+    return place(w, p, t, NULL);
+}
+
+/* The boxes that the rank has of a distributed tensor; it is told even where it has none. */
+static int add_boxes(struct walker *w, const struct torch_shard *s)
+{
+    struct fsdp_piece *p;
+
+    for (size_t i = 0; i < (s->n ? s->n : 1); i++) {
+        if (add(w, &p))
+            return w->err->code;
+        p->dtype = s->dtype;
+        p->shape = s->shape;
+        if (s->n == 0)
+            continue;
+        if (place(w, p, s->piece[i].tensor, s->piece[i].start))
+            return w->err->code;
+    }
+    if (s->world > w->out->world)
+        w->out->world = s->world;
+    if (s->rank >= 0)
+        w->out->rank = s->rank;
+    return 0;
+}
+
+static bool ends_in(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+
+    return n >= k && strcmp(s + n - k, tail) == 0;
+}
+
+/* A record that may stand for a tensor.  *entered: it is none. */
+static int take_record(struct walker *w, const struct value *v, bool *entered)
+{
+    const struct torch_name *row = torch_name_find(v->u.obj.module, v->u.obj.name);
+    struct torch_shard s;
+
+    *entered = false;
+    if (row && row->what == NAME_PARAMETER && v->u.obj.args->u.seq.n > 0 &&
+        value_is(v->u.obj.args->u.seq.item[0], VALUE_OBJECT))
+        v = v->u.obj.args->u.seq.item[0];       /* a Parameter around it adds nothing */
+    if (torch_shard_is(v)) {
+        if (w->depth && ends_in(w->part[w->depth - 1], "flat_param"))
+            w->out->local = true;
+        return torch_shard_read(&s, w->arena, v, w->err) ? w->err->code : add_boxes(w, &s);
+    }
+    if (row && row->what >= NAME_UNREAD)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "of kind %s.%s, which is not read",
+                         v->u.obj.module, v->u.obj.name);
+    *entered = true;
+    return 0;
+}
+
+static int visit(struct walker *w, const struct value *v)
+{
+    bool enter = value_is(v, VALUE_DICT) || value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE);
+    int rc = 0;
+
+    if (++w->visits > MAX_VISITS)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "the values unfold to more than %zu", MAX_VISITS);
+    if (value_is(v, VALUE_TENSOR))
+        rc = add_plain(w, v->u.tensor);
+    else if (value_is(v, VALUE_OBJECT))
+        rc = take_record(w, v, &enter);
+    if (rc)
+        return ckpt_err_in(w->err, "%s", w->depth ? w->part[w->depth - 1] : "tensor");
+    /* What lies in a record that is no tensor, or deeper than state dicts go, is let be. */
+    if (enter && !value_is(v, VALUE_OBJECT) && w->depth < MAX_DEPTH)
+        w->frame[w->depth++] = (struct frame){v, 0};
+    return 0;
+}
+
+/* The next child of the innermost container; NULL when there is none. */
+static const struct value *next(struct walker *w, int *rc)
+{
+    struct frame *f = &w->frame[w->depth - 1];
+    size_t i = f->i++;
+    int64_t n = (int64_t)i;
+    const char *name = NULL;
+
+    *rc = 0;
+    if (f->v->kind == VALUE_DICT) {
+        if (i >= f->v->u.dict.n)
+            return NULL;
+        name = value_as_str(f->v->u.dict.key[i]);
+        if (!name && !value_as_int(f->v->u.dict.key[i], &n))
+            name = "?";
+    } else if (i >= f->v->u.seq.n) {
+        return NULL;
+    }
+    if (!name)
+        name = ckpt_arena_printf(w->arena, "%lld", (long long)n);
+    if (!name || !(name = ckpt_arena_strndup(w->arena, name, strlen(name)))) {
+        *rc = ckpt_nomem(w->err, 64);
+        return NULL;
+    }
+    w->part[w->depth - 1] = name;
+    return f->v->kind == VALUE_DICT ? f->v->u.dict.val[i] : f->v->u.seq.item[i];
+}
+
+/* Where param_groups stand, an optimizer's state stands beside them. */
+static int mark(struct walker *w)
+{
+    struct fsdp_piece *p;
+
+    if (strcmp(w->part[w->depth - 1], "param_groups") != 0)
+        return 0;
+    if (add(w, &p))
+        return w->err->code;
+    p->marker = true;
+    return 0;
+}
+
+int fsdp_pieces_read(struct fsdp_rank *out, const struct torch_archive *a,
+                     struct ckpt_file *file, struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    struct walker w = {.out = out, .a = a, .file = file, .arena = arena, .err = err};
+    int rc;
+
+    out->world = out->rank = -1;
+    rc = visit(&w, torch_archive_root(a));
+    while (rc == 0 && w.depth > 0) {
+        const struct value *v = next(&w, &rc);
+
+        if (rc)
+            break;
+        if (!v) {
+            w.depth--;
+            continue;
+        }
+        rc = mark(&w);
+        if (rc == 0)
+            rc = visit(&w, v);
+    }
+    return rc;
+}

@@ -1,0 +1,211 @@
+/* dcp/index - see dcp/index.h. */
+#include "formats/dcp/index.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/container/pickle/out.h"
+
+#define METADATA   "torch.distributed.checkpoint.metadata"
+#define FILESYSTEM "torch.distributed.checkpoint.filesystem"
+
+void dcp_index_release(struct dcp_index *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        dcp_blob_release(&x->item[i].blob);
+    ckpt_free(x->item);
+    ckpt_map_free(x->by_name);
+    ckpt_arena_release(&x->arena);
+    memset(x, 0, sizeof *x);
+}
+
+/* The path's parts joined by dots. */
+static char *flat_name(struct dcp_index *x, const struct value *path)
+{
+    char *name = NULL;
+
+    for (size_t i = 0; i < path->u.seq.n; i++) {
+        const char *part = value_as_str(path->u.seq.item[i]);
+        int64_t n = 0;
+
+        if (!part && value_as_int(path->u.seq.item[i], &n))
+            part = ckpt_arena_printf(&x->arena, "%lld", (long long)n);
+        if (!part)
+            return NULL;
+        name = name ? ckpt_arena_printf(&x->arena, "%s.%s", name, part)
+                    : ckpt_arena_strndup(&x->arena, part, strlen(part));
+        if (!name)
+            return NULL;
+    }
+    return name;
+}
+
+int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *path,
+                  struct ckpt_err *err)
+{
+    char *fqn = path ? flat_name(x, path) : NULL;
+
+    if (!fqn)
+        return ckpt_nomem(err, 64);
+    if (!x->by_name && ckpt_map_new(&x->by_name, 256, err))
+        return err->code;
+    if (x->n == x->cap) {
+        size_t cap = x->cap ? 2 * x->cap : 256;
+        void *grown = ckpt_grow(x->item, cap, sizeof *x->item);
+
+        if (!grown)
+            return ckpt_nomem(err, cap * sizeof *x->item);
+        x->item = grown;
+        x->cap = cap;
+    }
+    if (ckpt_map_add(x->by_name, fqn, strlen(fqn), x->n, err))
+        return err->code == CKPT_EFORMAT
+                   ? ckpt_fail(err, CKPT_EMISMATCH, "two items would be called %s", fqn)
+                   : err->code;
+    x->item[x->n] = (struct dcp_out_item){.fqn = fqn, .path = path};
+    if (out)
+        *out = &x->item[x->n];
+    x->n++;
+    return 0;
+}
+
+/* -- the metadata's values ------------------------------------------------------------------- */
+
+/* Parts that all entries share: pickled once, by the memo. */
+struct shared {
+    struct value *strided, *memory_format, *no, *none;
+};
+
+static struct value *tuple1(struct ckpt_arena *a, struct value *v)
+{
+    struct value *t = value_tuple(a);
+
+    return value_append(a, t, v) ? NULL : t;
+}
+
+/* torch.Size of the dims, or of as many zeros. */
+static struct value *size_of(struct ckpt_arena *a, const struct ckpt_shape *s, bool zeros)
+{
+    struct value *dims = value_tuple(a);
+
+    for (int d = 0; d < s->rank; d++)
+        if (value_append(a, dims, value_int(a, zeros ? 0 : s->dim[d])))
+            return NULL;
+    return value_object(a, "torch", "Size", tuple1(a, dims), NULL, false);
+}
+
+/* An instance of a class with this state, as copyreg makes one. */
+static struct value *instance(struct ckpt_arena *a, const char *module, const char *name,
+                              struct value *state)
+{
+    return value_object(a, module, name, value_tuple(a), state, true);
+}
+
+/* TensorProperties: dtype, layout, requires_grad, memory format, pin_memory. */
+static struct value *properties(struct ckpt_arena *a, const struct shared *s,
+                                enum ckpt_dtype dtype)
+{
+    struct value *t = value_tuple(a);
+
+    if (value_append(a, t, value_global(a, "torch", ckpt_dtype_torch_name(dtype))) ||
+        value_append(a, t, s->strided) || value_append(a, t, s->no) ||
+        value_append(a, t, s->memory_format) || value_append(a, t, s->no))
+        return NULL;
+    return instance(a, METADATA, "TensorProperties", t);
+}
+
+/* TensorStorageMetadata of one chunk that is the whole. */
+static struct value *tensor_entry(struct ckpt_arena *a, const struct shared *s,
+                                  const struct dcp_out_item *it)
+{
+    struct value *chunk = value_dict(a, false), *state = value_dict(a, false);
+    struct value *chunks = value_list(a), *size = size_of(a, it->shape, false);
+
+    if (value_set_str(a, chunk, "offsets", size_of(a, it->shape, true)) ||
+        value_set_str(a, chunk, "sizes", size) ||
+        value_append(a, chunks, instance(a, METADATA, "ChunkStorageMetadata", chunk)) ||
+        value_set_str(a, state, "properties", properties(a, s, it->dtype)) ||
+        value_set_str(a, state, "size", size) || value_set_str(a, state, "chunks", chunks))
+        return NULL;
+    return instance(a, METADATA, "TensorStorageMetadata", state);
+}
+
+/* MetadataIndex: a tensor's says where its box begins, a value's does not. */
+static struct value *index_key(struct ckpt_arena *a, const struct shared *s,
+                               const struct dcp_out_item *it)
+{
+    struct value *state = value_dict(a, false);
+
+    if (value_set_str(a, state, "fqn", value_str(a, it->fqn)))
+        return NULL;
+    if (!it->value && (value_set_str(a, state, "offset", size_of(a, it->shape, true)) ||
+                       value_set_str(a, state, "index", value_int(a, 0))))
+        return NULL;
+    if (it->value && (value_set_str(a, state, "offset", s->none) ||
+                      value_set_str(a, state, "index", s->none)))
+        return NULL;
+    return instance(a, METADATA, "MetadataIndex", state);
+}
+
+static struct value *storage_info(struct ckpt_arena *a, const struct dcp_out_item *it)
+{
+    struct value *state = value_dict(a, false);
+    char name[64];
+
+    snprintf(name, sizeof name, "__0_%zu.distcp", it->file);
+    if (value_set_str(a, state, "relative_path", value_str(a, name)) ||
+        value_set_str(a, state, "offset", value_int(a, (int64_t)it->blob.base)) ||
+        value_set_str(a, state, "length", value_int(a, (int64_t)it->blob.length)))
+        return NULL;
+    return instance(a, FILESYSTEM, "_StorageInfo", state);
+}
+
+static int shared_parts(struct ckpt_arena *a, struct shared *s)
+{
+    s->strided = value_object(a, "torch.serialization", "_get_layout",
+                              tuple1(a, value_str(a, "torch.strided")), NULL, false);
+    s->memory_format = value_object(a, METADATA, "_MEM_FORMAT_ENCODING", tuple1(a, value_int(a, 0)),
+                                    NULL, false);
+    s->no = value_bool(a, false);
+    s->none = value_none(a);
+    return s->strided && s->memory_format && s->no && s->none ? 0 : CKPT_ENOMEM;
+}
+
+static struct value *metadata(struct ckpt_arena *a, const struct dcp_index *x)
+{
+    struct value *entries = value_dict(a, false), *planner = value_dict(a, false);
+    struct value *storage = value_dict(a, false), *state = value_dict(a, false);
+    struct shared s;
+
+    if (shared_parts(a, &s))
+        return NULL;
+    for (size_t i = 0; i < x->n; i++) {
+        const struct dcp_out_item *it = &x->item[i];
+        struct value *entry = it->value ? instance(a, METADATA, "BytesStorageMetadata", NULL)
+                                        : tensor_entry(a, &s, it);
+
+        if (value_set_str(a, entries, it->fqn, entry) ||
+            value_set_str(a, planner, it->fqn, (struct value *)it->path) ||
+            value_set(a, storage, index_key(a, &s, it), storage_info(a, it)))
+            return NULL;
+    }
+    if (value_set_str(a, state, "state_dict_metadata", entries) ||
+        value_set_str(a, state, "planner_data", planner) ||
+        value_set_str(a, state, "storage_data", storage) ||
+        value_set_str(a, state, "storage_meta", value_none(a)) ||
+        value_set_str(a, state, "version", value_str(a, "1.0.0")))
+        return NULL;
+    return instance(a, METADATA, "Metadata", state);
+}
+
+int dcp_index_pickle(struct ckpt_buf *out, struct dcp_index *x, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct value *root = metadata(&a, x);
+    int rc = root ? pickle_write(out, root, NULL, 0, err) : ckpt_nomem(err, (size_t)a.used);
+
+    if (rc == 0 && !ckpt_buf_ok(out))
+        rc = ckpt_nomem(err, out->len);
+    ckpt_arena_release(&a);
+    return rc;
+}

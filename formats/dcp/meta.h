@@ -1,0 +1,68 @@
+/*
+ * dcp/meta - the `.metadata` of a torch distributed checkpoint: which items there are, which
+ * boxes each tensor is cut into, and which bytes of which file hold each of them.
+ *
+ * One pickle, not a zip; protocol 4 or 5 as written, any is read:
+ *
+ *   Metadata           state_dict_metadata: {fqn: TensorStorageMetadata | BytesStorageMetadata}
+ *                      planner_data:        {fqn: path, a tuple of texts and numbers}
+ *                      storage_data:        {MetadataIndex: _StorageInfo}
+ *   TensorStorageMetadata    properties (a tuple, the dtype first), size, chunks
+ *   ChunkStorageMetadata     offsets, sizes
+ *   MetadataIndex            fqn, offset (absent for bytes), index (of no meaning on disk)
+ *   _StorageInfo             relative_path, offset, length, transform_descriptors
+ *
+ * Nothing is called: names are compared with the table of torch_names, objects are records.
+ * Source: torch 1.13 to 2.15 distributed/checkpoint/metadata.py and filesystem.py; files that
+ * 2.11 and 2.15 wrote.
+ */
+#ifndef CKPT_FORMATS_DCP_META_H
+#define CKPT_FORMATS_DCP_META_H
+
+#include "formats/container/value.h"
+#include "libckpt/file.h"
+#include "libckpt/base/map.h"
+
+/* Where an item's bytes lie, as the file says: nothing is compared with the files here. */
+struct dcp_place {
+    const char *file;           /* clean relative path */
+    uint64_t    offset, length;
+};
+
+/* A box of a tensor and where it lies.  Boxes of no elements are left out. */
+struct dcp_chunk {
+    const int64_t   *start, *count;     /* [rank of the tensor] */
+    struct dcp_place place;
+};
+
+struct dcp_entry {
+    const char         *fqn;
+    const char *const  *part;           /* the path by planner_data, or {fqn} */
+    size_t              n_part;
+    bool                bytes;          /* a Python value, else a tensor */
+    struct dcp_place    place;          /* of bytes */
+    enum ckpt_dtype     dtype;
+    struct ckpt_shape   shape;
+    struct dcp_chunk   *chunk;
+    size_t              n_chunk;
+};
+
+struct dcp_meta {
+    struct ckpt_arena  arena;           /* all that is below, and the values it was read from */
+    struct dcp_entry  *entry;           /* in the file's order */
+    size_t             n, cap;
+    struct ckpt_map   *by_name;
+    const char        *version;         /* "1.0.0", or NULL */
+};
+
+/*
+ * Add what one .metadata tells.  Of several (a save without collectives leaves one a rank) the
+ * entries are joined: boxes that an earlier file told stay as that one told them.
+ * CKPT_EFORMAT for a graph that is none of the above, for a box that has no place ("missing")
+ * or two; CKPT_EUNSUPPORTED for items that are stored transformed; CKPT_EREFUSED for a name in
+ * no table and for a path that leads out of the directory.
+ */
+int dcp_meta_read(struct dcp_meta *m, struct ckpt_file *file, struct ckpt_err *err);
+void dcp_meta_release(struct dcp_meta *m);
+
+#endif

@@ -1,0 +1,268 @@
+/* dcp/out - see dcp/out.h. */
+#include "formats/dcp/out.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/dcp/state.h"
+#include "formats/hf/side_files.h"
+#include "libckpt/split.h"
+
+#define MAX_PICKLE ((size_t)1 << 30)
+
+struct sink {
+    const struct ckpt_tensors *list;
+    struct ckpt_outdir        *dir;
+    struct dcp_index           index;
+    size_t                    *item_of;     /* [list->n] */
+    struct ckpt_out          **file;        /* [n_file] */
+    size_t                     n_file;
+    float                      step;        /* what items of no tensor hold */
+    const char                *record;      /* see create's opts */
+    pthread_mutex_t            lock;        /* of the checksums */
+};
+
+/* Where in its file an item's element lies. */
+static uint64_t payload_of(const struct dcp_out_item *it, int64_t start)
+{
+    return it->blob.base + it->blob.payload + (uint64_t)start * ckpt_dtype_size(it->dtype);
+}
+
+static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                      struct ckpt_err *err)
+{
+    struct sink *s = self;
+    struct dcp_out_item *it = &s->index.item[s->item_of[i]];
+    size_t width = ckpt_dtype_size(it->dtype), n = (size_t)count * width;
+    uint64_t at = (uint64_t)start * width;
+    uint32_t crc = crc_of(src, n);
+    int rc;
+
+    rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
+    if (rc == 0) {
+        pthread_mutex_lock(&s->lock);
+        rc = dcp_blob_wrote(&it->blob, at, n, crc, err);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return rc;
+}
+
+static void sink_abort(void *self)
+{
+    struct sink *s = self;
+
+    for (size_t i = 0; s->file && i < s->n_file; i++)
+        ckpt_out_abort(s->file[i]);
+    ckpt_outdir_abort(s->dir);
+    dcp_index_release(&s->index);
+    pthread_mutex_destroy(&s->lock);
+    ckpt_free(s->file);
+    ckpt_free(s->item_of);
+    ckpt_free(s);
+}
+
+/* The index goes last: it is what makes the directory a checkpoint. */
+static int put_index(struct sink *s, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc;
+
+    ckpt_buf_init(&b, MAX_PICKLE);
+    rc = dcp_index_pickle(&b, &s->index, err);
+    if (rc == 0)
+        rc = ckpt_outdir_put(s->dir, ".metadata", b.data, b.len, err);
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+static int sink_commit(void *self, struct ckpt_err *err)
+{
+    struct sink *s = self;
+    struct ckpt_outdir *dir;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < s->index.n; i++) {
+        const struct dcp_out_item *it = &s->index.item[i];
+
+        if (dcp_blob_finish(s->file[it->file], &it->blob, err))
+            rc = ckpt_err_in(err, "%s", it->fqn);
+    }
+    for (size_t i = 0; rc == 0 && i < s->n_file; i++) {
+        struct ckpt_out *f = s->file[i];
+
+        s->file[i] = NULL;
+        rc = ckpt_out_commit(f, err);
+    }
+    if (rc == 0 && s->record)
+        rc = ckpt_outdir_put(s->dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
+    if (rc == 0)
+        rc = put_index(s, err);
+    if (rc == 0) {
+        dir = s->dir;
+        s->dir = NULL;
+        rc = ckpt_outdir_commit(dir, err);
+    }
+    sink_abort(s);
+    return rc;
+}
+
+/* Checksums are made of what passes. */
+static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_place_out *out)
+{
+    const struct sink *s = self;
+    const struct dcp_out_item *it = &s->index.item[s->item_of[i]];
+
+    (void)count;
+    *out = (struct ckpt_place_out){s->file[it->file], payload_of(it, start), true};
+    return true;
+}
+
+static const struct ckpt_sink_ops sink_ops = {
+    .format = "dcp", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
+    .abort = sink_abort,
+};
+
+/* The pickle of an item. */
+static int pickle_of(struct ckpt_buf *b, const struct dcp_out_item *it, struct ckpt_err *err)
+{
+    int rc = it->value ? dcp_blob_pickle(b, it->value, err)
+                       : dcp_blob_tensor_pickle(b, it->dtype, it->shape, err);
+
+    return rc ? ckpt_err_in(err, "%s", it->fqn) : 0;
+}
+
+/* Which file each item is in: tensors by size, everything else in the first. */
+static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err)
+{
+    size_t *shard_of = ckpt_alloc(s->list->n, sizeof *shard_of);
+
+    if (!shard_of)
+        return ckpt_nomem(err, s->list->n * sizeof *shard_of);
+    s->n_file = ckpt_split(shard_of, s->list, max_bytes ? max_bytes : CKPT_DEFAULT_SHARD_BYTES);
+    for (size_t i = 0; i < s->list->n; i++)
+        s->index.item[s->item_of[i]].file = shard_of[i];
+    ckpt_free(shard_of);
+    s->file = ckpt_alloc(s->n_file, sizeof *s->file);
+    return s->file ? 0 : ckpt_nomem(err, s->n_file * sizeof *s->file);
+}
+
+/* Where each item lies, and how long the files become. */
+static int plan(struct sink *s, uint64_t *size, struct ckpt_buf *b, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < s->index.n; i++) {
+        struct dcp_out_item *it = &s->index.item[i];
+        uint64_t bytes = 0;
+
+        if (pickle_of(b, it, err))
+            return err->code;
+        if (!it->value && !ckpt_shape_bytes(&bytes, it->shape, it->dtype))
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: its size overflows", it->fqn);
+        dcp_blob_plan(&it->blob, b, !it->value, bytes);
+        it->blob.base = size[it->file];
+        if (!ckpt_add(&size[it->file], size[it->file], it->blob.length) ||
+            size[it->file] > INT64_MAX)
+            return ckpt_fail(err, CKPT_ELIMIT, "__0_%zu.distcp: its size overflows", it->file);
+    }
+    return 0;
+}
+
+static int open_files(struct sink *s, const uint64_t *size, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < s->n_file; i++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "__0_%zu.distcp", i);
+        if (ckpt_outdir_file(&s->file[i], s->dir, name, err) ||
+            ckpt_out_reserve(s->file[i], size[i], err))
+            return err->code;
+    }
+    return 0;
+}
+
+static bool is_step(const struct sink *s, size_t item)
+{
+    for (size_t lo = 0, hi = s->list->n; lo < hi;) {    /* item_of rises */
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (s->item_of[mid] == item)
+            return false;
+        if (s->item_of[mid] < item)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return !s->index.item[item].value;
+}
+
+/* Headers of all items, and the bytes of those that come from no tensor. */
+static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < s->index.n; i++) {
+        struct dcp_out_item *it = &s->index.item[i];
+        struct ckpt_out *out = s->file[it->file];
+
+        if (pickle_of(b, it, err) || dcp_blob_begin(out, &it->blob, b, err))
+            return err->code;
+        if (is_step(s, i) &&
+            (ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload,
+                               err) ||
+             dcp_blob_wrote(&it->blob, 0, sizeof s->step, crc_of(&s->step, sizeof s->step), err)))
+            return err->code;
+    }
+    return 0;
+}
+
+static int begin(struct sink *s, const char *path, const struct ckpt_create_opts *opts,
+                 struct ckpt_err *err)
+{
+    uint64_t *size = NULL;
+    struct ckpt_buf b;
+    int rc;
+
+    ckpt_buf_init(&b, MAX_PICKLE);
+    rc = dcp_state_fill(&s->index, s->item_of, s->list, opts->info, &s->step, err);
+    if (rc == 0)
+        rc = assign_files(s, opts->max_shard_bytes, err);
+    if (rc == 0 && !(size = ckpt_alloc(s->n_file, sizeof *size)))
+        rc = ckpt_nomem(err, s->n_file * sizeof *size);
+    if (rc == 0)
+        rc = plan(s, size, &b, err);
+    if (rc == 0)
+        rc = ckpt_outdir_create(&s->dir, path, err);
+    if (rc == 0)
+        rc = open_files(s, size, err);
+    if (rc == 0)
+        rc = begin_items(s, &b, err);
+    for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
+        rc = side_file_put(s->dir, &opts->extra[i], err);
+    ckpt_buf_release(&b);
+    ckpt_free(size);
+    return rc;
+}
+
+int dcp_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
+               const struct ckpt_create_opts *opts, struct ckpt_err *err)
+{
+    struct sink *s;
+
+    *out = NULL;
+    if (opts->stream_fd > 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a distributed checkpoint is not written to a "
+                         "stream");
+    s = ckpt_alloc(1, sizeof *s);
+    if (!s)
+        return ckpt_nomem(err, sizeof *s);
+    pthread_mutex_init(&s->lock, NULL);
+    s->list = tensors;
+    s->record = opts->record;
+    s->item_of = ckpt_alloc(tensors->n, sizeof *s->item_of);
+    if (!s->item_of)
+        ckpt_nomem(err, tensors->n * sizeof *s->item_of);
+    if (!s->item_of || begin(s, path, opts, err)) {
+        sink_abort(s);
+        return err->code;
+    }
+    return ckpt_sink_new(out, &sink_ops, s, tensors, false, err);
+}

@@ -1,0 +1,25 @@
+/*
+ * dcp/values - what a distributed checkpoint says in values: steps, hyper-parameters, notes.
+ */
+#ifndef CKPT_FORMATS_DCP_VALUES_H
+#define CKPT_FORMATS_DCP_VALUES_H
+
+#include <jansson.h>
+
+#include "formats/dcp/files.h"
+
+#define DCP_MAX_VALUES 16384u       /* that are decoded; how many were not is told */
+
+/*
+ * Add facts to info:
+ *   "param_groups"  the optimizer's groups, a list of {hyper-parameter: value, "params":
+ *                   [names]}; flattened ones are gathered by equal values.  With optimizer only.
+ *   "values"        {path: value} of what lies outside the optimizer
+ *   "step"          when there is a number called so, or global_step, iteration
+ *   "values_left_out"  how many more there are
+ * Each value is an archive of its own, opened strictly: a name in no table refuses it.
+ */
+int dcp_values_tell(json_t *info, struct dcp_files *files, const struct dcp_meta *m,
+                    bool optimizer, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * deepspeed/agree - whether the files of a tag belong together.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_AGREE_H
+#define CKPT_FORMATS_DEEPSPEED_AGREE_H
+
+#include "formats/deepspeed/parts.h"
+
+/*
+ * Fill stage, bf16 and step, and prove that all files tell of the same stage, number of
+ * partitions, step, version, parameters, configuration, schedule, options and loss scale.
+ * CKPT_EFORMAT "mismatch" names the rank and both values.
+ */
+int ds_agree(struct ds_files *f, struct ckpt_err *err);
+/* The same of two stages of a pipeline, each of which agrees in itself. */
+int ds_agree_stages(const struct ds_files *first, const struct ds_files *other,
+                    struct ckpt_err *err);
+
+#endif

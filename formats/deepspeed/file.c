@@ -1,0 +1,183 @@
+/* deepspeed/file - see deepspeed/file.h. */
+#include "formats/deepspeed/file.h"
+
+#include "formats/container/value_copy.h"
+
+#define CHUNK 65536             /* bytes moved at once */
+
+/* A tensor of another archive and the storage that holds it here, contiguous. */
+struct ds_copied {
+    size_t                      storage;
+    const struct torch_archive *from;
+    const struct value_tensor  *t;
+};
+
+size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
+                       struct ckpt_err *err)
+{
+    if (file->n == file->cap) {
+        size_t cap = file->cap ? 2 * file->cap : 16;
+        struct torch_storage *more = ckpt_grow(file->storage, cap, sizeof *more);
+
+        if (!more) {
+            ckpt_nomem(err, cap * sizeof *more);
+            return SIZE_MAX;
+        }
+        file->storage = more;
+        file->cap = cap;
+    }
+    file->storage[file->n] = (struct torch_storage){.dtype = dtype, .numel = numel};
+    return file->n++;
+}
+
+struct value *ds_file_tensor(struct ds_file *file, size_t storage,
+                             const struct ckpt_shape *shape)
+{
+    struct value_tensor t = {.dtype = file->storage[storage].dtype, .shape = *shape,
+                             .storage = storage};
+    int64_t stride = 1;
+
+    for (int d = shape->rank; d-- > 0;) {
+        t.stride[d] = stride;
+        stride *= shape->dim[d] ? shape->dim[d] : 1;
+    }
+    return value_tensor_new(&file->arena, &t);
+}
+
+struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckpt_dtype dtype,
+                                 const struct ckpt_shape *shape, struct ckpt_err *err)
+{
+    struct value *v;
+    int64_t numel;
+
+    if (!ckpt_shape_numel(&numel, shape)) {
+        ckpt_fail(err, CKPT_EFORMAT, "a shape has no count of elements");
+        return NULL;
+    }
+    *storage = ds_file_storage(file, dtype, numel, err);
+    if (*storage == SIZE_MAX)
+        return NULL;
+    v = ds_file_tensor(file, *storage, shape);
+    if (!v)
+        ckpt_nomem(err, sizeof(struct value_tensor));
+    return v;
+}
+
+/* -- taking over ----------------------------------------------------------------------------- */
+
+struct taking {
+    struct ds_file             *file;
+    const struct torch_archive *from;
+};
+
+static struct value *take_tensor(void *ctx, const struct value_tensor *t, struct ckpt_err *err)
+{
+    const struct taking *k = ctx;
+    struct ds_file *file = k->file;
+    struct value *v;
+    size_t storage;
+
+    if (file->n_copied == file->cap_copied) {
+        size_t cap = file->cap_copied ? 2 * file->cap_copied : 16;
+        struct ds_copied *more = ckpt_grow(file->copied, cap, sizeof *more);
+
+        if (!more) {
+            ckpt_nomem(err, cap * sizeof *more);
+            return NULL;
+        }
+        file->copied = more;
+        file->cap_copied = cap;
+    }
+    v = ds_file_new_tensor(file, &storage, t->dtype, &t->shape, err);
+    if (!v)
+        return NULL;
+    v->u.tensor->requires_grad = t->requires_grad;
+    v->u.tensor->parameter = t->parameter;
+    file->copied[file->n_copied++] = (struct ds_copied){storage, k->from, t};
+    return v;
+}
+
+struct value *ds_file_take(struct ds_file *file, const struct torch_archive *from,
+                           const struct value *v, struct ckpt_err *err)
+{
+    struct taking k = {file, from};
+    struct value *out;
+
+    return value_copy(&out, &file->arena, v, take_tensor, &k, err) ? NULL : out;
+}
+
+/* The bytes of one tensor that was taken over. */
+static int put_copied(struct ds_file *file, const struct ds_copied *c, struct ckpt_err *err)
+{
+    int64_t width = (int64_t)ckpt_dtype_size(c->t->dtype), step = CHUNK / width;
+    int64_t numel = file->storage[c->storage].numel;
+    unsigned char *chunk = ckpt_alloc_buffer(CHUNK);
+    struct ckpt_arena a = {0};
+    struct ckpt_fragment *frag;
+    int rc = chunk ? 0 : ckpt_nomem(err, CHUNK);
+
+    if (rc == 0 && numel > 0)
+        rc = torch_archive_fragment(&frag, &a, c->from, c->t, err);
+    for (int64_t at = 0; rc == 0 && at < numel; at += step) {
+        int64_t n = numel - at < step ? numel - at : step;
+
+        rc = ckpt_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
+        if (rc == 0)
+            rc = ds_file_put(file, c->storage, at, n, chunk, err);
+    }
+    ckpt_arena_release(&a);
+    ckpt_free(chunk);
+    return rc;
+}
+
+/* -- the file -------------------------------------------------------------------------------- */
+
+int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *path,
+                  const struct value *root, struct ckpt_err *err)
+{
+    struct ckpt_out *out;
+
+    if (ckpt_outdir_file(&out, dir, path, err) ||
+        torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL, err))
+        return err->code;
+    for (size_t i = 0; i < file->n_copied; i++)
+        if (put_copied(file, &file->copied[i], err))
+            return err->code;
+    return 0;
+}
+
+int ds_file_put(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
+                const void *src, struct ckpt_err *err)
+{
+    return torch_writer_put(file->w, storage, start, count, src, err);
+}
+
+int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
+                  struct ckpt_err *err)
+{
+    static const unsigned char zero[4096];
+    int64_t step = (int64_t)(sizeof zero / ckpt_dtype_size(file->storage[storage].dtype));
+
+    for (int64_t at = 0; at < count; at += step)
+        if (ds_file_put(file, storage, start + at, count - at < step ? count - at : step, zero,
+                        err))
+            return err->code;
+    return 0;
+}
+
+int ds_file_commit(struct ds_file *file, struct ckpt_err *err)
+{
+    struct torch_writer *w = file->w;
+
+    file->w = NULL;
+    return torch_writer_commit(w, err);
+}
+
+void ds_file_close(struct ds_file *file)
+{
+    torch_writer_abort(file->w);
+    ckpt_free(file->storage);
+    ckpt_free(file->copied);
+    ckpt_arena_release(&file->arena);
+    *file = (struct ds_file){0};
+}

@@ -1,0 +1,46 @@
+/*
+ * deepspeed/file - one torch file of a checkpoint while it is put together: storages are asked
+ * for as its values are made, parts of a saved archive are taken over with their tensors.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_FILE_H
+#define CKPT_FORMATS_DEEPSPEED_FILE_H
+
+#include "formats/container/value.h"
+#include "formats/torch/out.h"
+
+struct ds_file {
+    struct ckpt_arena     arena;        /* of its values */
+    struct torch_storage *storage;
+    size_t                n, cap;
+    struct ds_copied     *copied;       /* tensors taken over: filled when the file begins */
+    size_t                n_copied, cap_copied;
+    struct torch_writer  *w;            /* once it has begun */
+};
+
+/* A new storage; SIZE_MAX with err filled. */
+size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
+                       struct ckpt_err *err);
+/* A contiguous tensor at the beginning of a storage; NULL when memory is refused. */
+struct value *ds_file_tensor(struct ds_file *file, size_t storage,
+                             const struct ckpt_shape *shape);
+/* The same with a storage of its own. */
+struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckpt_dtype dtype,
+                                 const struct ckpt_shape *shape, struct ckpt_err *err);
+/* A value of a saved archive, tensors and all.  NULL with err filled. */
+struct value *ds_file_take(struct ds_file *file, const struct torch_archive *from,
+                           const struct value *v, struct ckpt_err *err);
+
+/* Write root and what was taken over; then the other storages may be put. */
+int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *path,
+                  const struct value *root, struct ckpt_err *err);
+/* Elements of a storage; any thread. */
+int ds_file_put(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
+                const void *src, struct ckpt_err *err);
+int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
+                  struct ckpt_err *err);
+/* Every element of every storage must have been put. */
+int ds_file_commit(struct ds_file *file, struct ckpt_err *err);
+/* Give up what was not committed, and release the rest. */
+void ds_file_close(struct ds_file *file);
+
+#endif

@@ -1,0 +1,471 @@
+/* deepspeed/flat - see deepspeed/flat.h. */
+#include "formats/deepspeed/flat.h"
+
+#include <string.h>
+
+#include "formats/deepspeed/experts.h"
+#include "formats/deepspeed/layout.h"
+#include "formats/deepspeed/mappings.h"
+#include "formats/deepspeed/swap.h"
+
+/* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
+struct flat {
+    size_t                 n;           /* ranks */
+    size_t                *rank;        /* [n] */
+    size_t                *group;       /* [n]: its number there */
+    struct ckpt_fragment **frag;        /* [n] */
+    int64_t               *numel;       /* [n] */
+    struct ds_piece       *piece;       /* [n]: of the parameter in work */
+    size_t                *mapped;      /* [n]: entries of param_slice_mappings passed */
+    enum ckpt_dtype        dtype;
+    size_t                 size, p;     /* number p of groups of `size` ranks has it */
+    int                    align;       /* what stages 1 and 2 padded it to */
+};
+
+struct reader {
+    struct ckpt_tensors   *list;
+    const struct ds_files *f;
+    const char            *state;       /* moment, or NULL for weights */
+    const char            *what;        /* what the flat tensors are called in the files */
+    struct flat            flat;
+    struct ckpt_err       *err;
+};
+
+int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
+                     struct ckpt_arena *arena, const struct torch_archive *a,
+                     const struct value *v, const char *what, struct ckpt_err *err)
+{
+    const char *file = ckpt_file_name(torch_archive_file(a));
+
+    if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank != 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s is no flat tensor", file, what);
+    *numel = v->u.tensor->shape.dim[0];
+    *dtype = v->u.tensor->dtype;
+    if (*numel > 1 && v->u.tensor->stride[0] != 1)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s is not contiguous", file, what);
+    if (ckpt_dtype_size(*dtype) == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is of %s", file, what,
+                         ckpt_dtype_name(*dtype));
+    *out = NULL;
+    return *numel > 0 ? torch_archive_fragment(out, arena, a, v->u.tensor, err) : 0;
+}
+
+/* Go on with what number p of groups of `size` ranks has of flat group g. */
+static void share(struct reader *r, size_t g, size_t size, size_t p)
+{
+    r->flat.size = size;
+    r->flat.p = p;
+    r->flat.n = r->f->n / size;
+    for (size_t k = 0; k < r->flat.n; k++) {
+        r->flat.rank[k] = ds_expert_rank(r->f, size, p, k);
+        r->flat.group[k] = ds_expert_group(r->f, r->flat.rank[k], g);
+    }
+}
+
+static int begin(struct reader *r)
+{
+    size_t n = r->f->n;
+    struct ckpt_arena *a = &r->list->arena;
+
+    r->flat = (struct flat){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
+                            .group = ckpt_arena_alloc(a, n, sizeof *r->flat.group),
+                            .frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
+                            .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
+                            .piece = ckpt_arena_alloc(a, n, sizeof *r->flat.piece),
+                            .mapped = ckpt_arena_alloc(a, n, sizeof *r->flat.mapped)};
+    if (!r->flat.rank || !r->flat.group || !r->flat.frag || !r->flat.numel || !r->flat.piece ||
+        !r->flat.mapped)
+        return ckpt_nomem(r->err, n * sizeof *r->flat.piece);
+    share(r, 0, 1, 0);
+    return 0;
+}
+
+/* Rank's tensor of group g. */
+static const struct value *find(const struct reader *r, size_t rank, size_t g)
+{
+    return r->state ? value_get(ds_state(r->f, rank, g), r->state)
+                    : ds_item(value_get(r->f->rank[rank].optim_root, r->what), g);
+}
+
+/* Take the flat tensor of rank number k into r->flat; all ranks have the same dtype. */
+static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
+                     const struct value *v, const char *what)
+{
+    struct flat *flat = &r->flat;
+    enum ckpt_dtype dtype;
+
+    if (ds_flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
+                         r->err))
+        return r->err->code;
+    if (k > 0 && dtype != flat->dtype)
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank %zu has %s",
+                            flat->rank[k], what, ckpt_dtype_name(dtype), flat->rank[0],
+                            ckpt_dtype_name(flat->dtype));
+    flat->dtype = dtype;
+    return 0;
+}
+
+/* Add name with one fragment for each rank that holds some of it. */
+static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
+                      enum ckpt_kind kind)
+{
+    const struct flat *flat = &r->flat;
+    size_t n = 0;
+    struct ckpt_fragment *frag;
+    struct ckpt_tensor *added;
+    struct ckpt_shape whole;
+
+    /* What pipeline stages are tied by is a parameter of each. */
+    if (r->f->mp > 0 && ckpt_tensors_find(r->list, name) != SIZE_MAX)
+        return ckpt_shape_equal(&r->list->item[ckpt_tensors_find(r->list, name)].shape, shape)
+                   ? 0 : ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: %s has "
+                                      "another shape than in a stage before", r->f->mp, name);
+    for (size_t k = 0; k < flat->n; k++)
+        n += flat->piece[k].count > 0;
+    frag = ckpt_arena_alloc(&r->list->arena, n, sizeof *frag);
+    if (!frag)
+        return ckpt_nomem(r->err, n * sizeof *frag);
+    n = 0;
+    for (size_t k = 0; k < flat->n; k++) {
+        const struct ds_piece *p = &flat->piece[k];
+
+        if (p->count == 0)
+            continue;
+        if (p->at > flat->numel[k] || p->count > flat->numel[k] - p->at)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
+                                "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
+                                flat->rank[k], name, (long long)(p->at + p->count),
+                                (long long)flat->numel[k]);
+        frag[n] = *flat->frag[k];
+        frag[n].stride = NULL;
+        frag[n].box = ckpt_box_new(&r->list->arena, 1, &p->start, &p->count);
+        if (!frag[n].box)
+            return ckpt_nomem(r->err, sizeof *frag[n].box);
+        frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
+    }
+    if (ckpt_tensors_add(r->list, &added, name, strlen(name), flat->dtype, shape, frag, n, true,
+                         r->err))
+        return r->err->code;
+    added->kind = kind;
+    whole = ckpt_shape_1d(added->numel);
+    return ckpt_fragments_check(&whole, flat->dtype, frag, n, r->err)
+               ? ckpt_err_in(r->err, "%s", name) : 0;
+}
+
+/* -- what the files say of the cut besides ---------------------------------------------------- */
+
+/* Filler behind parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+static int64_t filler(const struct reader *r, size_t g, size_t i)
+{
+    const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");
+    int64_t n;
+
+    return value_as_int(ds_item(ds_item(v, g), i), &n) && n > 0 && n < INT64_MAX >> 20 ? n : 0;
+}
+
+/* Stages 1 and 2: the flat group's elements, fillers included. */
+static int group_numel(struct reader *r, const struct value *shapes, size_t g, int64_t *total)
+{
+    *total = 0;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        if (__builtin_add_overflow(*total, numel + filler(r, g, i), total) ||
+            *total > INT64_MAX / 4)
+            return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu has more elements than "
+                             "can be", g);
+    }
+    return 0;
+}
+
+/* A rank's part of stages 1 and 2 has its length with the padding or without, no other. */
+static int check_part(struct reader *r, size_t g, int64_t total)
+{
+    int world = (int)r->flat.n;
+    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.numel[0], told;
+
+    /* Old versions padded less: the first rank's part tells, wherever that makes a difference. */
+    r->flat.align = DS_ALIGN;
+    if (first != part && first != part - ds12_padding(total, 0, world, DS_ALIGN) &&
+        first == ds12_part(total, world, DS_ALIGN_OLD)) {
+        r->flat.align = DS_ALIGN_OLD;
+        part = first;
+    }
+
+    for (int k = 0; k < world; k++) {
+        int64_t pad = ds12_padding(total, k, world, r->flat.align), n = r->flat.numel[k];
+        size_t rank = r->flat.rank[k];
+        const struct value *v = value_get(r->f->rank[rank].optim_root, "group_paddings");
+        /* BF16_Optimizer notes all of the padding on the last rank, wherever it lies. */
+        int64_t noted = !r->f->bf16 ? pad : k == world - 1 ? part * world - total : 0;
+
+        if (n != part && n != part - pad)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: its part of group %zu has %lld elements, the parameters "
+                                "need %lld and %lld of padding", rank, g, (long long)n,
+                                (long long)(part - pad), (long long)pad);
+        if (value_as_int(ds_item(v, r->flat.group[k]), &told) && told != noted)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: says that group %zu has %lld elements of padding, the "
+                                "parameters leave %lld", rank, g, (long long)told,
+                                (long long)noted);
+    }
+    return 0;
+}
+
+/* param_slice_mappings lists a rank's pieces in flat order; it must say what we computed. */
+static int check_mapping(struct reader *r, const char *name)
+{
+    for (size_t k = 0; k < r->flat.n; k++) {
+        const struct ds_piece *p = &r->flat.piece[k];
+        size_t rank = r->flat.rank[k];
+        const struct value *all = value_get(r->f->rank[rank].optim_root, "param_slice_mappings");
+        const struct value *map = ds_item(all, r->flat.group[k]);
+        size_t at = r->flat.mapped[k];
+        int64_t numel, start;
+        const char *found;
+
+        if (p->count == 0 || !value_is(map, VALUE_DICT))
+            continue;
+        found = at < map->u.dict.n ? value_as_str(map->u.dict.key[at]) : NULL;
+        if (!found || strcmp(found, name) != 0 ||
+            !ds_address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: param_slice_mappings does not have %s as %lld elements "
+                                "from %lld, as the shapes have it", rank, name,
+                                (long long)p->count, (long long)p->at);
+        r->flat.mapped[k]++;
+    }
+    return 0;
+}
+
+/*
+ * The mappings are of the order that the shapes are in, unless gradients go round robin (there
+ * they are wrong: DeepSpeed 0.19.8 makes them of the order before it shuffles).
+ */
+static bool has_mappings(const struct reader *r)
+{
+    const struct value *config = value_get(r->f->rank[0].model_root, "ds_config");
+    const struct value *v =
+        value_get(value_get(config, "zero_optimization"), "round_robin_gradients");
+    int64_t on = 0;
+
+    /* The configuration can be the path it was read from: then nothing is known of it. */
+    if (r->f->stage == 3 || r->state || !value_is(config, VALUE_DICT))
+        return false;
+    return !(value_as_int(v, &on) && on);
+}
+
+/* -- groups ---------------------------------------------------------------------------------- */
+
+/* Where parameter `name` lies on each rank, base being the sum of what came before it. */
+static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
+{
+    int world = (int)r->flat.n;
+
+    for (int k = 0; k < world; k++)
+        r->flat.piece[k] = r->f->stage == 3 ? ds3_piece(numel, base, k, world)
+                                            : ds12_piece(base, numel, total, k, world,
+                                                         r->flat.align);
+}
+
+/* What the parameter is called in the whole model; experts of a part of it have other numbers. */
+static int whole_name(const char **name, const struct reader *r, const struct ckpt_shape *shape,
+                      struct ckpt_err *err)
+{
+    const struct ds_expert *e;
+    char a[96], b[96];
+
+    if (ds_expert_find(&e, r->f->experts, *name, r->flat.size, r->flat.p, err))
+        return err->code;
+    if (!e)
+        return r->flat.size == 1
+                   ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%s: is no expert, yet cut into %zu parts on "
+                                   "%zu ranks", *name, r->flat.n, r->f->n);
+    if (!ckpt_shape_equal(&e->t->shape, shape))
+        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "%s: is %s in its file, %s in "
+                            "param_shapes", e->name, ckpt_shape_text(a, sizeof a, &e->t->shape),
+                            ckpt_shape_text(b, sizeof b, shape));
+    *name = e->name;
+    return 0;
+}
+
+static int add_parameters(struct reader *r, const struct value *shapes, size_t g, int64_t total)
+{
+    bool mappings = has_mappings(r);
+    int64_t base = 0;
+
+    memset(r->flat.mapped, 0, r->flat.n * sizeof *r->flat.mapped);
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        cut(r, numel, base, total);
+        if (mappings && check_mapping(r, name))
+            return r->err->code;
+        if (whole_name(&name, r, &shape, r->err))
+            return r->err->code;
+        if (r->state && !(name = ckpt_arena_printf(&r->list->arena, "%s|%s", name, r->state)))
+            return ckpt_nomem(r->err, 64);
+        if (add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT))
+            return r->err->code;
+        base += r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
+    }
+    for (size_t k = 0; r->f->stage == 3 && k < r->flat.n; k++)
+        if (r->flat.numel[k] != base)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: %s %zu has %lld elements, its parameters need %lld", k,
+                                r->what, g, (long long)r->flat.numel[k], (long long)base);
+    return 0;
+}
+
+/* Stage 3: elements of each rank's flat tensor. */
+static int due(struct reader *r, const struct value *shapes, int64_t *numel)
+{
+    *numel = 0;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t n;
+
+        if (ds_shape_at(&name, &shape, &n, shapes, i, "param_shapes", r->err))
+            return r->err->code;
+        if (__builtin_add_overflow(*numel, ds3_part(n, (int)r->flat.n), numel) ||
+            *numel > INT64_MAX / 64)
+            return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: more elements than can be");
+    }
+    return 0;
+}
+
+/* A flat tensor that was swapped out is empty in its file. */
+static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
+                        const struct value *v)
+{
+    struct flat *flat = &r->flat;
+
+    if (flat->numel[k] != 0 || due(r, shapes, &flat->numel[k]))
+        return r->err->code;
+    return flat->numel[k] == 0
+               ? 0 : ds_swap_fragment(&flat->frag[k], &r->list->arena, r->f, flat->rank[k],
+                                      v->u.tensor, flat->numel[k], r->what, r->err);
+}
+
+/* Group g of the ranks that share it. */
+static int add_share(struct reader *r, const struct value *shapes, size_t g)
+{
+    int64_t total = 0;
+
+    for (size_t k = 0; k < r->flat.n; k++) {
+        size_t rank = r->flat.rank[k];
+        const struct value *v = find(r, rank, r->flat.group[k]);
+
+        if (!v)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
+                                "rank %zu: no %s of group %zu, which param_shapes has", rank,
+                                r->what, g);
+        if (take_flat(r, k, r->f->rank[rank].optim, v, r->what) ||
+            (r->f->stage == 3 && take_swapped(r, shapes, k, v)))
+            return r->err->code;
+    }
+    if (r->f->stage != 3 && (group_numel(r, shapes, g, &total) || check_part(r, g, total)))
+        return r->err->code;
+    return add_parameters(r, shapes, g, total);
+}
+
+static int add_group(struct reader *r, size_t g)
+{
+    const struct value *shapes = ds_shapes(r->f, 0, g);
+    size_t n = r->f->n, parts = r->f->stage == 3 ? n : ds_group_partitions(r->f, 0, g);
+
+    if (!value_is(shapes, VALUE_DICT))
+        return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
+    if (parts == 0 || n % parts != 0)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "partition_count: group %zu is cut into %zu parts, "
+                         "on %zu ranks", g, parts, n);
+    for (size_t p = 0; p < n / parts; p++) {
+        share(r, g, n / parts, p);
+        if (add_share(r, shapes, g))
+            return r->err->code;
+    }
+    return 0;
+}
+
+/* Both directions: no flat tensor without shapes. */
+static int check_groups(struct reader *r, size_t n)
+{
+    for (size_t k = 0; k < r->f->n; k++) {
+        const struct value *all = value_get(r->f->rank[k].optim_root, r->what);
+        size_t found = value_is(all, VALUE_LIST) ? all->u.seq.n : 0;
+
+        if (found != n)
+            return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
+                                "rank %zu: %zu tensors in %s, param_shapes has %zu groups", k,
+                                found, r->what, n);
+    }
+    return 0;
+}
+
+int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                 struct ckpt_err *err)
+{
+    struct reader r = {.list = list, .f = f, .state = state, .err = err};
+    size_t n = ds_shape_groups(f, 0), have = 0;
+
+    r.what = state ? state : f->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups";
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "param_shapes is in neither file of rank 0");
+    if (begin(&r) || (!state && check_groups(&r, n)))
+        return err->code;
+    for (size_t g = 0; state && g < n; g++)
+        have += find(&r, 0, g) != NULL;
+    for (size_t g = 0; (!state || have > 0) && g < n; g++)
+        if (add_group(&r, g))
+            return err->code;
+    return 0;
+}
+
+int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+{
+    struct reader r = {.list = list, .f = f, .what = "frozen_param_fragments", .err = err};
+    const struct value *shapes = value_get(f->rank[0].model_root, "frozen_param_shapes");
+
+    if (!value_is(shapes, VALUE_DICT))
+        return 0;
+    if (begin(&r))
+        return err->code;
+    for (size_t i = 0; i < shapes->u.dict.n; i++) {
+        struct ckpt_shape shape;
+        const char *name;
+        int64_t numel;
+
+        if (ds_shape_at(&name, &shape, &numel, shapes, i, "frozen_param_shapes", err))
+            return err->code;
+        for (size_t k = 0; k < f->n; k++) {
+            const struct value *all = value_get(f->rank[k].model_root, r.what);
+            const char *key = value_is(all, VALUE_DICT) && i < all->u.dict.n
+                                  ? value_as_str(all->u.dict.key[i]) : NULL;
+
+            if (!key || strcmp(key, name) != 0)
+                return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                                    "rank %zu: entry %zu of %s is not %s", k, i, r.what, name);
+            if (take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], name))
+                return err->code;
+            if (r.flat.numel[k] != ds3_part(numel, (int)f->n))
+                return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                                    "rank %zu: its piece of %s has %lld elements, %lld are due", k,
+                                    name, (long long)r.flat.numel[k],
+                                    (long long)ds3_part(numel, (int)f->n));
+        }
+        cut(&r, numel, 0, 0);
+        if (add_pieces(&r, name, &shape, CKPT_WEIGHT))
+            return err->code;
+    }
+    return 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * deepspeed/flat - parameters that lie in pieces in the ranks' flat tensors, as tensors of a
+ * list: every piece is one fragment into a storage of a rank's file.
+ *
+ * Stage 3: tensor j of fp32_flat_groups belongs to dictionary j of param_shapes (sub-groups);
+ * stages 1, 2 and BF16_Optimizer: entry g of single_partition_of_fp32_groups is rank's part of
+ * flat group g, without its padding (BF16_Optimizer and the moments: with it).  The arithmetic is
+ * deepspeed_layout's; what the files say of it besides (group_paddings, param_slice_mappings) is
+ * held against it.  Padding is in no fragment, so it is never read.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_FLAT_H
+#define CKPT_FORMATS_DEEPSPEED_FLAT_H
+
+#include "formats/deepspeed/parts.h"
+#include "libckpt/tensor.h"
+
+/*
+ * List all trained parameters: state NULL for the master weights under their names (kind
+ * WEIGHT), or the moment "exp_avg" as "<name>|exp_avg" (kind OPTIM).  A moment that no rank has
+ * (an optimizer of another kind) lists nothing.
+ */
+int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                 struct ckpt_err *err);
+/* List frozen parameters of stage 3, whose pieces lie in the model files in the model's dtype. */
+int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err);
+/*
+ * A contiguous 1-D tensor of an archive: its fragment covers all of it.  what names it.
+ */
+int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
+                     struct ckpt_arena *arena, const struct torch_archive *a,
+                     const struct value *v, const char *what, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * deepspeed/mappings - param_slice_mappings: which elements of a rank's part of a flat group are
+ * whose, {name: fragment_address(numel, start)} a group, in the order of the group.
+ *
+ * Besides proving a cut it stands for param_shapes where a run has none: BF16_Optimizer of a
+ * pipeline without ZeRO.  The shapes then are those of the weights beside.
+ * Source: DeepSpeed 0.19.8 runtime/bf16_optimizer.py, zero/stage_1_and_2.py.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_MAPPINGS_H
+#define CKPT_FORMATS_DEEPSPEED_MAPPINGS_H
+
+#include "formats/deepspeed/parts.h"
+
+/* numel and start of a fragment_address. */
+bool ds_address(const struct value *v, int64_t *numel, int64_t *start);
+/* Give f param_shapes made of the mappings of all ranks, where it has mappings and no shapes. */
+int ds_shapes_of_mappings(struct ds_files *f, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * deepspeed/parts - the open files of a DeepSpeed tag, and where their dictionaries keep what.
+ *
+ * Source: DeepSpeed 0.19.8 and 0.14.5 runtime/engine.py, zero/stage_1_and_2.py, zero/stage3.py,
+ * bf16_optimizer.py, fp16/{fused,unfused}_optimizer.py.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_PARTS_H
+#define CKPT_FORMATS_DEEPSPEED_PARTS_H
+
+#include "formats/torch/torch.h"
+
+#define DS_MAX_RANKS 65536
+#define DS_MAX_TAG   256        /* bytes of a tag */
+
+/*
+ * One rank's files, of a pipeline those of one stage.  Stage 0 has no optim file; stages 0 to 2
+ * have rank 0's model file alone; a universal checkpoint has zero/optimizer_state.pt as rank 0's
+ * optim file.
+ */
+struct ds_rank {
+    struct torch_archive *model, *optim;
+    const struct value   *model_root;   /* dict */
+    const struct value   *optim_file;   /* dict: the whole optim file */
+    const struct value   *optim_root;   /* dict: its optimizer_state_dict */
+};
+
+struct ds_files {
+    char            tag[DS_MAX_TAG];
+    struct ds_rank *rank;               /* [n] */
+    size_t          n;                  /* data-parallel ranks */
+    bool            sharded;            /* every rank has a model file of its own */
+    int             stage;              /* 0..3 */
+    bool            bf16;               /* BF16_Optimizer: no zero_stage, padding kept */
+    bool            bf16_names;         /* optim files are called bf16_zero_...: bf16 is enabled */
+    size_t          world;              /* ranks that saved it: n but for universal ones */
+    struct ds_experts *experts;         /* files of MoE layers; NULL: it has none */
+    struct ckpt_arena arena;
+    const struct value *shapes;         /* in place of param_shapes, which no file has; NULL */
+    size_t          mp;                 /* the mp_rank whose files these are: pipeline stage */
+    struct ds_layers *layers;           /* of all stages of a pipeline; NULL: it is none */
+    struct ds_swap *swap;               /* states that lie in files of their own; NULL */
+    struct ds_universal *universal;     /* where its states lie; NULL: in the optim files */
+    double          step;               /* the optimizer's own count, -1 where it keeps none */
+};
+
+/* Open one file of a checkpoint, which holds a dictionary. */
+int ds_archive_open(struct torch_archive **out, const struct value **root, struct ckpt_dir *dir,
+                    const char *name, struct ckpt_err *err);
+/* partition_count of a rank: one number, or the largest of one per group; 0 when absent. */
+size_t ds_partitions(const struct ds_files *f, size_t rank);
+/* The same for flat group g alone. */
+size_t ds_group_partitions(const struct ds_files *f, size_t rank, size_t g);
+/* The number of ZeroStageEnum(n), or of a plain int of before 0.7; -1 when absent. */
+int ds_stage(const struct ds_files *f, size_t rank);
+
+/* All below give NULL where there is none. */
+/* Item of a list or tuple. */
+const struct value *ds_item(const struct value *list, size_t i);
+/* Value of a number key of a dictionary. */
+const struct value *ds_numbered(const struct value *dict, size_t key);
+/* The state of flat group g on a rank: step, exp_avg, exp_avg_sq. */
+const struct value *ds_state(const struct ds_files *f, size_t rank, size_t g);
+/* The optimizer's param_groups. */
+const struct value *ds_param_groups(const struct ds_files *f, size_t rank);
+/* One dictionary of name -> shape per flat group, from wherever this version keeps it. */
+size_t ds_shape_groups(const struct ds_files *f, size_t rank);
+const struct value *ds_shapes(const struct ds_files *f, size_t rank, size_t g);
+
+/* Name and shape i of a dictionary of shapes (torch.Size or plain tuples); what names it. */
+int ds_shape_at(const char **name, struct ckpt_shape *shape, int64_t *numel,
+                const struct value *shapes, size_t i, const char *what, struct ckpt_err *err);
+
+#endif

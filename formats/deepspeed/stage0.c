@@ -1,0 +1,599 @@
+/* deepspeed/stage0 - see deepspeed/stage0.h. */
+#include "formats/deepspeed/stage0.h"
+
+#include <string.h>
+
+#include "formats/deepspeed/experts.h"
+#include "formats/deepspeed/pipe.h"
+#include "formats/deepspeed/whole.h"
+#include "libckpt/convert.h"
+#include "libckpt/log.h"
+
+#define SAMPLE 2048             /* elements that tell one parameter from another, at each end */
+
+/* One entry of the optimizer. */
+struct entry {
+    const struct param         *param;  /* once it is known */
+    const struct value         *state;  /* dictionary of moments */
+    const struct value_tensor  *master; /* f32 copy, or NULL */
+    const struct torch_archive *archive;        /* of master and state */
+    const char                 *shape;  /* as text: what entries and parameters are matched by */
+    size_t                      group;
+    bool                        flat;   /* its moments are windows of its group's, from here: */
+    int64_t                     at;
+};
+
+/* One parameter of `module`, or of an expert. */
+struct param {
+    const char                 *name, *shape;
+    const struct value_tensor  *t;
+    const struct torch_archive *archive;
+    size_t                      part;
+    int64_t                     numel;
+    bool                        taken;
+};
+
+/* What is of one shape. */
+struct class {
+    size_t *param;                      /* [n_param] numbers of its parameters */
+    size_t  n_param;
+    size_t  n_entry, group;             /* of its entries */
+    size_t  next;                       /* parameters before it are taken */
+    bool    mixed;                      /* its entries are of several groups */
+};
+
+struct match {
+    struct ckpt_arena       arena;
+    const struct ds_files  *f;
+    struct param    *param;
+    struct entry    *entry;
+    struct class    *class;
+    size_t           n_param, n_entry, cap_entry, n_class;
+    struct ckpt_map *by_shape;          /* shape -> number of a class */
+};
+
+/*
+ * A rank's optimizer.  part 0 has the parameters of `module`; with experts, each number of an
+ * expert-parallel group has an optimizer, whose part is that number + 1.
+ */
+struct optimizer {
+    const struct value         *outer, *inner;  /* DeepSpeed's around torch's, or both torch's */
+    const struct torch_archive *archive;
+    size_t                      part;
+    size_t                      number;         /* torch's, of the next entry */
+};
+
+static const char *shape_key(struct match *m, size_t part, const struct ckpt_shape *s)
+{
+    char text[512];
+
+    return ckpt_arena_printf(&m->arena, "%zu:%s", part, ckpt_shape_text(text, sizeof text, s));
+}
+
+static int add_param(struct match *m, const char *name, const struct value_tensor *t,
+                     const struct torch_archive *a, size_t part, struct ckpt_err *err)
+{
+    struct param *p = &m->param[m->n_param];
+
+    *p = (struct param){.name = name, .t = t, .archive = a, .part = part,
+                        .shape = shape_key(m, part, &t->shape)};
+    if (!p->shape)
+        return ckpt_nomem(err, 64);
+    if (!ckpt_shape_numel(&p->numel, &t->shape))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: its shape has no count of elements", name);
+    m->n_param++;
+    return 0;
+}
+
+/* Those of experts; an optimizer has an equal share of every layer's. */
+static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt_err *err)
+{
+    for (size_t i = 0; x && i < x->n; i++) {
+        const struct ds_expert *e = &x->item[i];
+        size_t share = x->n_optim ? e->of / x->n_optim : 0;
+
+        if (share == 0 || e->of % x->n_optim != 0)
+            return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous", "optimizer: of stage 0, "
+                                "without names: %zu optimizers of a layer of %zu experts",
+                                x->n_optim, e->of);
+        if (add_param(m, e->name, e->t, e->archive, 1 + e->number / share, err))
+            return err->code;
+    }
+    return 0;
+}
+
+/* Those of a pipeline, of any stage. */
+static int take_layers(struct match *m, struct ckpt_err *err)
+{
+    const struct ds_layers *l = m->f->layers;
+
+    m->param = ckpt_arena_alloc(&m->arena, l->n, sizeof *m->param);
+    if (!m->param)
+        return ckpt_nomem(err, l->n * sizeof *m->param);
+    for (size_t i = 0; i < l->n; i++)
+        if (!ds_layer_buffer(m->f, l->item[i].name) &&
+            add_param(m, l->item[i].name, l->item[i].t, l->item[i].archive, 0, err))
+            return err->code;
+    return 0;
+}
+
+/* Parameters of the module: no buffers, tied names once; then those of experts. */
+static int take_module(struct match *m, struct ds_module *mod, struct ckpt_err *err)
+{
+    const struct ds_experts *x = m->f->experts;
+    size_t n = mod->dict->u.dict.n, first, all = n + (x ? x->n : 0);
+
+    m->param = ckpt_arena_alloc(&m->arena, all, sizeof *m->param);
+    if (!m->param)
+        return ckpt_nomem(err, all * sizeof *m->param);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = value_as_str(mod->dict->u.dict.key[i]);
+        const struct value *v = mod->dict->u.dict.val[i];
+
+        if (!name || !value_is(v, VALUE_TENSOR) ||
+            ckpt_map_get(mod->buffers, name, strlen(name)) != CKPT_MAP_NONE)
+            continue;
+        if (ds_module_first(&first, mod, i, err))
+            return err->code;
+        if (first == i && add_param(m, name, v->u.tensor, m->f->rank[0].model, 0, err))
+            return err->code;
+    }
+    return take_experts(m, x, err);
+}
+
+static int take_params(struct match *m, struct ckpt_err *err)
+{
+    struct ds_module mod;
+    int rc;
+
+    if (m->f->layers)
+        return take_layers(m, err);
+    rc = ds_module_open(&mod, m->f, err);
+    if (rc == 0)
+        rc = take_module(m, &mod, err);
+    ds_module_close(&mod);
+    return rc;
+}
+
+static struct entry *new_entry(struct match *m, struct ckpt_err *err)
+{
+    if (m->n_entry == m->cap_entry) {
+        size_t cap = m->cap_entry ? 2 * m->cap_entry : 256;
+        struct entry *more = ckpt_grow(m->entry, cap, sizeof *more);
+
+        if (!more) {
+            ckpt_nomem(err, cap * sizeof *more);
+            return NULL;
+        }
+        m->entry = more;
+        m->cap_entry = cap;
+    }
+    m->entry[m->n_entry] = (struct entry){0};
+    return &m->entry[m->n_entry++];
+}
+
+/* Whether elements [from, from + n) of the master, rounded, are those of the parameter. */
+static int same_window(bool *same, const struct torch_archive *a, const struct value_tensor *master,
+                       const struct param *p, int64_t from, int64_t n, struct ckpt_err *err)
+{
+    unsigned char wide[SAMPLE * 8], rounded[SAMPLE * 8], found[SAMPLE * 8];
+    struct ckpt_arena arena = {0};
+    struct ckpt_fragment *frag;
+    int rc = torch_archive_fragment(&frag, &arena, a, master, err);
+
+    if (rc == 0)
+        rc = ckpt_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
+    if (rc == 0)
+        rc = torch_archive_fragment(&frag, &arena, p->archive, p->t, err);
+    if (rc == 0)
+        rc = ckpt_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
+    if (rc == 0) {
+        ckpt_convert(rounded, p->t->dtype, wide, master->dtype, (size_t)n);
+        *same = memcmp(rounded, found, (size_t)n * ckpt_dtype_size(p->t->dtype)) == 0;
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* Whether the first and last elements of the master are those of the parameter of its shape. */
+static int same_values(bool *same, const struct torch_archive *a,
+                       const struct value_tensor *master, const struct param *p,
+                       struct ckpt_err *err)
+{
+    int64_t n = p->numel < SAMPLE ? p->numel : SAMPLE;
+
+    *same = ckpt_convert_can(p->t->dtype, master->dtype) && ckpt_dtype_size(p->t->dtype) <= 8 &&
+            ckpt_dtype_size(master->dtype) <= 8;
+    if (!*same || n == 0)
+        return 0;
+    if (same_window(same, a, master, p, 0, n, err))
+        return err->code;
+    return *same && p->numel > n ? same_window(same, a, master, p, p->numel - n, n, err) : 0;
+}
+
+/* -- entries --------------------------------------------------------------------------------- */
+
+/* Number i of group g has its own tensors. */
+static int take_entry(struct match *m, struct optimizer *o, size_t g, const struct value *number,
+                      const struct value *master, struct ckpt_err *err)
+{
+    struct entry *e = new_entry(m, err);
+    const struct value *v = value_is(master, VALUE_TENSOR) ? master : NULL;
+    int64_t key;
+
+    if (!e)
+        return err->code;
+    e->group = g;
+    e->archive = o->archive;
+    e->state = ds_numbered(value_get(o->inner, "state"), o->number);
+    e->master = v ? v->u.tensor : NULL;
+    if (!value_as_int(number, &key) || key != (int64_t)o->number)
+        return ckpt_fail(err, CKPT_EFORMAT, "optimizer: number %zu of its entries is not where "
+                         "torch counts it, in group %zu", o->number, g);
+    /* Without a master any tensor of the parameter's shape tells it: moments have it. */
+    for (size_t i = 0; !v && value_is(e->state, VALUE_DICT) && i < e->state->u.dict.n; i++)
+        if (value_is(e->state->u.dict.val[i], VALUE_TENSOR) &&
+            e->state->u.dict.val[i]->u.tensor->shape.rank > 0)
+            v = e->state->u.dict.val[i];
+    if (!v)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: entry %zu has no moment to tell its "
+                         "shape by", o->number);
+    e->shape = shape_key(m, o->part, &v->u.tensor->shape);
+    return e->shape ? 0 : ckpt_nomem(err, 64);
+}
+
+/* A window of a flat tensor, in a parameter's shape; NULL when memory is refused. */
+static const struct value_tensor *window(struct ckpt_arena *a, const struct value_tensor *flat,
+                                         int64_t at, const struct ckpt_shape *shape)
+{
+    struct value_tensor *t = ckpt_arena_alloc(a, 1, sizeof *t);
+    int64_t stride = 1;
+
+    if (!t)
+        return NULL;
+    *t = *flat;
+    t->offset += at;
+    t->shape = *shape;
+    for (int d = shape->rank; d-- > 0;) {
+        t->stride[d] = stride;
+        stride *= shape->dim[d] ? shape->dim[d] : 1;
+    }
+    return t;
+}
+
+/* The next parameter of a flat group: in the module's order, the first that has the values. */
+static int take_window(struct match *m, const struct optimizer *o, size_t g,
+                       const struct value_tensor *flat, size_t *after, int64_t *at,
+                       struct ckpt_err *err)
+{
+    for (size_t k = 0; k < m->n_param; k++) {
+        struct param *p = &m->param[(*after + k) % m->n_param];
+        const struct value_tensor *t;
+        struct entry *e;
+        bool same = false;
+
+        if (p->taken || p->part != o->part || p->numel == 0 ||
+            p->numel > flat->shape.dim[0] - *at)
+            continue;
+        t = window(&m->arena, flat, *at, &p->t->shape);
+        if (!t)
+            return ckpt_nomem(err, sizeof *t);
+        if (same_values(&same, o->archive, t, p, err))
+            return err->code;
+        if (!same)
+            continue;
+        if (!(e = new_entry(m, err)))
+            return err->code;
+        *e = (struct entry){.param = p, .master = t, .archive = o->archive, .group = g,
+                            .flat = true, .at = *at,
+                            .state = ds_numbered(value_get(o->inner, "state"), o->number)};
+        p->taken = true;
+        *after = (size_t)(p - m->param) + 1;
+        *at += p->numel;
+        return 0;
+    }
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous", "optimizer: of stage 0, without "
+                        "names: no parameter has the values of group %zu from element %lld", g,
+                        (long long)*at);
+}
+
+/* FP16_Optimizer: a group is one tensor, in which its parameters lie one behind another. */
+static int take_flat(struct match *m, struct optimizer *o, size_t g, const struct value *v,
+                     struct ckpt_err *err)
+{
+    const struct value_tensor *flat = value_is(v, VALUE_TENSOR) ? v->u.tensor : NULL;
+    size_t after = 0;
+    int64_t at = 0;
+
+    if (!flat || flat->shape.rank != 1 || (flat->shape.dim[0] > 1 && flat->stride[0] != 1))
+        return ckpt_fail(err, CKPT_EFORMAT, "optimizer: entry %zu of fp32_groups_flat is no flat "
+                         "tensor", g);
+    while (at < flat->shape.dim[0])
+        if (take_window(m, o, g, flat, &after, &at, err))
+            return err->code;
+    o->number++;
+    return 0;
+}
+
+/* The optimizer's entries, group by group; masters lie beside in the same order. */
+static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *err)
+{
+    const struct value *groups = value_get(o->inner, "param_groups");
+    const struct value *masters = value_get(o->outer, "fp32_groups");
+    const struct value *flat = value_get(o->outer, "fp32_groups_flat");
+    size_t first = o->part;
+
+    for (size_t g = 0; value_is(groups, VALUE_LIST) && g < groups->u.seq.n; g++) {
+        const struct value *p = value_get(ds_item(groups, g), "params");
+        size_t n = value_is(p, VALUE_LIST) ? p->u.seq.n : 0;
+        int64_t experts = 0;
+
+        value_as_int(value_get(ds_item(groups, g), "moe"), &experts);
+        o->part = experts ? first : 0;
+        /* Every optimizer has what is no expert's; the first is asked. */
+        if (!experts && first > 1) {
+            o->number += n;
+            continue;
+        }
+        if (flat && take_flat(m, o, g, ds_item(flat, g), err))
+            return err->code;
+        for (size_t i = 0; !flat && i < n; i++, o->number++)
+            if (take_entry(m, o, g, p->u.seq.item[i], ds_item(ds_item(masters, g), i), err))
+                return err->code;
+    }
+    return 0;
+}
+
+/* Optimizer number i: of an expert-parallel group, or of rank 0; false when there is none. */
+static bool optimizer_at(struct optimizer *o, const struct ds_files *f, size_t i)
+{
+    const struct ds_experts *x = f->experts;
+    bool many = x && x->n_optim > 0;
+
+    *o = (struct optimizer){.part = many ? i + 1 : 0};
+    if (i >= (many ? x->n_optim : 1))
+        return false;
+    o->outer = many ? ds_expert_optim(x, i) : value_get(f->rank[0].model_root, "optimizer");
+    o->archive = many ? x->optim[i] : f->rank[0].model;
+    o->inner = value_get(o->outer, "optimizer_state_dict");
+    o->inner = o->inner ? o->inner : o->outer;
+    return true;
+}
+
+/* -- matching -------------------------------------------------------------------------------- */
+
+static int class_of(struct class **out, struct match *m, const char *shape, struct ckpt_err *err)
+{
+    size_t c = ckpt_map_get(m->by_shape, shape, strlen(shape));
+
+    if (c == CKPT_MAP_NONE) {
+        c = m->n_class++;
+        if (ckpt_map_add(m->by_shape, shape, strlen(shape), c, err))
+            return err->code;
+    }
+    *out = &m->class[c];
+    return 0;
+}
+
+/* Put parameters and entries into classes. */
+static int sort_shapes(struct match *m, struct ckpt_err *err)
+{
+    size_t total = m->n_param + m->n_entry;
+    struct class *c;
+
+    m->class = ckpt_arena_alloc(&m->arena, total, sizeof *m->class);
+    if (!m->class)
+        return ckpt_nomem(err, total * sizeof *m->class);
+    for (size_t i = 0; i < m->n_param; i++) {
+        if (class_of(&c, m, m->param[i].shape, err))
+            return err->code;
+        c->n_param++;
+    }
+    for (size_t i = 0; i < m->n_class; i++) {
+        c = &m->class[i];
+        if (!(c->param = ckpt_arena_alloc(&m->arena, c->n_param, sizeof *c->param)))
+            return ckpt_nomem(err, c->n_param * sizeof *c->param);
+        c->n_param = 0;
+    }
+    for (size_t i = 0; i < m->n_param; i++) {
+        if (class_of(&c, m, m->param[i].shape, err))
+            return err->code;
+        c->param[c->n_param++] = i;
+    }
+    for (size_t i = 0; i < m->n_entry; i++) {
+        if (m->entry[i].param)
+            continue;
+        if (class_of(&c, m, m->entry[i].shape, err))
+            return err->code;
+        c->mixed |= c->n_entry++ > 0 && c->group != m->entry[i].group;
+        c->group = m->entry[i].group;
+    }
+    return 0;
+}
+
+/* Whether two parameters of one shape are the same bytes. */
+static int same_bytes(bool *same, const struct param *p, const struct param *q,
+                      struct ckpt_err *err)
+{
+    unsigned char a[SAMPLE * 8], b[SAMPLE * 8];
+    struct ckpt_arena arena = {0};
+    struct ckpt_fragment *f, *g;
+    size_t width = ckpt_dtype_size(p->t->dtype);
+    int rc = 0;
+
+    *same = p->t->dtype == q->t->dtype && width > 0 && width <= 8;
+    if (*same && p->numel > 0)
+        rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err) ||
+             torch_archive_fragment(&g, &arena, q->archive, q->t, err) ? err->code : 0;
+    for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
+        int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
+
+        if (ckpt_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
+            ckpt_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
+            rc = err->code;
+        *same = memcmp(a, b, (size_t)n * width) == 0;
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* Runs with experts save tied names as copies of the tensor: those are no parameters. */
+static int drop_copies(struct match *m, struct class *c, struct ckpt_err *err)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < c->n_param; i++) {
+        bool same = false;
+
+        for (size_t k = 0; !same && k < kept; k++)
+            if (same_bytes(&same, &m->param[c->param[k]], &m->param[c->param[i]], err))
+                return err->code;
+        if (!same)
+            c->param[kept++] = c->param[i];
+    }
+    c->n_param = kept;
+    return 0;
+}
+
+/* Give the entry its parameter: of those left in the class the first that can be it. */
+static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
+{
+    struct class *c;
+    bool same = false;
+
+    if (class_of(&c, m, e->shape, err))
+        return err->code;
+    if (!e->master && c->n_param > c->n_entry && drop_copies(m, c, err))
+        return err->code;
+    if (!e->master && (c->n_param != c->n_entry || (c->mixed && c->n_param > 1)))
+        return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous",
+                            "optimizer: of stage 0, without names: %zu entries of shape %s could "
+                            "be any of %zu parameters", c->n_entry, strchr(e->shape, ':') + 1,
+                            c->n_param);
+    while (c->next < c->n_param && m->param[c->param[c->next]].taken)
+        c->next++;
+    for (size_t i = c->next; i < c->n_param; i++) {
+        struct param *p = &m->param[c->param[i]];
+
+        if (!p->taken && e->master && same_values(&same, e->archive, e->master, p, err))
+            return err->code;
+        if (p->taken || (e->master && !same))
+            continue;
+        p->taken = true;
+        e->param = p;
+        return 0;
+    }
+    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous",
+                        "optimizer: of stage 0, without names: no parameter of shape %s has the "
+                        "values of entry %zu", strchr(e->shape, ':') + 1,
+                        (size_t)(e - m->entry));
+}
+
+static int open_match(struct match *m, const struct ds_files *f, struct ckpt_err *err)
+{
+    struct optimizer o;
+    int rc;
+
+    memset(m, 0, sizeof *m);
+    m->f = f;
+    rc = ckpt_map_new(&m->by_shape, 64, err);
+    if (rc == 0)
+        rc = take_params(m, err);
+    for (size_t i = 0; rc == 0 && optimizer_at(&o, f, i); i++)
+        rc = take_entries(m, &o, err);
+    if (rc == 0)
+        rc = sort_shapes(m, err);
+    for (size_t i = 0; rc == 0 && i < m->n_entry; i++)
+        rc = m->entry[i].param ? 0 : name_entry(m, &m->entry[i], err);
+    return rc;
+}
+
+static void close_match(struct match *m)
+{
+    ckpt_map_free(m->by_shape);
+    ckpt_free(m->entry);
+    ckpt_arena_release(&m->arena);
+}
+
+int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *arena,
+                    const struct ds_files *f, struct ckpt_err *err)
+{
+    struct match m;
+    int rc = open_match(&m, f, err);
+
+    *n = m.n_entry;
+    *out = rc ? NULL : ckpt_arena_alloc(arena, m.n_entry, sizeof **out);
+    if (rc == 0 && !*out)
+        rc = ckpt_nomem(err, m.n_entry * sizeof **out);
+    for (size_t i = 0; rc == 0 && i < m.n_entry; i++) {
+        const struct entry *e = &m.entry[i];
+
+        (*out)[i] = (struct ds_numbered){
+            .name = e->param->name, .shape = e->param->t->shape, .group = e->group,
+            .dtype = e->master ? e->master->dtype : e->param->t->dtype, .state = e->state};
+    }
+    close_match(&m);
+    return rc;
+}
+
+/* What pipeline stages are tied by is a parameter of each. */
+static bool is_listed(const struct ckpt_tensors *list, const struct ds_files *f, const char *name)
+{
+    return f->mp > 0 && ckpt_tensors_find(list, name) != SIZE_MAX;
+}
+
+int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+{
+    struct optimizer o;
+    struct match m;
+    int rc;
+
+    if (!optimizer_at(&o, f, 0) || (!value_is(value_get(o.outer, "fp32_groups"), VALUE_LIST) &&
+                                    !value_is(value_get(o.outer, "fp32_groups_flat"), VALUE_LIST)))
+        return 0;
+    rc = open_match(&m, f, err);
+    for (size_t i = 0; rc == 0 && i < m.n_entry; i++)
+        if (m.entry[i].master && !is_listed(list, f, m.entry[i].param->name))
+            rc = ds_whole_add(list, m.entry[i].archive, m.entry[i].param->name,
+                              m.entry[i].master, CKPT_WEIGHT, err);
+    close_match(&m);
+    if (rc == CKPT_EUNSUPPORTED) {
+        ckpt_log(CKPT_LOG_WARNING, "%s; weights are the module's, in its dtype", err->text);
+        ckpt_err_clear(err);
+        rc = 0;
+    }
+    return rc;
+}
+
+static int list_moment(struct ckpt_tensors *list, struct match *m, const struct entry *e,
+                       const char *state, struct ckpt_err *err)
+{
+    const struct value *v = value_get(e->state, state);
+    const char *name = ckpt_arena_printf(&list->arena, "%s|%s", e->param->name, state);
+    const struct value_tensor *t = value_is(v, VALUE_TENSOR) ? v->u.tensor : NULL;
+
+    if (!name)
+        return ckpt_nomem(err, 64);
+    if (t && e->flat) {
+        if (t->shape.rank != 1 || e->at > t->shape.dim[0] - e->param->numel)
+            return ckpt_fail(err, CKPT_EFORMAT, "optimizer: %s of group %zu is shorter than its "
+                             "weights", state, e->group);
+        t = window(&m->arena, t, e->at, &e->param->t->shape);
+        if (!t)
+            return ckpt_nomem(err, sizeof *t);
+    }
+    return t && !is_listed(list, m->f, name)
+               ? ds_whole_add(list, e->archive, name, t, CKPT_OPTIM, err) : 0;
+}
+
+int ds_moment_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                   struct ckpt_err *err)
+{
+    struct match m;
+    int rc = open_match(&m, f, err);
+
+    for (size_t i = 0; rc == 0 && i < m.n_entry; i++)
+        rc = list_moment(list, &m, &m.entry[i], state, err);
+    close_match(&m);
+    return rc;
+}

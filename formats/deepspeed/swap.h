@@ -1,0 +1,28 @@
+/*
+ * deepspeed/swap - what stage 3 swapped out to a file system: flat tensors that are empty in the
+ * optim files and whose elements lie bare in files beside them.
+ *
+ *   <tag>/offloaded_tensors/rankRR/<ds_id>.tensor.swp    RR has two digits or more
+ *
+ * The empty tensor has its ds_id as an attribute: "1_4" of weights, "exp_avg-1_4" of a moment.
+ * A file may be longer than its tensor, up to the next block of the device.
+ * Source: DeepSpeed 0.19.8 runtime/engine.py (save_checkpoint), swap_tensor/optimizer_utils.py.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_SWAP_H
+#define CKPT_FORMATS_DEEPSPEED_SWAP_H
+
+#include "formats/deepspeed/parts.h"
+#include "libckpt/fragment.h"
+
+/* Open the folder where a tag's folder has one. */
+int ds_swap_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *err);
+void ds_swap_close(struct ds_swap *s);
+/*
+ * A fragment of all `numel` elements of rank's tensor t, which is empty.  CKPT_EUNSUPPORTED when
+ * the files do not tell where they lie.
+ */
+int ds_swap_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
+                     const struct ds_files *f, size_t rank, const struct value_tensor *t,
+                     int64_t numel, const char *what, struct ckpt_err *err);
+
+#endif

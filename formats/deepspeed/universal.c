@@ -1,0 +1,288 @@
+/* universal - see universal.h. */
+#include "formats/deepspeed/universal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/log.h"
+
+/* Open one file of zero/; u keeps it. */
+static int open_file(struct torch_archive **out, struct ds_universal *u, const char *path,
+                     struct ckpt_err *err)
+{
+    struct ckpt_file *file;
+
+    if (u->n == u->cap) {
+        size_t cap = u->cap ? 2 * u->cap : 64;
+        struct torch_archive **more = ckpt_grow(u->open, cap, sizeof *more);
+
+        if (!more)
+            return ckpt_nomem(err, cap * sizeof *more);
+        u->open = more;
+        u->cap = cap;
+    }
+    if (ckpt_file_open_at(&file, u->dir, path, err) || torch_archive_open(out, file, err))
+        return err->code;
+    u->open[u->n++] = *out;
+    return 0;
+}
+
+static int open_state(struct torch_archive **out, struct ds_universal *u, const char *name,
+                      const char *state, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    const char *path = ckpt_arena_printf(&a, "%s/%s.pt", name, state);
+    int rc = path ? open_file(out, u, path, err) : ckpt_nomem(err, strlen(name));
+
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* The states of a parameter are the files in its folder. */
+static int find_states(struct ds_universal *u, const char *name, struct ckpt_err *err)
+{
+    struct ckpt_dir *dir = NULL;
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    bool step = false;
+    int rc = ckpt_dir_open_at(&dir, u->dir, name, err);
+
+    if (rc == 0)
+        rc = ckpt_dir_list(dir, &u->arena, &entry, &n, err);
+    ckpt_dir_close(dir);
+    if (rc == 0 && !(u->state = ckpt_arena_alloc(&u->arena, n, sizeof *u->state)))
+        rc = ckpt_nomem(err, n * sizeof *u->state);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const char *file = entry[i].name;
+        size_t len = strlen(file);
+
+        if (!entry[i].is_file || len < 4 || strcmp(file + len - 3, ".pt") != 0 ||
+            strcmp(file, "fp32.pt") == 0)
+            continue;
+        if (strcmp(file, "step.pt") == 0)
+            step = true;
+        else if (!(u->state[u->n_state++] = ckpt_arena_strndup(&u->arena, file, len - 3)))
+            rc = ckpt_nomem(err, len);
+    }
+    if (rc == 0 && step) {
+        rc = open_state(&u->step_file, u, name, "step", err);
+        u->step = rc ? NULL : torch_archive_root(u->step_file);
+    }
+    return rc;
+}
+
+/* Every folder of zero/ is of a parameter. */
+static int find_params(struct ds_universal *u, struct ckpt_err *err)
+{
+    struct ckpt_entry *entry;
+    size_t n;
+
+    if (ckpt_dir_list(u->dir, &u->arena, &entry, &n, err))
+        return err->code;
+    u->param = ckpt_arena_alloc(&u->arena, n, sizeof *u->param);
+    if (!u->param)
+        return ckpt_nomem(err, n * sizeof *u->param);
+    for (size_t i = 0; i < n; i++)
+        if (entry[i].is_dir)
+            u->param[u->n_param++] = entry[i].name;
+    return 0;
+}
+
+int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct ckpt_err *err)
+{
+    struct ds_universal *u = ckpt_alloc(1, sizeof *u);
+    const struct value *shapes = ds_shapes(f, 0, 0);
+    struct ckpt_file *file;
+    struct ckpt_shape shape;
+    const char *first;
+    int64_t numel;
+
+    if (!u)
+        return ckpt_nomem(err, sizeof *u);
+    f->universal = u;
+    u->sliced = sliced;
+    if (ckpt_dir_open_at(&u->dir, dir, "zero", err) ||
+        ckpt_file_open_at(&file, u->dir, "optimizer_state.pt", err) ||
+        torch_archive_open(&f->rank[0].optim, file, err))
+        return err->code;
+    f->rank[0].optim_root = f->rank[0].optim_file = torch_archive_root(f->rank[0].optim);
+    if (!value_is(f->rank[0].optim_root, VALUE_DICT))
+        return ckpt_fail(err, CKPT_EFORMAT, "zero/optimizer_state.pt: holds no dictionary");
+    if (!value_is(shapes, VALUE_DICT) || shapes->u.dict.n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "param_shapes of the model file is empty");
+    if (ds_shape_at(&first, &shape, &numel, shapes, 0, "param_shapes", err) ||
+        find_states(u, first, err))
+        return err->code;
+    if (sliced && find_params(u, err))
+        return err->code;
+    if (!u->step) {             /* made of stage 3: the step is in the optimizer's state alone */
+        u->step = value_get(ds_numbered(value_get(value_get(f->rank[0].optim_root,
+                                                            "optimizer_state_dict"), "state"),
+                                        0), "step");
+        u->step_file = f->rank[0].optim;
+    }
+    return 0;
+}
+
+void universal_close(struct ds_universal *u)
+{
+    if (!u)
+        return;
+    for (size_t i = 0; i < u->n; i++)
+        torch_archive_close(u->open[i]);
+    ckpt_free(u->open);
+    ckpt_dir_close(u->dir);
+    ckpt_arena_release(&u->arena);
+    ckpt_free(u);
+}
+
+/* The tensor of a state's file. */
+static int find_tensor(struct torch_archive **a, const struct value_tensor **t,
+                       const struct ds_files *f, const char *name, const char *state,
+                       struct ckpt_err *err)
+{
+    const struct value *v;
+
+    if (open_state(a, f->universal, name, state ? state : "fp32", err))
+        return err->code;
+    v = torch_archive_root(*a);
+    if (value_is(v, VALUE_DICT))
+        v = value_get(v, "param");
+    if (!value_is(v, VALUE_TENSOR))
+        return ckpt_fail(err, CKPT_EFORMAT, "zero/%s/%s.pt: no tensor in it", name,
+                         state ? state : "fp32");
+    *t = v->u.tensor;
+    return 0;
+}
+
+static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, const char *name,
+                         const struct ckpt_shape *shape, int64_t numel, const char *state,
+                         struct ckpt_err *err)
+{
+    const char *full = state ? ckpt_arena_printf(&list->arena, "%s|%s", name, state) : name;
+    const struct value_tensor *t;
+    struct torch_archive *a;
+    struct ckpt_fragment *frag = NULL;
+    struct ckpt_tensor *added;
+    char found[96], wanted[96];
+    int64_t have;
+    bool flat;
+
+    if (!full)
+        return ckpt_nomem(err, strlen(name));
+    if (find_tensor(&a, &t, f, name, state, err))
+        return err->code;
+    flat = t->shape.rank == 1;
+    if (!ckpt_shape_numel(&have, &t->shape) || have != numel ||
+        (!flat && !ckpt_shape_equal(&t->shape, shape)))
+        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
+                            "zero/%s: its %s is %s, the model file says %s", name,
+                            state ? state : "weight",
+                            ckpt_shape_text(found, sizeof found, &t->shape),
+                            ckpt_shape_text(wanted, sizeof wanted, shape));
+    if (numel > 0 && torch_archive_fragment(&frag, &list->arena, a, t, err))
+        return err->code;
+    if (ckpt_tensors_add(list, &added, full, strlen(full), t->dtype, shape, frag, frag != NULL,
+                         flat, err))
+        return err->code;
+    added->kind = state ? CKPT_OPTIM : CKPT_WEIGHT;
+    return 0;
+}
+
+/* The shape that a state's file has; flat ones of stage 3 have none of their own. */
+static int own_shape(struct ckpt_shape *shape, int64_t *numel, const struct ds_files *f,
+                     const char *name, const char *state, struct ckpt_err *err)
+{
+    const struct value_tensor *t;
+    struct torch_archive *a;
+
+    if (find_tensor(&a, &t, f, name, state, err))
+        return err->code;
+    if (!value_is(torch_archive_root(a), VALUE_DICT))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "zero/%s: its shape is in no file, the model "
+                         "files have slices", name);
+    *shape = t->shape;
+    return ckpt_shape_numel(numel, shape)
+               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "zero/%s: its shape has no count", name);
+}
+
+/* Tied names have weights alone. */
+static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                       struct ckpt_err *err)
+{
+    const struct ds_universal *u = f->universal;
+
+    for (size_t i = 0; i < u->n_param; i++) {
+        char path[CKPT_MAX_NAME + 64];
+        struct ckpt_shape shape;
+        int64_t numel;
+
+        snprintf(path, sizeof path, "%s/%s.pt", u->param[i], state ? state : "fp32");
+        if (state && !ckpt_dir_has(u->dir, path))
+            continue;
+        if (own_shape(&shape, &numel, f, u->param[i], state, err) ||
+            add_parameter(list, f, u->param[i], &shape, numel, state, err))
+            return err->code;
+    }
+    return 0;
+}
+
+void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files *f)
+{
+    const struct value *module = value_get(f->rank[0].model_root, "module");
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; value_is(module, VALUE_DICT) && i < module->u.dict.n; i++) {
+        const char *name = value_as_str(module->u.dict.key[i]);
+
+        if (!name || !value_is(module->u.dict.val[i], VALUE_TENSOR) ||
+            ckpt_tensors_find(list, name) != SIZE_MAX)
+            continue;
+        first = n++ == 0 ? name : first;
+    }
+    if (n > 0)
+        ckpt_log(CKPT_LOG_WARNING, "%zu of the model file's tensors (the first: %s) were not "
+                 "trained and are left out: files of several mp_ranks have slices of them", n,
+                 first);
+}
+
+int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
+                   struct ckpt_err *err)
+{
+    if (f->universal->sliced)
+        return list_sliced(list, f, state, err);
+    for (size_t g = 0; g < ds_shape_groups(f, 0); g++) {
+        const struct value *shapes = ds_shapes(f, 0, g);
+
+        if (!value_is(shapes, VALUE_DICT))
+            return ckpt_fail(err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
+        for (size_t i = 0; i < shapes->u.dict.n; i++) {
+            struct ckpt_shape shape;
+            const char *name;
+            int64_t numel;
+
+            if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", err) ||
+                add_parameter(list, f, name, &shape, numel, state, err))
+                return err->code;
+        }
+    }
+    return 0;
+}
+
+int universal_dtype(enum ckpt_dtype *dtype, const struct ds_files *f, const char *state,
+                    struct ckpt_err *err)
+{
+    const struct value *shapes = ds_shapes(f, 0, 0);
+    const struct value_tensor *t;
+    struct torch_archive *a;
+    struct ckpt_shape shape;
+    const char *name;
+    int64_t numel;
+
+    if (ds_shape_at(&name, &shape, &numel, shapes, 0, "param_shapes", err) ||
+        find_tensor(&a, &t, f, name, state, err))
+        return err->code;
+    *dtype = t->dtype;
+    return 0;
+}

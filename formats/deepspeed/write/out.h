@@ -1,0 +1,68 @@
+/*
+ * write/out - writing DeepSpeed checkpoint folders, rank by rank, that DeepSpeed loads.
+ *
+ * Each rank writes its own files into a staging directory (ckpt_outdir); rank 0 writes `latest`
+ * last.  Layout and keys as DeepSpeed 0.19.8 writes them.
+ */
+#ifndef CKPT_FORMATS_DEEPSPEED_WRITE_OUT_H
+#define CKPT_FORMATS_DEEPSPEED_WRITE_OUT_H
+
+#include "formats/container/value.h"
+#include "formats/deepspeed/layout.h"
+#include "formats/hf/trainer_files.h"
+#include "libckpt/commit.h"
+
+/* One parameter of the model, in the optimizer's order. */
+struct ds_param {
+    const char       *name;             /* as in torch's state_dict */
+    struct ckpt_shape shape;
+    int               group;            /* optimizer group: 0 decay, 1 no decay */
+    bool              trainable;        /* false: a frozen weight, in no group */
+};
+
+/* A name that shares another's storage. */
+struct ds_alias {
+    const char *name;                   /* lm_head.weight */
+    const char *kept;                   /* transformer.word_embeddings.weight */
+};
+
+/* What one rank writes of a stage-3 run.  All arrays are borrowed for the call. */
+struct ds_rank_state {
+    int                     rank, world_size;
+    const struct ds_param  *param;              /* group 0's first, then group 1's */
+    size_t                  n_param;
+    const struct ds_alias  *alias;
+    size_t                  n_alias;
+    const struct adamw_group *group;            /* [n_group] */
+    size_t                  n_group;
+    enum ckpt_dtype         model_dtype;        /* of `module`: F32, BF16 or F16 */
+    /*
+     * This rank's part of each parameter: ds3_part(numel, W) elements, padding included, which
+     * is written as it is.  A frozen parameter needs no moments and is written in model_dtype.
+     * Either arrays, or a reader of elements of that part.
+     */
+    const float *const     *master;             /* [n_param] */
+    const float *const     *exp_avg;            /* [n_param] */
+    const float *const     *exp_avg_sq;         /* [n_param] */
+    struct adamw_reader     reader;
+    int64_t                 sub_group_size;     /* 0: DS_SUB_GROUP_SIZE */
+    int64_t                 optimizer_step;     /* applied steps */
+    int64_t                 global_steps, global_samples, skipped_steps;
+    const json_t           *ds_config;          /* object */
+    const struct value     *client_state;       /* dict without tensors, merged at top level, or
+                                                   NULL; a key of DeepSpeed's own is refused */
+};
+
+/*
+ * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and
+ * <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt into dir.  A group without trainable
+ * parameters is left out, as DeepSpeed leaves it out.  Allocates a storage record for each
+ * sub-group and one piece; no tensor.
+ * CKPT_ESTATE when the state contradicts itself or client_state names a key of DeepSpeed's own.
+ */
+int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
+                  struct ckpt_err *err);
+/* Write `latest` naming tag.  Rank 0, after every rank has written. */
+int ds_write_latest(struct ckpt_outdir *dir, const char *tag, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,365 @@
+/* write/run - see write/run.h.  Source: DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py
+ * (_round_robin_reorder) and stage3.py (_create_fp16_sub_groups). */
+#include "formats/deepspeed/write/run.h"
+
+#include <string.h>
+
+#include "formats/deepspeed/stage0.h"
+#include "formats/deepspeed/universal.h"
+
+/* A number of ds_config.zero_optimization, which may be a path instead of a dictionary. */
+static bool zero_option(const struct ds_run *run, const char *key, double *out)
+{
+    const struct value *config = value_get(run->f->rank[0].model_root, "ds_config");
+    const struct value *v = value_get(value_get(config, "zero_optimization"), key);
+    int64_t n;
+
+    if (value_as_int(v, &n)) {
+        *out = (double)n;
+        return true;
+    }
+    return value_as_float(v, out);
+}
+
+static bool round_robin(const struct ds_run *run, int stage)
+{
+    double on = 0;
+
+    return (stage == 1 || stage == 2) && !run->f->bf16 &&
+           zero_option(run, "round_robin_gradients", &on) && on != 0;
+}
+
+/* -- what was saved -------------------------------------------------------------------------- */
+
+/* Flat tensor number `key` of the saved run is of group g: add its parameters. */
+static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *err)
+{
+    const struct value *shapes = ds_shapes(run->f, 0, key);
+    size_t n = value_is(shapes, VALUE_DICT) ? shapes->u.dict.n : 0;
+    struct ds_run_param *more;
+
+    if (!shapes)
+        return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names number %zu, of %zu", g, key,
+                         ds_shape_groups(run->f, 0));
+    more = ckpt_grow(run->param, run->n_param + n + 1, sizeof *more);
+    if (!more)
+        return ckpt_nomem(err, (run->n_param + n) * sizeof *more);
+    run->param = more;
+    for (size_t i = 0; i < n; i++) {
+        struct ds_run_param *p = &run->param[run->n_param];
+
+        *p = (struct ds_run_param){0};
+        if (ds_shape_at(&p->name, &p->shape, &p->numel, shapes, i, "param_shapes", err))
+            return err->code;
+        run->n_param++;
+    }
+    return 0;
+}
+
+/* Take back what dealing n parameters out to ranks did: entry k went where it now stands. */
+static int undeal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
+{
+    struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
+    size_t k = 0;
+
+    if (!was)
+        return ckpt_nomem(err, n * sizeof *was);
+    memcpy(was, param, n * sizeof *was);
+    for (size_t r = 0; r < ranks; r++)
+        for (size_t i = r; i < n; i += ranks)
+            param[i] = was[k++];
+    ckpt_free(was);
+    return 0;
+}
+
+static int deal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
+{
+    struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
+    size_t k = 0;
+
+    if (!was)
+        return ckpt_nomem(err, n * sizeof *was);
+    memcpy(was, param, n * sizeof *was);
+    for (size_t r = 0; r < ranks; r++)
+        for (size_t i = r; i < n; i += ranks)
+            param[k++] = was[i];
+    ckpt_free(was);
+    return 0;
+}
+
+/* Group g of the optimizer: its options, its state, its parameters in their first order. */
+static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
+{
+    const struct value *options = ds_item(ds_param_groups(run->f, 0), g);
+    const struct value *keys = value_get(options, "params");
+    size_t before = run->n_param;
+    int64_t key;
+
+    run->first[g] = before;
+    run->options[g] = options;
+    if (!value_is(options, VALUE_DICT) || !value_is(keys, VALUE_LIST))
+        return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu lists no parameters", g);
+    for (size_t i = 0; i < keys->u.seq.n; i++) {
+        if (!value_as_int(keys->u.seq.item[i], &key) || key < 0)
+            return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names no number", g);
+        if (i == 0 && !run->f->universal)
+            run->state[g] = ds_state(run->f, 0, (size_t)key);
+        if (add_saved(run, g, (size_t)key, err))
+            return err->code;
+    }
+    return round_robin(run, run->f->stage)
+               ? undeal(run->param + before, run->n_param - before, run->f->world, err) : 0;
+}
+
+/* The same out of a universal checkpoint, as a state that every group has. */
+static int take_universal(struct ds_run *run, struct ckpt_err *err)
+{
+    const struct ds_universal *u = run->f->universal;
+    struct value *state = value_dict(&run->arena, false);
+
+    run->state_file = u->step_file;
+    run->n_moment = u->n_state;
+    run->moment = u->state;
+    run->moment_dtype = ckpt_arena_alloc(&run->arena, u->n_state, sizeof *run->moment_dtype);
+    if (!state || !run->moment_dtype ||
+        (u->step && value_set_str(&run->arena, state, "step", (struct value *)u->step)))
+        return ckpt_nomem(err, sizeof *state);
+    for (size_t i = 0; i < u->n_state; i++) {
+        if (value_set_str(&run->arena, state, u->state[i], value_none(&run->arena)))
+            return ckpt_nomem(err, sizeof *state);
+        if (universal_dtype(&run->moment_dtype[i], run->f, u->state[i], err))
+            return err->code;
+    }
+    for (size_t g = 0; g < run->n_group; g++)
+        run->state[g] = state;
+    return universal_dtype(&run->dtype, run->f, NULL, err);
+}
+
+/* Names of the tensors that the optimizer keeps of every element. */
+static int take_moments(struct ds_run *run, struct ckpt_err *err)
+{
+    const struct value *state = run->n_group > 0 ? run->state[0] : NULL;
+    size_t n = value_is(state, VALUE_DICT) ? state->u.dict.n : 0;
+
+    run->state_file = run->f->stage == 0 ? run->f->rank[0].model : run->f->rank[0].optim;
+    run->moment = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment);
+    run->moment_dtype = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment_dtype);
+    if (!run->moment || !run->moment_dtype)
+        return ckpt_nomem(err, n * sizeof *run->moment);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = value_as_str(state->u.dict.key[i]);
+        const struct value *v = state->u.dict.val[i];
+
+        if (!name || !value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
+            continue;                   /* step */
+        run->moment_dtype[run->n_moment] = v->u.tensor->dtype;
+        run->moment[run->n_moment++] = name;
+    }
+    return 0;
+}
+
+/* Without ZeRO: the optimizer's numbers are parameters one by one. */
+static int take_stage0(struct ds_run *run, struct ckpt_err *err)
+{
+    struct ds_numbered *number;
+    size_t n;
+
+    if (ds_stage0_names(&number, &n, &run->arena, run->f, err))
+        return err->code;
+    run->param = ckpt_alloc(n, sizeof *run->param);
+    if (!run->param)
+        return ckpt_nomem(err, n * sizeof *run->param);
+    run->options_file = run->f->rank[0].model;
+    for (size_t g = 0; g < run->n_group; g++) {
+        run->options[g] = ds_item(ds_param_groups(run->f, 0), g);
+        run->first[g] = run->n_param;
+        for (size_t i = 0; i < n; i++) {
+            struct ds_run_param *p = &run->param[run->n_param];
+
+            if (number[i].group != g)
+                continue;
+            *p = (struct ds_run_param){.name = number[i].name, .shape = number[i].shape};
+            if (!ckpt_shape_numel(&p->numel, &p->shape))
+                return ckpt_fail(err, CKPT_EFORMAT, "%s: its shape has no count", p->name);
+            if (run->n_param > 0 && number[i].dtype != run->dtype)
+                return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the optimizer has it as %s, others "
+                                 "as %s", p->name, ckpt_dtype_name(number[i].dtype),
+                                 ckpt_dtype_name(run->dtype));
+            run->dtype = number[i].dtype;
+            if (run->first[g] == run->n_param)
+                run->state[g] = number[i].state;
+            run->n_param++;
+        }
+    }
+    return 0;
+}
+
+/* The dtype of the optimizer's own weights: F32, or what data_types asked for. */
+static int take_dtype(struct ds_run *run, struct ckpt_err *err)
+{
+    const struct value *o = run->f->rank[0].optim_root;
+    const struct value *v = ds_item(value_get(o, run->f->stage == 3
+                                                     ? "fp32_flat_groups"
+                                                     : "single_partition_of_fp32_groups"), 0);
+
+    if (!value_is(v, VALUE_TENSOR))
+        return ckpt_fail(err, CKPT_EFORMAT, "no weights of the optimizer's in its file");
+    run->dtype = v->u.tensor->dtype;
+    return 0;
+}
+
+static bool has_fillers(const struct value *v)
+{
+    int64_t n;
+
+    for (size_t g = 0; value_is(v, VALUE_LIST) && g < v->u.seq.n; g++)
+        for (size_t i = 0; ds_item(v->u.seq.item[g], i); i++)
+            if (value_as_int(ds_item(v->u.seq.item[g], i), &n) && n != 0)
+                return true;
+    return false;
+}
+
+static int refuse(const struct ds_run *run, struct ckpt_err *err)
+{
+    const struct value *o = run->f->rank[0].optim_root;
+
+    if (run->f->universal && run->f->universal->sliced)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "made of a run of several mp_ranks, whose model "
+                         "files have slices");
+    if (run->f->layers)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a pipeline, which is not cut anew");
+    if (run->f->experts)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a run with experts, which is not cut anew");
+    if (value_is(value_get(o, "base_optimizer_state"), VALUE_LIST))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved with elastic_checkpoint: what the "
+                         "optimizer was told (learning rate, betas) is not in it");
+    if (has_fillers(value_get(o, "param_alignment_paddings")))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved with zero_optimization."
+                         "parameter_alignment, which is not written");
+    return 0;
+}
+
+/* -- the new cut ----------------------------------------------------------------------------- */
+
+static int add_flat(struct ds_run *run, size_t first, size_t group, struct ckpt_err *err)
+{
+    struct ds_run_flat *more = ckpt_grow(run->flat, run->n_flat + 1, sizeof *more);
+
+    if (!more)
+        return ckpt_nomem(err, (run->n_flat + 1) * sizeof *more);
+    run->flat = more;
+    run->flat[run->n_flat++] = (struct ds_run_flat){.first = first, .group = group};
+    return 0;
+}
+
+/* Lay parameters [first, end) of a group out; stage 3 in sub-groups of at most about `limit`. */
+static int cut_group(struct ds_run *run, size_t g, size_t first, size_t end, int64_t limit,
+                     struct ckpt_err *err)
+{
+    bool open = false;
+
+    if (run->stage < 3 && add_flat(run, first, g, err))
+        return err->code;
+    for (size_t i = first; i < end; i++) {
+        struct ds_run_param *p = &run->param[i];
+        struct ds_run_flat *flat;
+
+        if (run->stage == 3 && !open && add_flat(run, i, g, err))
+            return err->code;
+        flat = &run->flat[run->n_flat - 1];
+        p->flat = run->n_flat - 1;
+        p->at = flat->numel;
+        flat->n++;
+        if (__builtin_add_overflow(flat->numel, run->stage == 3 ? ds3_part(p->numel, run->world)
+                                                                : p->numel, &flat->numel) ||
+            flat->numel > INT64_MAX / 4)
+            return ckpt_fail(err, CKPT_EFORMAT, "group %zu has more elements than can be", g);
+        open = flat->numel < limit;
+    }
+    return 0;
+}
+
+static int cut(struct ds_run *run, struct ckpt_err *err)
+{
+    double limit = DS_SUB_GROUP_SIZE;
+
+    zero_option(run, "sub_group_size", &limit);
+    if (!(limit >= 1 && limit <= 1e18))
+        limit = DS_SUB_GROUP_SIZE;
+    for (size_t g = 0; g < run->n_group; g++) {
+        size_t first = run->first[g];
+        size_t end = g + 1 < run->n_group ? run->first[g + 1] : run->n_param;
+
+        if (round_robin(run, run->stage) &&
+            deal(run->param + first, end - first, (size_t)run->world, err))
+            return err->code;
+        if (cut_group(run, g, first, end, (int64_t)limit, err))
+            return err->code;
+    }
+    return 0;
+}
+
+int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int world,
+                struct ckpt_err *err)
+{
+    const struct value *groups = ds_param_groups(f, 0);
+
+    *run = (struct ds_run){.f = f, .stage = stage, .world = world};
+    if (stage < 1 || stage > 3 || world < 1 || world > DS_MAX_WORLD)
+        return ckpt_fail(err, CKPT_EUSAGE, "stage %d on %d ranks: stages 1 to 3 on 1 to %d ranks "
+                         "are written", stage, world, DS_MAX_WORLD);
+    if (refuse(run, err))
+        return err->code;
+    run->n_group = value_is(groups, VALUE_LIST) ? groups->u.seq.n : 0;
+    run->options = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->options);
+    run->state = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->state);
+    run->first = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->first);
+    if (!run->options || !run->state || !run->first)
+        return ckpt_nomem(err, run->n_group * sizeof *run->state);
+    run->options_file = f->rank[0].optim;
+    for (size_t g = 0; f->stage > 0 && g < run->n_group; g++)
+        if (take_group(run, g, err))
+            return err->code;
+    if (f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err))
+        return err->code;
+    if (f->universal ? take_universal(run, err) : take_moments(run, err))
+        return err->code;
+    if (cut(run, err))
+        return err->code;
+    if (ckpt_map_new(&run->by_name, run->n_param, err))
+        return err->code;
+    for (size_t i = 0; i < run->n_param; i++)
+        if (ckpt_map_add(run->by_name, run->param[i].name, strlen(run->param[i].name), i, err))
+            return err->code;
+    return 0;
+}
+
+void ds_run_release(struct ds_run *run)
+{
+    ckpt_map_free(run->by_name);
+    ckpt_free(run->param);
+    ckpt_free(run->flat);
+    ckpt_arena_release(&run->arena);
+}
+
+int64_t ds_run_part(const struct ds_run *run, size_t flat)
+{
+    int64_t numel = run->flat[flat].numel;
+
+    return run->stage == 3 ? numel : ds12_part(numel, run->world, DS_ALIGN);
+}
+
+int64_t ds_run_padding(const struct ds_run *run, size_t flat, int rank)
+{
+    return run->stage == 3 ? 0 : ds12_padding(run->flat[flat].numel, rank, run->world,
+                                                DS_ALIGN);
+}
+
+struct ds_piece ds_run_piece(const struct ds_run *run, size_t i, int rank)
+{
+    const struct ds_run_param *p = &run->param[i];
+
+    return run->stage == 3 ? ds3_piece(p->numel, p->at, rank, run->world)
+                           : ds12_piece(p->at, p->numel, run->flat[p->flat].numel, rank,
+                                        run->world, DS_ALIGN);
+}

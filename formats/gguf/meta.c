@@ -1,0 +1,400 @@
+/* gguf/meta - see gguf/meta.h. */
+#include "formats/gguf/meta.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+
+#define LLAMAS 1u       /* all that descend from Llama, Phi-3 excepted */
+#define PHI3   2u
+#define GPT2   4u
+#define BLOOM  8u
+#define LLAMA  16u      /* the architecture of that name alone */
+#define MOE    32u      /* Qwen's with experts */
+
+#define THETA  "rope_parameters.rope_theta|rope_theta"
+#define LENGTH_BEFORE                                                                          \
+    "original_max_position_embeddings|rope_parameters.original_max_position_embeddings|"       \
+    "rope_scaling.original_max_position_embeddings|max_position_embeddings"
+
+/* A key, its kind, where config.json has it (the first name without a dot is the one written
+ * back), and for whom. */
+static const struct row {
+    const char *key, *kind, *names;
+    unsigned    of;
+} rows[] = {
+    {"block_count", "u32", "num_hidden_layers|n_layer", LLAMAS | PHI3},
+    {"block_count", "u32", "n_layer|num_hidden_layers", GPT2 | BLOOM},
+    {"context_length", "u32", "max_position_embeddings", LLAMAS | PHI3},
+    {"context_length", "u32", "n_positions|n_ctx", GPT2},
+    {"context_length", "u32", "seq_length|hidden_size|n_embed", BLOOM},
+    {"embedding_length", "u32", "hidden_size|n_embed", LLAMAS | PHI3 | BLOOM},
+    {"embedding_length", "u32", "n_embd|hidden_size", GPT2},
+    {"feed_forward_length", "u32", "intermediate_size", LLAMAS | PHI3},
+    {"feed_forward_length", "u32", "n_inner", GPT2},
+    {"attention.head_count", "u32", "num_attention_heads", LLAMAS | PHI3},
+    {"attention.head_count", "u32", "n_head|num_attention_heads", GPT2 | BLOOM},
+    {"attention.head_count_kv", "u32", "num_key_value_heads|num_attention_heads", LLAMAS | PHI3},
+    {"attention.head_count_kv", "u32", "n_head|num_attention_heads", BLOOM},
+    {"rope.freq_base", "f32", THETA, LLAMAS | PHI3},
+    {"attention.layer_norm_rms_epsilon", "f32", "rms_norm_eps", LLAMAS | PHI3},
+    {"attention.layer_norm_epsilon", "f32", "layer_norm_epsilon", GPT2 | BLOOM},
+    {"expert_count", "u32", "num_local_experts", LLAMA},
+    {"expert_count", "u32", "num_experts|num_local_experts", MOE},
+    {"expert_used_count", "u32", "num_experts_per_tok", LLAMAS},
+    {"expert_feed_forward_length", "u32", "moe_intermediate_size", MOE},
+    {"expert_shared_feed_forward_length", "u32", "shared_expert_intermediate_size", MOE},
+    {"attention.key_length", "u32", "head_dim", LLAMAS},
+    {"attention.value_length", "u32", "head_dim", LLAMAS},
+    {"vocab_size", "u32", "vocab_size", LLAMA},
+    {"rope.scaling.original_context_length", "u32", LENGTH_BEFORE, PHI3},
+};
+
+#define N_ROWS (sizeof rows / sizeof rows[0])
+
+static unsigned group(const struct gguf_family *f)
+{
+    const char *a = f->architecture;
+
+    if (strcmp(a, "phi3") == 0)
+        return PHI3;
+    if (strcmp(a, "gpt2") == 0)
+        return GPT2;
+    if (strcmp(a, "bloom") == 0)
+        return BLOOM;
+    return LLAMAS | (strcmp(a, "llama") == 0 ? LLAMA : f->experts ? MOE : 0);
+}
+
+bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value)
+{
+    json_t *pair = json_pack("[s,s,o]", key, kind, value);
+
+    return pair && json_array_append_new(keys, pair) == 0;
+}
+
+/* One name of up to two parts. */
+static const json_t *config_at(const json_t *config, const char *name, size_t n)
+{
+    const char *dot = memchr(name, '.', n);
+    char part[64];
+    const json_t *v;
+
+    if (dot) {
+        config = config_at(config, name, (size_t)(dot - name));
+        n -= (size_t)(dot + 1 - name);
+        name = dot + 1;
+    }
+    if (n >= sizeof part)
+        return NULL;
+    memcpy(part, name, n);
+    part[n] = '\0';
+    v = json_object_get(config, part);
+    return json_is_null(v) ? NULL : v;
+}
+
+const json_t *gguf_config(const json_t *config, const char *names)
+{
+    const json_t *v = NULL;
+
+    while (!v && *names) {
+        size_t n = strcspn(names, "|");
+
+        v = config_at(config, names, n);
+        names += n + (names[n] == '|');
+    }
+    return v;
+}
+
+int gguf_config_int(int64_t *out, const json_t *config, const char *names, struct ckpt_err *err)
+{
+    const json_t *v = gguf_config(config, names);
+
+    *out = json_integer_value(v);
+    if (!json_is_integer(v) || *out < 1 || *out > INT32_MAX)
+        return ckpt_fail(err, CKPT_EFORMAT, "config.json: %s is no integer of 1 to 2147483647",
+                         names);
+    return 0;
+}
+
+static const json_t *rope_of(const json_t *config)
+{
+    const json_t *rope = gguf_config(config, "rope_parameters|rope_scaling");
+    const json_t *full = json_object_get(rope, "full_attention");
+
+    return full ? full : rope;
+}
+
+static const char *rope_type(const json_t *config)
+{
+    const char *type = json_string_value(gguf_config(rope_of(config), "rope_type|type"));
+
+    return type ? type : "default";
+}
+
+static bool put_own(json_t *keys, const struct gguf_family *f, const char *key, const char *kind,
+                    json_t *value)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "%s.%s", f->architecture, key);
+    return value && gguf_put(keys, name, kind, value);
+}
+
+static bool put_number(json_t *keys, const struct gguf_family *f, const char *key,
+                       const json_t *v)
+{
+    return !json_is_number(v) || put_own(keys, f, key, "f32", json_real(json_number_value(v)));
+}
+
+/* linear and yarn; the factors of llama3 and longrope are tensors. */
+static bool put_rope(json_t *keys, const struct gguf_family *f, const json_t *config)
+{
+    const json_t *rope = rope_of(config);
+    const json_t *old = gguf_config(rope, "original_max_position_embeddings");
+    const char *type = rope_type(config);
+    bool yarn = strcmp(type, "yarn") == 0, ok = true;
+
+    if ((yarn || strcmp(type, "linear") == 0) && gguf_config(rope, "factor"))
+        ok = put_own(keys, f, "rope.scaling.type", "string", json_string(type)) &&
+             put_number(keys, f, "rope.scaling.factor", gguf_config(rope, "factor"));
+    if (ok && yarn && json_is_integer(old))
+        ok = put_own(keys, f, "rope.scaling.original_context_length", "u32",
+                     json_integer(json_integer_value(old)));
+    if (ok && yarn)
+        ok = put_number(keys, f, "rope.scaling.yarn_ext_factor",
+                        gguf_config(rope, "extrapolation_factor")) &&
+             put_number(keys, f, "rope.scaling.yarn_attn_factor",
+                        gguf_config(rope, "attention_factor|attn_factor")) &&
+             put_number(keys, f, "rope.scaling.yarn_beta_fast", gguf_config(rope, "beta_fast")) &&
+             put_number(keys, f, "rope.scaling.yarn_beta_slow", gguf_config(rope, "beta_slow"));
+    return ok;
+}
+
+/* What follows from several values of config.json. */
+static int put_derived(json_t *keys, const struct gguf_family *f, const json_t *config,
+                       struct ckpt_err *err)
+{
+    unsigned g = group(f);
+    int64_t hidden, heads, head_dim, longest, old;
+    const json_t *v = gguf_config(config, "head_dim");
+    double part = 1, scale;
+    bool ok = true;
+
+    if (gguf_config_int(&hidden, config, "hidden_size|n_embd|n_embed", err) ||
+        gguf_config_int(&heads, config, "num_attention_heads|n_head", err))
+        return err->code;
+    head_dim = json_is_integer(v) ? json_integer_value(v) : hidden / heads;
+    if (g & LLAMA)
+        ok = put_own(keys, f, "rope.dimension_count", "u32", json_integer(head_dim));
+    if (g & BLOOM || (g & GPT2 && !gguf_config(config, "n_inner")))
+        ok = put_own(keys, f, "feed_forward_length", "u32", json_integer(4 * hidden));
+    if (g & PHI3) {
+        v = gguf_config(config, "partial_rotary_factor|rope_parameters.partial_rotary_factor");
+        part = json_is_number(v) ? json_number_value(v) : 1;
+        v = gguf_config(config, "sliding_window");
+        ok = part > 0 && part <= 1 &&
+             put_own(keys, f, "rope.dimension_count", "u32",
+                     json_integer((json_int_t)(part * (double)hidden) / heads)) &&
+             put_own(keys, f, "attention.sliding_window", "u32",
+                     json_integer(json_integer_value(v)));
+    }
+    if (ok && g & PHI3 && gguf_config(rope_of(config), "long_factor")) {
+        if (gguf_config_int(&longest, config, "max_position_embeddings", err) ||
+            gguf_config_int(&old, config, LENGTH_BEFORE, err))
+            return err->code;
+        scale = (double)longest / (double)old;
+        ok = put_own(keys, f, "rope.scaling.attn_factor", "f32",
+                     json_real(scale > 1 && old > 1 ? sqrt(1 + log(scale) / log((double)old))
+                                                    : 1));
+    }
+    return ok ? 0 : ckpt_nomem(err, 256);
+}
+
+int gguf_meta_keys(json_t *keys, const struct gguf_family *f, const json_t *config,
+                   struct ckpt_err *err)
+{
+    unsigned g = group(f);
+
+    if (!gguf_put(keys, "general.architecture", "string", json_string(f->architecture)) ||
+        !gguf_put(keys, "general.type", "string", json_string("model")))
+        return ckpt_nomem(err, 256);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const struct row *r = &rows[i];
+        const json_t *v = r->of & g ? gguf_config(config, r->names) : NULL;
+        bool real = strcmp(r->kind, "f32") == 0;
+
+        if (!v)
+            continue;
+        if (real ? !json_is_number(v) : !json_is_integer(v) || json_integer_value(v) < 0 ||
+                                            json_integer_value(v) > UINT32_MAX)
+            return ckpt_fail(err, CKPT_EFORMAT, "config.json: %s is no %s", r->names, r->kind);
+        if (!put_own(keys, f, r->key, r->kind, real ? json_real(json_number_value(v))
+                                                    : json_integer(json_integer_value(v))))
+            return ckpt_nomem(err, 256);
+    }
+    if (g & LLAMAS && !put_rope(keys, f, config))
+        return ckpt_nomem(err, 256);
+    return put_derived(keys, f, config, err);
+}
+
+/* -- factors --------------------------------------------------------------------------------- */
+
+static double number_or(const json_t *rope, const char *name, double none)
+{
+    const json_t *v = gguf_config(rope, name);
+
+    return json_is_number(v) ? json_number_value(v) : none;
+}
+
+/* Llama 3.1's stretching of low frequencies, in f32 as torch computes it. */
+static json_t *llama3_factors(const json_t *config, int64_t dim)
+{
+    const json_t *rope = rope_of(config), *theta = gguf_config(config, THETA);
+    float base = (float)(json_is_number(theta) ? json_number_value(theta) : 10000.0);
+    float factor = (float)number_or(rope, "factor", 8), low = (float)number_or(rope,
+        "low_freq_factor", 1), high = (float)number_or(rope, "high_freq_factor", 4);
+    float old = (float)number_or(rope, "original_max_position_embeddings", 8192);
+    json_t *list = json_array();
+
+    for (int64_t i = 0; list && i < dim; i += 2) {
+        float freq = 1.0f / powf(base, (float)i / (float)dim);
+        float length = (float)(2 * 3.14159265358979323846) / freq, x = 1;
+
+        if (length > old / low) {
+            x = factor;
+        } else if (length >= old / high) {
+            float smooth = (old / length - low) / (high - low);
+
+            x = 1 / ((1 - smooth) / factor + smooth);
+        }
+        if (json_array_append_new(list, json_real(isfinite(x) ? (double)x : 1))) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+int gguf_meta_factors(json_t **out, const struct gguf_family *f, const json_t *config,
+                      struct ckpt_err *err)
+{
+    const json_t *rope = rope_of(config), *v = gguf_config(config, "head_dim");
+    int64_t hidden, heads, dim;
+    bool ok = true;
+
+    if (gguf_config_int(&hidden, config, "hidden_size|n_embd|n_embed", err) ||
+        gguf_config_int(&heads, config, "num_attention_heads|n_head", err))
+        return err->code;
+    dim = json_is_integer(v) ? json_integer_value(v) : hidden / heads;
+    *out = json_object();
+    if (*out && group(f) & LLAMA && strcmp(rope_type(config), "llama3") == 0 && dim < 65536)
+        ok = json_object_set_new(*out, "rope_freqs.weight", llama3_factors(config, dim)) == 0;
+    if (*out && group(f) & PHI3 && gguf_config(rope, "long_factor") &&
+        gguf_config(rope, "short_factor"))
+        ok = json_object_set(*out, "rope_factors_long.weight",
+                             (json_t *)gguf_config(rope, "long_factor")) == 0 &&
+             json_object_set(*out, "rope_factors_short.weight",
+                             (json_t *)gguf_config(rope, "short_factor")) == 0;
+    if (*out && ok)
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return ckpt_nomem(err, 256);
+}
+
+/* -- and back -------------------------------------------------------------------------------- */
+
+static const json_t *own(const json_t *keys, const struct gguf_family *f, const char *key)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "%s.%s", f->architecture, key);
+    return json_object_get(keys, name);
+}
+
+/* The first name of a list that is no path. */
+static void plain_name(char *dst, size_t size, const char *names)
+{
+    for (;;) {
+        size_t n = strcspn(names, "|");
+
+        snprintf(dst, size, "%.*s", (int)n, names);
+        if (!strchr(dst, '.') || !names[n])
+            return;
+        names += n + 1;
+    }
+}
+
+/* A number that was f32, with the digits that tell it from its neighbours: 1e-05. */
+static json_t *shortest(const json_t *v)
+{
+    char text[64];
+
+    if (!json_is_real(v))
+        return json_incref((json_t *)v);
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, json_real_value(v));
+        if (strtof(text, NULL) == (float)json_real_value(v))
+            return json_real(strtod(text, NULL));
+    }
+    return json_incref((json_t *)v);
+}
+
+static bool set_rope(json_t *config, const struct gguf_family *f, const json_t *keys)
+{
+    const json_t *type = own(keys, f, "rope.scaling.type");
+    const json_t *factor = own(keys, f, "rope.scaling.factor");
+    const json_t *old = own(keys, f, "rope.scaling.original_context_length");
+    json_t *rope;
+
+    if (!json_is_string(type) || !json_is_number(factor) ||
+        (strcmp(json_string_value(type), "linear") != 0 &&
+         strcmp(json_string_value(type), "yarn") != 0))
+        return true;
+    rope = json_pack("{s:O,s:O}", "rope_type", type, "factor", factor);
+    if (rope && json_is_integer(old))
+        json_object_set(rope, "original_max_position_embeddings", (json_t *)old);
+    return rope && json_object_set_new(config, "rope_scaling", rope) == 0;
+}
+
+int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *keys, bool tied,
+                     int64_t vocab_size, struct ckpt_err *err)
+{
+    static const struct { const char *key, *name; } ids[] = {
+        {"tokenizer.ggml.bos_token_id", "bos_token_id"},
+        {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+        {"tokenizer.ggml.padding_token_id", "pad_token_id"},
+    };
+    json_t *config = json_pack("{s:[s],s:s,s:b}", "architectures", f->class, "model_type",
+                               f->model_type, "tie_word_embeddings", tied);
+    bool ok = config != NULL;
+    char name[64];
+
+    for (size_t i = 0; ok && i < N_ROWS; i++) {
+        const json_t *v = rows[i].of & group(f) ? own(keys, f, rows[i].key) : NULL;
+
+        plain_name(name, sizeof name, rows[i].names);
+        if (json_is_number(v))
+            ok = json_object_set_new(config, name, shortest(v)) == 0;
+    }
+    if (ok && own(keys, f, "attention.sliding_window") &&
+        json_integer_value(own(keys, f, "attention.sliding_window")) > 0)
+        ok = json_object_set(config, "sliding_window",
+                             (json_t *)own(keys, f, "attention.sliding_window")) == 0;
+    for (size_t i = 0; ok && i < 3; i++)
+        if (json_object_get(keys, ids[i].key))
+            ok = json_object_set(config, ids[i].name, json_object_get(keys, ids[i].key)) == 0;
+    if (ok && vocab_size > 0)
+        ok = json_object_set_new(config, "vocab_size", json_integer(vocab_size)) == 0;
+    if (ok && group(f) & LLAMAS)
+        ok = set_rope(config, f, keys);
+    if (!ok) {
+        json_decref(config);
+        return ckpt_nomem(err, 256);
+    }
+    *out = config;
+    return 0;
+}

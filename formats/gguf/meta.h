@@ -1,0 +1,38 @@
+/*
+ * gguf/meta - config.json as the keys of a GGUF file, and back.
+ *
+ * Keys are lists [key, kind, value] as gguf/out.h takes them.  Values that a family does not
+ * have stay out; what a config.json says beyond this table is kept whole in the key
+ * "ckpt.file.config.json" (gguf_model.h), which other readers step over.
+ * Source: llama.cpp of 2026-10, conversion (set_gguf_parameters of base.py and the families).
+ */
+#ifndef CKPT_FORMATS_GGUF_META_H
+#define CKPT_FORMATS_GGUF_META_H
+
+#include <jansson.h>
+
+#include "formats/gguf/names.h"
+#include "libckpt/err.h"
+
+/* Append a key; takes value.  False when memory is refused. */
+bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value);
+/* The first of "a|b|c" that config has and is not null; a dot goes into an object.  Or NULL. */
+const json_t *gguf_config(const json_t *config, const char *names);
+/* The same as an integer that must be there, 1 to 2^31 - 1. */
+int gguf_config_int(int64_t *out, const json_t *config, const char *names, struct ckpt_err *err);
+
+/* Append general.architecture, general.type and the architecture's own keys. */
+int gguf_meta_keys(json_t *keys, const struct gguf_family *f, const json_t *config,
+                   struct ckpt_err *err);
+/*
+ * The factors by which long contexts divide the frequencies of the rotary embedding, as tensors
+ * of their own: "rope_freqs.weight" (llama3), "rope_factors_long.weight" and "..._short.weight"
+ * (longrope).  Gives arrays of json reals under those names in *out; empty when there are none.
+ */
+int gguf_meta_factors(json_t **out, const struct gguf_family *f, const json_t *config,
+                      struct ckpt_err *err);
+/* Gives a config.json made of the keys of a file ("keys" of its facts). */
+int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *keys, bool tied,
+                     int64_t vocab_size, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,327 @@
+/* trainer_files - see trainer_files.h. */
+#include "formats/hf/trainer_files.h"
+
+#include <string.h>
+
+#include "formats/torch/out.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/mem.h"
+
+#define TORCH_STATE_BYTES 5056          /* of a CPU generator */
+
+/* Knuth's initialisation, MT19937 reference code 2002/1/26. */
+static void init_genrand(uint32_t mt[MT_WORDS], uint32_t s)
+{
+    mt[0] = s;
+    for (uint32_t i = 1; i < MT_WORDS; i++)
+        mt[i] = 1812433253u * (mt[i - 1] ^ (mt[i - 1] >> 30)) + i;
+}
+
+/* The same reference's init_by_array, as CPython's random.seed(int) calls it. */
+static void init_by_array(uint32_t mt[MT_WORDS], const uint32_t *key, uint32_t n)
+{
+    uint32_t i = 1, j = 0;
+
+    init_genrand(mt, 19650218u);
+    for (uint32_t k = MT_WORDS > n ? MT_WORDS : n; k; k--) {
+        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1664525u)) + key[j] + j;
+        if (++i >= MT_WORDS) {
+            mt[0] = mt[MT_WORDS - 1];
+            i = 1;
+        }
+        if (++j >= n)
+            j = 0;
+    }
+    for (uint32_t k = MT_WORDS - 1; k; k--) {
+        mt[i] = (mt[i] ^ ((mt[i - 1] ^ (mt[i - 1] >> 30)) * 1566083941u)) - i;
+        if (++i >= MT_WORDS) {
+            mt[0] = mt[MT_WORDS - 1];
+            i = 1;
+        }
+    }
+    mt[0] = 0x80000000u;
+}
+
+void rng_streams_seed(struct rng_streams *s, uint64_t seed)
+{
+    uint32_t key = (uint32_t)seed;
+
+    memset(s, 0, sizeof *s);
+    s->seed = seed;
+    init_by_array(s->python, &key, 1);
+    init_genrand(s->numpy, key);
+    init_genrand(s->torch, key);
+}
+
+/* (3, (624 words, position), None) */
+static struct value *python_state(struct ckpt_arena *a, const struct rng_streams *s)
+{
+    struct value *words = value_tuple(a), *state = value_tuple(a);
+
+    for (size_t i = 0; i < MT_WORDS; i++)
+        if (value_append(a, words, value_int(a, s->python[i])))
+            return NULL;
+    if (value_append(a, words, value_int(a, MT_WORDS)) ||
+        value_append(a, state, value_int(a, 3)) || value_append(a, state, words) ||
+        value_append(a, state, value_none(a)))
+        return NULL;
+    return state;
+}
+
+/* A tuple of n values; NULL when one is. */
+static struct value *tuple_of(struct ckpt_arena *a, struct value *const *item, size_t n)
+{
+    struct value *t = value_tuple(a);
+
+    for (size_t i = 0; i < n; i++)
+        if (value_append(a, t, item[i]))
+            return NULL;
+    return t;
+}
+#define TUPLE(a, ...)                                                                              \
+    tuple_of(a, (struct value *[]){__VA_ARGS__},                                                   \
+             sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *))
+
+/* numpy's pickle of a uint32 array of MT_WORDS, as protocol 2 spells bytes. */
+static struct value *uint32_array(struct ckpt_arena *a, const uint32_t *words)
+{
+    struct value *dtype_state =
+        TUPLE(a, value_int(a, 3), value_str(a, "<"), value_none(a), value_none(a), value_none(a),
+              value_int(a, -1), value_int(a, -1), value_int(a, 0));
+    struct value *dtype =
+        value_object(a, "numpy", "dtype",
+                     TUPLE(a, value_str(a, "u4"), value_bool(a, false), value_bool(a, true)),
+                     dtype_state, false);
+    struct value *shape = TUPLE(a, value_int(a, MT_WORDS));
+    struct value *state = TUPLE(a, value_int(a, 1), shape, dtype, value_bool(a, false),
+                                value_bytes(a, words, MT_WORDS * sizeof *words));
+
+    return value_object(a, "numpy._core.multiarray", "_reconstruct",
+                        TUPLE(a, value_global(a, "numpy", "ndarray"), TUPLE(a, value_int(a, 0)),
+                              value_bytes(a, "b", 1)),
+                        state, false);
+}
+
+/* The bytes of torch's CPU generator: CPUGeneratorImplState after manual_seed. */
+static void torch_state(unsigned char out[TORCH_STATE_BYTES], const struct rng_streams *s)
+{
+    struct ckpt_buf b;
+
+    memset(out, 0, TORCH_STATE_BYTES);
+    ckpt_buf_init(&b, TORCH_STATE_BYTES);
+    ckpt_buf_put_u64le(&b, s->seed);
+    ckpt_buf_put_u32le(&b, 1);          /* left: the first draw refills */
+    ckpt_buf_put_u32le(&b, 1);          /* seeded */
+    ckpt_buf_put_u64le(&b, 0);          /* next */
+    for (size_t i = 0; i < MT_WORDS; i++)
+        ckpt_buf_put_u64le(&b, s->torch[i]);
+    if (ckpt_buf_ok(&b))
+        memcpy(out, b.data, b.len);
+    ckpt_buf_release(&b);
+}
+
+int rng_file_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err)
+{
+    unsigned char cpu[TORCH_STATE_BYTES];
+    const void *data[1] = {cpu};
+    struct torch_storage storage = {.dtype = CKPT_U8, .numel = TORCH_STATE_BYTES};
+    struct value_tensor t = {.dtype = CKPT_U8, .shape = ckpt_shape_1d(TORCH_STATE_BYTES),
+                             .stride = {1}};
+    struct ckpt_arena a = {0};
+    struct value *root = value_dict(&a, false);
+    struct value *numpy = TUPLE(&a, value_str(&a, "MT19937"), uint32_array(&a, s->numpy),
+                                value_int(&a, MT_WORDS), value_int(&a, 0), value_float(&a, 0.0));
+    int rc;
+
+    torch_state(cpu, s);
+    if (value_set_str(&a, root, "python", python_state(&a, s)) ||
+        value_set_str(&a, root, "numpy", numpy) ||
+        value_set_str(&a, root, "cpu", value_tensor_new(&a, &t))) {
+        ckpt_out_abort(out);
+        rc = ckpt_nomem(err, (size_t)a.used);
+    } else {
+        rc = torch_write(out, "archive", root, &storage, data, 1, err);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+int scheduler_file_write(struct ckpt_out *out, const struct scheduler_state *s,
+                         struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct value *root = value_dict(&a, false), *base = value_list(&a), *last = value_list(&a);
+    struct value *lambdas = value_list(&a);
+    int rc = 0;
+
+    for (size_t i = 0; i < s->n_group; i++)
+        rc |= value_append(&a, base, value_float(&a, s->base_lr[i])) |
+              value_append(&a, last, value_float(&a, s->last_lr[i])) |
+              value_append(&a, lambdas, value_dict(&a, false));
+    rc |= value_set_str(&a, root, "base_lrs", base) |
+          value_set_str(&a, root, "last_epoch", value_int(&a, s->last_epoch)) |
+          value_set_str(&a, root, "_step_count", value_int(&a, s->last_epoch + 1)) |
+          value_set_str(&a, root, "_is_initial", value_bool(&a, false)) |
+          value_set_str(&a, root, "_get_lr_called_within_step", value_bool(&a, false)) |
+          value_set_str(&a, root, "_last_lr", last) |
+          value_set_str(&a, root, "lr_lambdas", lambdas);
+    if (rc) {
+        ckpt_out_abort(out);
+        rc = ckpt_nomem(err, (size_t)a.used);
+    } else {
+        rc = torch_write(out, "archive", root, NULL, NULL, 0, err);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* The hyper-parameters of one group in torch 2.15's order. */
+static struct value *group_value(struct ckpt_arena *a, const struct adamw_group *g)
+{
+    static const struct { const char *key; int what; } flags[] = {
+        {"amsgrad", 0}, {"maximize", 0}, {"foreach", -1}, {"capturable", 0},
+        {"differentiable", 0}, {"fused", -1}, {"decoupled_weight_decay", 1},
+    };
+    struct value *d = value_dict(a, false);
+    int rc = value_set_str(a, d, "lr", value_float(a, g->lr)) |
+             value_set_str(a, d, "betas", TUPLE(a, value_float(a, g->beta1),
+                                                value_float(a, g->beta2))) |
+             value_set_str(a, d, "eps", value_float(a, g->eps)) |
+             value_set_str(a, d, "weight_decay", value_float(a, g->weight_decay));
+
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        rc |= value_set_str(a, d, flags[i].key,
+                            flags[i].what < 0 ? value_none(a) : value_bool(a, flags[i].what));
+    rc |= value_set_str(a, d, "initial_lr", value_float(a, g->initial_lr));
+    return rc ? NULL : d;
+}
+
+struct value *adamw_param_groups(struct ckpt_arena *a, const struct adamw_group *group,
+                                 size_t n_group, const int64_t *first, const int64_t *count)
+{
+    struct value *groups = value_list(a);
+
+    for (size_t g = 0; g < n_group; g++) {
+        struct value *d = group_value(a, &group[g]), *params = value_list(a);
+
+        for (int64_t i = 0; i < count[g]; i++)
+            if (value_append(a, params, value_int(a, first[g] + i)))
+                return NULL;
+        if (value_set_str(a, d, "params", params) || value_append(a, groups, d))
+            return NULL;
+    }
+    return groups;
+}
+
+/* A contiguous tensor over a whole storage. */
+static struct value *whole_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
+                                  const struct ckpt_shape *shape, size_t storage)
+{
+    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
+    int64_t stride = 1;
+
+    for (int i = shape->rank; i-- > 0;) {
+        t.stride[i] = stride;
+        stride *= shape->dim[i];
+    }
+    return value_tensor_new(a, &t);
+}
+
+static enum ckpt_dtype moment_type(const struct adamw_param *p)
+{
+    return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
+}
+
+/* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
+static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
+                     const struct adamw_param *p)
+{
+    struct ckpt_shape scalar = {.rank = 0};
+    struct value *d = value_dict(a, false);
+    enum ckpt_dtype type = moment_type(p);
+
+    return value_set_str(a, d, "step", whole_tensor(a, CKPT_F32, &scalar, 3 * i)) |
+           value_set_str(a, d, "exp_avg", whole_tensor(a, type, &p->shape, 3 * i + 1)) |
+           value_set_str(a, d, "exp_avg_sq", whole_tensor(a, type, &p->shape, 3 * i + 2)) |
+           value_set(a, state, value_int(a, (int64_t)i), d);
+}
+
+/* A moment of parameter i into its storage. */
+static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param *p,
+                      enum adamw_array of, const struct adamw_reader *reader, float *piece,
+                      struct ckpt_err *err)
+{
+    const float *whole = of == ADAMW_EXP_AVG ? p->exp_avg : p->exp_avg_sq;
+    int64_t numel = 0;
+
+    ckpt_shape_numel(&numel, &p->shape);
+    for (int64_t at = 0; at < numel; at += ADAMW_PIECE) {
+        int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;
+
+        if (!whole && reader->read(reader->ctx, i, of, at, n, piece, err))
+            return err->code;
+        if (torch_writer_put(w, 3 * i + (size_t)of, at, n, whole ? whole + at : piece, err))
+            return err->code;
+    }
+    return 0;
+}
+
+static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,
+                      int64_t step, const struct adamw_reader *reader, struct ckpt_err *err)
+{
+    float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
+    float value = (float)step;
+    int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
+
+    for (size_t i = 0; rc == 0 && i < n_param; i++) {
+        rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
+        if (rc == 0)
+            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
+        if (rc == 0)
+            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
+    }
+    ckpt_free(piece);
+    return rc;
+}
+
+int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
+                         const struct adamw_group *group, size_t n_group, int64_t step,
+                         const struct adamw_reader *reader, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct torch_storage *storage = ckpt_arena_alloc(&a, 3 * n_param, sizeof *storage);
+    int64_t *first = ckpt_arena_alloc(&a, 2 * n_group, sizeof *first);
+    struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
+    struct torch_writer *w = NULL;
+    int rc = !storage || !first;
+
+    for (size_t i = 0; !rc && i < n_param; i++) {
+        int64_t numel = 0, *count = first + n_group;
+
+        if (!ckpt_shape_numel(&numel, &param[i].shape) ||
+            (size_t)param[i].group >= n_group || add_state(&a, state, i, &param[i]))
+            rc = 1;
+        for (size_t k = 0; k < 3; k++)
+            storage[3 * i + k] =
+                (struct torch_storage){.dtype = k ? moment_type(&param[i]) : CKPT_F32,
+                                       .numel = k ? numel : 1};
+        if (!rc && count[param[i].group]++ == 0)
+            first[param[i].group] = (int64_t)i;
+    }
+    if (rc || value_set_str(&a, root, "state", state) ||
+        value_set_str(&a, root, "param_groups",
+                      adamw_param_groups(&a, group, n_group, first, first + n_group))) {
+        ckpt_out_abort(out);
+        rc = ckpt_nomem(err, (size_t)a.used);
+    } else {
+        rc = torch_writer_new(&w, out, "archive", root, storage, 3 * n_param, NULL, err);
+    }
+    if (rc == 0)
+        rc = put_states(w, param, n_param, step, reader, err);
+    if (w && rc == 0)
+        rc = torch_writer_commit(w, err);
+    else
+        torch_writer_abort(w);
+    ckpt_arena_release(&a);
+    return rc;
+}

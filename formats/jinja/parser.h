@@ -1,0 +1,37 @@
+/* jinja/parser - what expressions (jinja/parse.c) and statements (jinja/block.c) share. */
+#ifndef CKPT_FORMATS_JINJA_PARSER_H
+#define CKPT_FORMATS_JINJA_PARSER_H
+
+#include "formats/jinja/parts.h"
+
+struct parser {
+    struct jinja       *t;
+    const struct token *token;
+    size_t              i;
+    int                 depth, loops;
+    struct ckpt_err    *err;
+};
+
+/* -1 with err filled in; what stands at the place is quoted. */
+int32_t jp_bad(struct parser *p, int code, const char *what, const char *s, size_t n);
+int32_t jp_wrong(struct parser *p, const char *wanted);
+const struct token *jp_now(const struct parser *p);
+bool jp_is(const struct token *t, enum token_kind kind, const char *s);
+bool jp_accept(struct parser *p, enum token_kind kind, const char *s);
+bool jp_expect(struct parser *p, const char *s);
+int32_t jp_new(struct parser *p, enum node_kind kind);
+int32_t jp_node(struct parser *p, enum node_kind kind, int32_t a, int32_t b, int32_t c);
+struct node *jp_at(struct parser *p, int32_t i);
+/* A name as a string of its own. */
+bool jp_name(struct parser *p, int32_t n, const struct token *t);
+/* Chains nodes: first gets the head, *last moves on. */
+void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n);
+int32_t jp_expr(struct parser *p);
+/* One without a ternary. */
+int32_t jp_or(struct parser *p);
+/* Arguments behind the opening parenthesis, with the closing one. */
+int32_t jp_args(struct parser *p);
+/* A filter's name and arguments over value n. */
+int32_t jp_filter(struct parser *p, int32_t n);
+
+#endif

@@ -1,0 +1,313 @@
+/* jinja/run - statements of a template: variables, loops, what is written; see jinja.h. */
+#include <string.h>
+
+#include "formats/jinja/parts.h"
+
+#define MAX_VARS 65536
+
+struct variable {
+    const char  *name;
+    size_t       n;
+    struct jv value;
+};
+
+enum flow { GO_ON, BREAK, CONTINUE, FAIL };
+
+static enum flow run_all(struct run *r, int32_t first);
+
+static const struct node *node_at(const struct run *r, int32_t i) { return &r->t->node[i]; }
+
+/* -- variables ------------------------------------------------------------------------------- */
+
+static bool is_named(const struct variable *v, const char *name, size_t n)
+{
+    return v->n == n && memcmp(v->name, name, n) == 0;
+}
+
+int jinja_set(struct run *r, const char *name, size_t n, struct jv value)
+{
+    for (size_t i = r->n_var; i-- > r->frame;)
+        if (is_named(&r->var[i], name, n)) {
+            r->var[i].value = value;
+            return 0;
+        }
+    if (r->n_var == MAX_VARS)
+        return jinja_fail(r, CKPT_ELIMIT, "more than %d variables", MAX_VARS);
+    if (r->n_var == r->cap_var) {
+        size_t cap = r->cap_var ? 2 * r->cap_var : 64;
+        void *p = ckpt_grow(r->var, cap, sizeof *r->var);
+
+        if (!p)
+            return ckpt_nomem(r->err, cap * sizeof *r->var);
+        r->var = p;
+        r->cap_var = cap;
+    }
+    r->var[r->n_var++] = (struct variable){name, n, value};
+    return 0;
+}
+
+const struct jv *jinja_get(const struct run *r, const char *name, size_t n)
+{
+    for (size_t i = r->n_var; i-- > 0;)
+        if (is_named(&r->var[i], name, n))
+            return &r->var[i].value;
+    return NULL;
+}
+
+size_t jinja_push(struct run *r)
+{
+    size_t before = r->frame;
+
+    r->frame = r->n_var;
+    return before;
+}
+
+void jinja_pop(struct run *r, size_t before)
+{
+    r->n_var = r->frame;
+    r->frame = before;
+}
+
+struct jv jinja_capture(struct run *r, int32_t first)
+{
+    struct ckpt_buf text, *before = r->to;
+    enum flow flow;
+
+    ckpt_buf_init(&text, JINJA_MAX_OUTPUT);
+    r->to = &text;
+    flow = run_all(r, first);
+    r->to = before;
+    if (flow == FAIL) {
+        ckpt_buf_release(&text);
+        return (struct jv){0};
+    }
+    return jv_of_buf(r, &text);
+}
+
+/* -- statements ------------------------------------------------------------------------------ */
+
+/* One target of a set: a name, or a namespace's member. */
+static int assign(struct run *r, int32_t target, struct jv v)
+{
+    const struct node *n = node_at(r, target);
+    struct jv space;
+
+    if (n->kind == N_NAME)
+        return jinja_set(r, n->name, n->n_name, v);
+    space = jinja_eval(r, n->a);
+    if (r->err->code)
+        return r->err->code;
+    if (space.kind != V_MAP || !space.map->is_namespace)
+        return jinja_fail(r, CKPT_EFORMAT, "only members of a namespace can be set, not of %s",
+                          jv_type(&space));
+    return jv_put(r, space.map, jv_str(n->name, n->n_name), v);
+}
+
+static int assign_all(struct run *r, int32_t target, struct jv v)
+{
+    size_t k = 0, n = 0;
+
+    if (node_at(r, target)->next < 0)
+        return assign(r, target, v);
+    for (int32_t i = target; i >= 0; i = node_at(r, i)->next)
+        n++;
+    if (v.kind != V_LIST || v.list->n != n)
+        return jinja_fail(r, CKPT_EFORMAT, "%s for %zu names", jv_type(&v), n);
+    for (int32_t i = target; i >= 0; i = node_at(r, i)->next)
+        if (assign(r, i, v.list->item[k++]))
+            return r->err->code;
+    return 0;
+}
+
+static void put_loop(struct run *r, struct jv loop, const struct jv_list *items, size_t i)
+{
+    struct jv none = {.kind = V_UNDEFINED, .str = {"loop", 4}};
+    int64_t n = (int64_t)items->n, k = (int64_t)i;
+    const struct { struct jv key, value; } fields[] = {
+        {STR("index"), jv_int(k + 1)}, {STR("index0"), jv_int(k)},
+        {STR("revindex"), jv_int(n - k)}, {STR("revindex0"), jv_int(n - k - 1)},
+        {STR("first"), jv_bool(k == 0)}, {STR("last"), jv_bool(k + 1 == n)},
+        {STR("length"), jv_int(n)}, {STR("depth"), jv_int(1)},
+        {STR("depth0"), jv_int(0)},
+        {STR("previtem"), k > 0 ? items->item[k - 1] : none},
+        {STR("nextitem"), k + 1 < n ? items->item[k + 1] : none},
+    };
+
+    for (size_t f = 0; f < sizeof fields / sizeof *fields && !r->err->code; f++)
+        jv_put(r, loop.map, fields[f].key, fields[f].value);
+}
+
+/* The items that "if" of a loop leaves. */
+static struct jv_list *keep_items(struct run *r, const struct node *node,
+                                     struct jv_list *items)
+{
+    struct jv kept = jv_list_new(r, 0);
+
+    for (size_t i = 0; i < items->n && !r->err->code; i++) {
+        size_t before = jinja_push(r);
+        struct jv v = {0};
+
+        if (assign_all(r, node->a, items->item[i]) == 0)
+            v = jinja_eval(r, node->d);
+        jinja_pop(r, before);
+        if (!r->err->code && jv_true(&v))
+            jv_append(r, kept.list, items->item[i]);
+    }
+    return kept.list;
+}
+
+static enum flow run_for(struct run *r, const struct node *node)
+{
+    struct jv list = jinja_eval(r, node->b), loop;
+    struct jv_list *items;
+    enum flow flow = GO_ON;
+
+    if (r->err->code || jv_items(r, &list, &items))
+        return FAIL;
+    if (node->d >= 0)
+        items = keep_items(r, node, items);
+    loop = jv_map_new(r);
+    if (r->err->code)
+        return FAIL;
+    if (items->n == 0)
+        return node->e >= 0 ? run_all(r, node->e) : GO_ON;
+    for (size_t i = 0; i < items->n && flow != BREAK && flow != FAIL; i++) {
+        size_t before = jinja_push(r);
+
+        put_loop(r, loop, items, i);
+        if (r->err->code || jinja_set(r, "loop", 4, loop) ||
+            assign_all(r, node->a, items->item[i]))
+            flow = FAIL;
+        else
+            flow = run_all(r, node->c);
+        jinja_pop(r, before);
+    }
+    return flow == FAIL ? FAIL : GO_ON;
+}
+
+static int put_span(struct run *r, size_t begin)
+{
+    struct jinja_out *o = r->out;
+
+    if (o->n_span == o->cap) {
+        size_t cap = o->cap ? 2 * o->cap : 8;
+        void *p = ckpt_grow(o->span, cap, sizeof *o->span);
+
+        if (!p)
+            return ckpt_nomem(r->err, cap * sizeof *o->span);
+        o->span = p;
+        o->cap = cap;
+    }
+    o->span[o->n_span++] = (struct jinja_span){begin, o->text.len};
+    return 0;
+}
+
+static enum flow run_one(struct run *r, int32_t i)
+{
+    const struct node *node = node_at(r, i);
+    struct jv v = {0};
+    struct args none = {0};
+    enum flow flow = GO_ON;
+    size_t begin = r->to->len;
+
+    r->line = node->line;
+    switch (node->kind) {
+    case N_TEXT:
+        ckpt_buf_put(r->to, node->value.str.s, node->value.str.n);
+        break;
+    case N_PRINT:
+        v = jinja_eval(r, node->a);
+        if (!r->err->code)
+            jv_print(r->to, &v, false);
+        break;
+    case N_IF:
+        v = jinja_eval(r, node->a);
+        return r->err->code ? FAIL : run_all(r, jv_true(&v) ? node->b : node->c);
+    case N_FOR:
+        return run_for(r, node);
+    case N_SET:
+        v = jinja_eval(r, node->b);
+        if (!r->err->code)
+            assign_all(r, node->a, v);
+        break;
+    case N_SET_BLOCK:
+    case N_FILTER_BLOCK:
+        v = jinja_capture(r, node->c);
+        if (!r->err->code && node->kind == N_SET_BLOCK) {
+            assign_all(r, node->a, v);
+        } else if (!r->err->code) {
+            const struct node *filter = node_at(r, node->a);
+
+            if (jinja_args_of(r, filter->b, &none) == 0)
+                v = jinja_filter(r, filter->name, v, &none);
+            if (!r->err->code)
+                jv_print(r->to, &v, false);
+        }
+        break;
+    case N_MACRO:
+        jinja_set(r, node->name, node->n_name, (struct jv){.kind = V_MACRO, .node = i});
+        break;
+    case N_BREAK:    return BREAK;
+    case N_CONTINUE: return CONTINUE;
+    case N_GENERATION:
+        flow = run_all(r, node->c);
+        if (flow != FAIL && r->to == &r->out->text)
+            put_span(r, begin);
+        break;
+    default:
+        jinja_fail(r, CKPT_ESTATE, "node %d is no statement", node->kind);
+    }
+    if (!r->err->code && !ckpt_buf_ok(r->to))
+        jinja_full(r, r->to);
+    return r->err->code ? FAIL : flow;
+}
+
+static enum flow run_all(struct run *r, int32_t first)
+{
+    enum flow flow = GO_ON;
+
+    if (r->depth >= 2 * JINJA_MAX_DEPTH) {
+        jinja_fail(r, CKPT_ELIMIT, "calls itself too deep");
+        return FAIL;
+    }
+    r->depth++;
+    for (int32_t i = first; i >= 0 && flow == GO_ON; i = node_at(r, i)->next) {
+        if (++r->steps > JINJA_MAX_STEPS) {
+            jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
+            flow = FAIL;
+            break;
+        }
+        flow = run_one(r, i);
+    }
+    r->depth--;
+    return flow;
+}
+
+int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct jinja_out *out,
+                 struct ckpt_err *err)
+{
+    struct run r = {.t = t, .out = out, .to = &out->text, .err = err, .now = now,
+                    .arena = {.limit = JINJA_MAX_MEMORY}};
+    const char *name;
+    json_t *v;
+
+    if (!out->text.limit)
+        ckpt_buf_init(&out->text, JINJA_MAX_OUTPUT);
+    out->text.len = out->n_span = 0;
+    json_object_foreach((json_t *)vars, name, v)
+        if (err->code || jinja_set(&r, name, strlen(name), jv_of_json(&r, v)))
+            break;
+    /* What a template sets itself at the top is in the same frame, as in jinja's context. */
+    if (!err->code)
+        run_all(&r, t->root);
+    ckpt_free(r.var);
+    ckpt_arena_release(&r.arena);
+    return err->code;
+}
+
+void jinja_out_release(struct jinja_out *out)
+{
+    ckpt_buf_release(&out->text);
+    ckpt_free(out->span);
+    *out = (struct jinja_out){0};
+}

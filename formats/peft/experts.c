@@ -1,0 +1,231 @@
+/* peft/experts - see peft/experts.h. */
+#include "formats/peft/experts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/peft/names.h"
+#include "libckpt/base/json.h"
+
+#define MAX_EXPERTS 65536
+#define TAIL_A      ".lora_A.weight"
+#define TAIL_B      ".lora_B.weight"
+
+/* How a parameter lies on disk when it is no tensor of its own: a matrix an expert and part. */
+static const struct layout { const char *param, *part[2]; } layouts[] = {
+    {"gate_up_proj", {"gate_proj", "up_proj"}}, {"gate_up_proj", {"w1", "w3"}},
+    {"gate_up_proj", {"fc1", "fc3"}},
+    {"up_proj", {"up_proj", NULL}},
+    {"down_proj", {"down_proj", NULL}}, {"down_proj", {"w2", NULL}}, {"down_proj", {"fc2", NULL}},
+};
+
+/* A pair of factors and the parameter it may belong to. */
+struct stack {
+    const char          *module, *param;
+    size_t               a, b;
+    int64_t              in, out, columns;      /* of A, B, and B's columns: r E */
+    size_t               whole;                 /* the parameter as one tensor, or NONE */
+    const struct layout *layout;                /* else this */
+    int64_t              experts;
+    bool                 turned;                /* [experts, in, out] */
+};
+
+/* Families that keep an expert's matrix as [in, out]. */
+static bool keeps_turned(const struct ckpt_source *base)
+{
+    static const char *const types[] = {"gpt_oss", "openai_privacy_filter", "aria", "aria_text",
+                                        "llama4", "llama4_text"};
+    const char *type = json_string_value(json_object_get(
+        json_object_get(ckpt_source_info(base), "config"), "model_type"));
+
+    for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+static size_t find_part(const struct ckpt_source *base, const struct stack *s, int64_t expert,
+                        const char *part)
+{
+    char name[CKPT_MAX_NAME + 64];
+
+    snprintf(name, sizeof name, "%s.%lld.%s", s->module, (long long)expert, part);
+    return peft_find(base, name, ".weight");
+}
+
+/* One tensor [E, ., .], or [out, in] for a parameter without experts. */
+static bool fits_whole(struct stack *s, const struct ckpt_source *base, size_t i)
+{
+    const struct ckpt_shape *w = &ckpt_source_tensor(base, i)->shape;
+    int last = w->rank - 1;
+    bool plain, turned;
+
+    if (last < 1 || last > 2)
+        return false;
+    s->whole = i;
+    s->experts = last == 2 ? w->dim[0] : 1;
+    plain = w->dim[last - 1] == s->out && w->dim[last] == s->in;
+    turned = last == 2 && w->dim[1] == s->in && w->dim[2] == s->out;
+    s->turned = turned && (!plain || keeps_turned(base));
+    return plain || turned;
+}
+
+static bool fits_parts(struct stack *s, const struct ckpt_source *base, const struct layout *l)
+{
+    size_t i = find_part(base, s, 0, l->part[0]);
+    const struct ckpt_shape *w = i == SIZE_MAX ? NULL : &ckpt_source_tensor(base, i)->shape;
+
+    if (!w || w->rank != 2 || w->dim[1] != s->in || w->dim[0] * (l->part[1] ? 2 : 1) != s->out)
+        return false;
+    s->layout = l;
+    for (s->experts = 1; s->experts < MAX_EXPERTS; s->experts++)
+        if (find_part(base, s, s->experts, l->part[0]) == SIZE_MAX)
+            break;
+    return true;
+}
+
+/* Whether the base has that parameter in a shape these factors go with. */
+static bool fits(struct stack *s, const struct ckpt_source *base)
+{
+    char suffix[CKPT_MAX_NAME + 64];
+    size_t whole;
+
+    s->whole = PEFT_NONE;
+    s->layout = NULL;
+    s->turned = false;
+    snprintf(suffix, sizeof suffix, ".%s", s->param);
+    whole = peft_find(base, s->module, suffix);
+    if (whole != SIZE_MAX)
+        return fits_whole(s, base, whole) && s->columns % s->experts == 0;
+    for (size_t k = 0; k < sizeof layouts / sizeof layouts[0]; k++)
+        if (strcmp(layouts[k].param, s->param) == 0 && fits_parts(s, base, &layouts[k]))
+            return s->columns % s->experts == 0;
+    return false;
+}
+
+/* Whether `target` names a parameter of module; param is which. */
+static bool names_parameter(const char *target, const char *module, const char **param)
+{
+    const char *dot = strrchr(target, '.');
+    size_t n = dot ? (size_t)(dot - target) : 0, k = strlen(module);
+
+    *param = dot ? dot + 1 : target;
+    return !dot || (k >= n && strncmp(module + k - n, target, n) == 0 &&
+                    (k == n || module[k - n - 1] == '.'));
+}
+
+/*
+ * Which parameter of the module the factors belong to.  Shapes tell; where two fit, the file does
+ * not say.  *n counts those that are named, *fit those that fit.
+ */
+static void choose(struct stack *s, size_t *n, size_t *fit, const struct peft_updates *m)
+{
+    const json_t *targets = json_object_get(m->config.json, "target_parameters");
+    struct stack best = *s;
+
+    *n = *fit = 0;
+    for (size_t i = 0; i < json_array_size(targets); i++) {
+        const char *target = json_string_value(json_array_get(targets, i));
+
+        if (!target || !names_parameter(target, s->module, &s->param) ||
+            strcmp(s->param, "weight") == 0)
+            continue;
+        ++*n;
+        if (fits(s, m->base) && (*fit == 0 || strcmp(s->param, best.param) != 0) && ++*fit == 1)
+            best = *s;
+    }
+    if (*fit)
+        *s = best;
+}
+
+static int add_update(struct peft_updates *m, const struct stack *s, size_t base, int64_t expert,
+                      int64_t part, float scale)
+{
+    const struct ckpt_tensor *w = ckpt_source_tensor(m->base, base);
+    struct ckpt_lora_update *u;
+
+    if (m->of_base[base] != PEFT_NONE && s->whole == PEFT_NONE)
+        return ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate",
+                            "%s: %s is changed by another tensor too",
+                            peft_of_adapter(m, s->a)->name, w->name);
+    u = peft_update_new(m, base, NULL);
+    if (!u)
+        return m->err->code;
+    u->a = s->a;
+    u->b = s->b;
+    u->scale = scale;
+    u->transposed = s->turned;
+    u->part = (struct ckpt_lora_part){
+        .rank = s->columns / s->experts, .a_row = expert * (s->columns / s->experts),
+        .b_row = s->layout && s->layout->part[1] ? part * (s->out / 2) : 0, .b_col = expert,
+        .b_step = s->experts,
+    };
+    if (s->whole != PEFT_NONE) {
+        u->part.n_row = s->turned ? s->in : s->out;
+        u->part.n_col = s->turned ? s->out : s->in;
+        u->part.first = expert * s->in * s->out;
+    }
+    return 0;
+}
+
+static int add_experts(struct peft_updates *m, const struct stack *s)
+{
+    char name[2 * CKPT_MAX_NAME + 64];
+    float scale;
+    int rc;
+
+    snprintf(name, sizeof name, "%s.%s", s->module, s->param);
+    rc = peft_config_scale(&scale, &m->config, name, s->columns / s->experts, m->err);
+    if (rc == 0 && s->whole != PEFT_NONE && m->of_base[s->whole] != PEFT_NONE)
+        rc = ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate",
+                          "%s: %s is changed by another tensor too",
+                          peft_of_adapter(m, s->a)->name,
+                          ckpt_source_tensor(m->base, s->whole)->name);
+    for (int64_t e = 0; rc == 0 && e < s->experts; e++)
+        for (int64_t p = 0; rc == 0 && p < (s->layout && s->layout->part[1] ? 2 : 1); p++) {
+            size_t base = s->layout ? find_part(m->base, s, e, s->layout->part[p]) : s->whole;
+
+            rc = base == SIZE_MAX
+                     ? ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected",
+                                    "%s: the base has no %s of expert %lld", name,
+                                    s->layout->part[p], (long long)e)
+                     : add_update(m, s, base, e, p, scale);
+        }
+    return rc;
+}
+
+int peft_take_experts(bool *took, struct peft_updates *m, size_t a)
+{
+    const struct ckpt_tensor *ta = peft_of_adapter(m, a), *tb;
+    char module[CKPT_MAX_NAME + 1], sa[96], sb[96];
+    struct stack s = {.module = module, .a = a};
+    size_t named, fit;
+
+    *took = false;
+    if (json_array_size(json_object_get(m->config.json, "target_parameters")) == 0 ||
+        !peft_ends(ta->name, TAIL_A))
+        return 0;
+    s.b = peft_sibling(m, ta->name, TAIL_A, TAIL_B);
+    peft_module_of(module, ta->name, TAIL_A);
+    if (s.b == PEFT_NONE || ta->shape.rank != 2 || ta->numel == 0)
+        return 0;                       /* the plain case has words for that */
+    tb = peft_of_adapter(m, s.b);
+    s.in = ta->shape.dim[1];
+    s.out = tb->shape.dim[0];
+    s.columns = ta->shape.dim[0];
+    choose(&s, &named, &fit, m);
+    if (named == 0)
+        return 0;
+    *took = m->taken[a] = m->taken[s.b] = true;
+    if (fit == 1)
+        return add_experts(m, &s);
+    if (fit > 1)
+        return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+                         "%s: fits %zu of target_parameters, which of them is not said", ta->name,
+                         fit);
+    return ckpt_fail_as(m->err, CKPT_EMISMATCH, "shape",
+                        "%s: no parameter of target_parameters in the base's %s goes with B %s "
+                        "and A %s", ta->name, module,
+                        ckpt_shape_text(sb, sizeof sb, &tb->shape),
+                        ckpt_shape_text(sa, sizeof sa, &ta->shape));
+}

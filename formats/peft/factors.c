@@ -1,0 +1,312 @@
+/* peft/factors - see peft/factors.h. */
+#include "formats/peft/factors.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+#include "libckpt/log.h"
+#include "libckpt/lora/low_rank.h"
+
+#define KEEP ((size_t)8)        /* pairs that stay when nobody reads them */
+#define NONE SIZE_MAX
+
+/* The difference of two matrices and its factors. */
+struct pair {
+    size_t          full, base;
+    int64_t         m, n, r;
+    bool            turned;
+    pthread_mutex_t lock;               /* of finding them */
+    bool            ready;
+    float          *left, *right;       /* [m, r], [n, r] */
+    double          whole, kept;
+    size_t          users;              /* these two: of the lock of all */
+    bool            in_ring;
+};
+
+/* A tensor of the list: of a pair, or a copy. */
+struct entry {
+    size_t pair, copy;
+    bool   is_a;
+};
+
+struct peft_factors {
+    struct ckpt_source *base, *full;
+    struct ckpt_tensors list;           /* until it is a source */
+    struct pair        *pair;
+    struct entry       *entry;
+    size_t              n_pair, n_entry;
+    pthread_mutex_t     lock;
+    size_t              ring[KEEP], next, n_ring;
+};
+
+int peft_factors_new(struct peft_factors **out, struct ckpt_source *base,
+                     struct ckpt_source *full, struct ckpt_err *err)
+{
+    size_t n = ckpt_source_count(full);
+    struct peft_factors *f = ckpt_alloc(1, sizeof *f);
+
+    *out = NULL;
+    if (f) {
+        f->pair = ckpt_alloc(n, sizeof *f->pair);
+        f->entry = ckpt_alloc(2 * n, sizeof *f->entry);
+    }
+    if (!f || !f->pair || !f->entry) {
+        if (f) {
+            ckpt_free(f->pair);
+            ckpt_free(f->entry);
+        }
+        ckpt_free(f);
+        return ckpt_nomem(err, n * sizeof *f->pair);
+    }
+    pthread_mutex_init(&f->lock, NULL);
+    f->base = base;
+    f->full = full;
+    *out = f;
+    return 0;
+}
+
+static void unload(struct pair *p)
+{
+    ckpt_free(p->left);
+    ckpt_free(p->right);
+    p->left = p->right = NULL;
+    p->ready = false;
+}
+
+void peft_factors_free(struct peft_factors *f)
+{
+    if (!f)
+        return;
+    for (size_t i = 0; i < f->n_pair; i++) {
+        unload(&f->pair[i]);
+        pthread_mutex_destroy(&f->pair[i].lock);
+    }
+    pthread_mutex_destroy(&f->lock);
+    ckpt_tensors_release(&f->list);
+    ckpt_free(f->pair);
+    ckpt_free(f->entry);
+    ckpt_free(f);
+}
+
+int64_t peft_factors_rank(const struct ckpt_tensor *w, int64_t rank)
+{
+    int64_t least = w->shape.dim[0] < w->shape.dim[1] ? w->shape.dim[0] : w->shape.dim[1];
+
+    return rank < least ? rank : least;
+}
+
+static int list_tensor(struct peft_factors *f, const char *name, const char *tail,
+                       enum ckpt_dtype dtype, const struct ckpt_shape *shape, struct entry e,
+                       struct ckpt_err *err)
+{
+    char full[CKPT_MAX_NAME + 64];
+
+    snprintf(full, sizeof full, "%s%s", name, tail);
+    f->entry[f->n_entry++] = e;
+    return ckpt_tensors_add(&f->list, NULL, full, strlen(full), dtype, shape, NULL, 0, false, err);
+}
+
+int peft_factors_add(struct peft_factors *f, const char *name, size_t full, size_t base,
+                     int64_t rank, bool turned, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *w = ckpt_source_tensor(f->full, full);
+    int64_t r = peft_factors_rank(w, rank);
+    struct ckpt_shape a = ckpt_shape_2d(r, w->shape.dim[turned ? 0 : 1]);
+    struct ckpt_shape b = ckpt_shape_2d(w->shape.dim[turned ? 1 : 0], r);
+    struct entry e = {f->n_pair, NONE, true};
+    struct pair *p = &f->pair[f->n_pair++];
+
+    *p = (struct pair){.full = full, .base = base, .m = w->shape.dim[0], .n = w->shape.dim[1],
+                       .r = r, .turned = turned};
+    pthread_mutex_init(&p->lock, NULL);
+    if (list_tensor(f, name, ".lora_A.weight", CKPT_F32, &a, e, err))
+        return err->code;
+    e.is_a = false;
+    return list_tensor(f, name, ".lora_B.weight", CKPT_F32, &b, e, err);
+}
+
+int peft_factors_copy(struct peft_factors *f, const char *name, size_t full,
+                      struct ckpt_err *err)
+{
+    const struct ckpt_tensor *t = ckpt_source_tensor(f->full, full);
+
+    return list_tensor(f, name, "", t->dtype, &t->shape, (struct entry){NONE, full, false}, err);
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+
+struct rows {
+    struct peft_factors *f;
+    const struct pair   *p;
+};
+
+static int read_as_f32(float *to, struct ckpt_source *src, size_t i, int64_t at, int64_t n,
+                       struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_source_tensor(src, i)->dtype;
+    void *raw = dtype == CKPT_F32 ? NULL : ckpt_alloc_buffer((size_t)n * ckpt_dtype_size(dtype));
+    int rc;
+
+    if (dtype == CKPT_F32)
+        return ckpt_source_read(src, i, at, n, to, err);
+    rc = raw ? ckpt_source_read(src, i, at, n, raw, err)
+             : ckpt_nomem(err, (size_t)n * ckpt_dtype_size(dtype));
+    if (rc == 0)
+        ckpt_convert(to, CKPT_F32, raw, dtype, (size_t)n);
+    ckpt_free(raw);
+    return rc;
+}
+
+/* Rows of the difference. */
+static int read_rows(void *ctx, int64_t row, int64_t n, float *d, struct ckpt_err *err)
+{
+    const struct rows *x = ctx;
+    const struct pair *p = x->p;
+    int64_t count = n * p->n;
+    float *b = ckpt_alloc_buffer((size_t)count * sizeof *b);
+    int rc = b ? read_as_f32(d, x->f->full, p->full, row * p->n, count, err)
+               : ckpt_nomem(err, (size_t)count * sizeof *b);
+
+    if (rc == 0)
+        rc = read_as_f32(b, x->f->base, p->base, row * p->n, count, err);
+    for (int64_t i = 0; rc == 0 && i < count; i++)
+        d[i] -= b[i];
+    ckpt_free(b);
+    return rc;
+}
+
+static int find(struct peft_factors *f, struct pair *p, struct ckpt_err *err)
+{
+    struct rows x = {f, p};
+    int rc;
+
+    p->left = ckpt_alloc_buffer((size_t)(p->m * p->r) * sizeof *p->left);
+    p->right = ckpt_alloc_buffer((size_t)(p->n * p->r) * sizeof *p->right);
+    rc = p->left && p->right
+             ? ckpt_low_rank(p->left, p->right, &p->whole, &p->kept, p->m, p->n, p->r, read_rows,
+                             &x, err)
+             : ckpt_nomem(err, (size_t)((p->m + p->n) * p->r) * sizeof *p->left);
+    if (rc) {
+        unload(p);
+        return ckpt_err_in(err, "%s", ckpt_source_tensor(f->full, p->full)->name);
+    }
+    p->ready = true;
+    return 0;
+}
+
+/* With the lock held: pair i stays for a while, and who was longest in the ring may go. */
+static void keep(struct peft_factors *f, size_t i)
+{
+    struct pair *old;
+
+    if (f->pair[i].in_ring)
+        return;
+    if (f->n_ring == KEEP) {
+        old = &f->pair[f->ring[f->next]];
+        old->in_ring = false;
+        if (old->users == 0)
+            unload(old);
+    } else {
+        f->n_ring++;
+    }
+    f->ring[f->next] = i;
+    f->next = (f->next + 1) % KEEP;
+    f->pair[i].in_ring = true;
+}
+
+/* Elements of A [r, in] or B [out, r]: A is a factor turned. */
+static void copy_part(const struct pair *p, bool is_a, int64_t start, int64_t count, float *dst)
+{
+    const float *from = is_a == p->turned ? p->left : p->right;
+    int64_t in = p->turned ? p->m : p->n;
+
+    if (!is_a)
+        memcpy(dst, from + start, (size_t)count * sizeof *dst);
+    for (int64_t i = 0; is_a && i < count; i++)
+        dst[i] = from[(start + i) % in * p->r + (start + i) / in];
+}
+
+static int factors_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                        struct ckpt_err *err)
+{
+    struct peft_factors *f = self;
+    const struct entry *e = &f->entry[i];
+    struct pair *p;
+    int rc;
+
+    if (e->pair == NONE)
+        return ckpt_source_read(f->full, e->copy, start, count, dst, err);
+    p = &f->pair[e->pair];
+    pthread_mutex_lock(&f->lock);
+    p->users++;
+    keep(f, e->pair);
+    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_lock(&p->lock);
+    rc = p->ready ? 0 : find(f, p, err);
+    pthread_mutex_unlock(&p->lock);
+    if (rc == 0)
+        copy_part(p, e->is_a, start, count, dst);
+    pthread_mutex_lock(&f->lock);
+    if (--p->users == 0 && !p->in_ring)
+        unload(p);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+static bool factors_locate(void *self, size_t i, int64_t start, int64_t count,
+                           struct ckpt_extent *out)
+{
+    struct peft_factors *f = self;
+
+    return f->entry[i].pair == NONE &&
+           ckpt_source_locate(f->full, f->entry[i].copy, start, count, out);
+}
+
+/* How near the adapter comes, of those pairs that were asked for. */
+static void tell(const struct peft_factors *f)
+{
+    double whole = 0, kept = 0, least = 1;
+    const char *worst = NULL;
+
+    for (size_t i = 0; i < f->n_pair; i++) {
+        const struct pair *p = &f->pair[i];
+
+        whole += p->whole;
+        kept += p->kept;
+        if (p->whole > 0 && p->kept / p->whole < least) {
+            least = p->kept / p->whole;
+            worst = ckpt_source_tensor(f->full, p->full)->name;
+        }
+    }
+    if (whole > 0)
+        ckpt_log(CKPT_LOG_NOTE, "the factors have %.4g %% of the change, by squares",
+                 100 * (kept < whole ? kept / whole : 1));
+    if (worst)
+        ckpt_log(CKPT_LOG_NOTE, "least of %s: %.4g %%", worst, 100 * least);
+}
+
+static void factors_close(void *self)
+{
+    struct peft_factors *f = self;
+    struct ckpt_source *base = f->base, *full = f->full;
+
+    tell(f);
+    peft_factors_free(f);
+    ckpt_source_close(base);
+    ckpt_source_close(full);
+}
+
+static const struct ckpt_source_ops ops = {
+    .format = "peft", .read = factors_read, .locate = factors_locate, .close = factors_close,
+};
+
+int peft_factors_source(struct ckpt_source **out, struct peft_factors *f, json_t *info,
+                        struct ckpt_err *err)
+{
+    struct ckpt_tensors list = f->list;
+
+    f->list = (struct ckpt_tensors){0};
+    return ckpt_source_new(out, &ops, f, &list, NULL, 0, info, err);
+}

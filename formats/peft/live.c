@@ -1,0 +1,276 @@
+/* peft/live - see peft/live.h. */
+#include "formats/peft/live.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/dcp/dcp.h"
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/dcp/fsdp.h"
+#include "libckpt/log.h"
+#include "libckpt/base/map.h"
+
+const struct ckpt_format *peft_live_shards(const struct ckpt_place *place)
+{
+    static const struct ckpt_format *const formats[] = {
+        &ckpt_format_deepspeed, &ckpt_format_dcp, &ckpt_format_fsdp,
+    };
+    const struct ckpt_format *best = NULL;
+    int high = 0;
+
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        int bid = place->dir ? formats[i]->bid(place) : 0;
+
+        if (bid > high) {
+            best = formats[i];
+            high = bid;
+        }
+    }
+    return best;
+}
+
+/* -- names ----------------------------------------------------------------------------------- */
+
+/* What a name says of itself. */
+struct parts {
+    char        text[CKPT_MAX_NAME + 1];        /* as PEFT saves it */
+    char        adapter[CKPT_MAX_NAME + 1];     /* "" where the name has none */
+    bool        ours;                           /* of an adapter */
+    bool        live;                           /* a factor with the adapter's name in its path */
+    bool        original;                       /* kept from before training, never saved */
+    const char *moment;                         /* "|exp_avg" behind the name, or "" */
+};
+
+static bool is_one_of(const char *const *word, size_t n, const char *s, size_t len)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(word[i]) == len && memcmp(word[i], s, len) == 0)
+            return true;
+    return false;
+}
+#define IS_ONE_OF(words, s, len) is_one_of(words, sizeof(words) / sizeof((words)[0]), s, len)
+
+static const char *const factors[] = {
+    "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector",
+    "trainable_tokens_delta",
+};
+static const char *const before[] = {"original_module", "trainable_tokens_original"};
+static const char *const leaves[] = {"weight", "bias"};
+static const char *const copies[] = {"modules_to_save"};
+static const char *const wrappers[] = {"_orig_mod", "module"};
+static const char *const magnitude[] = {"lora_magnitude_vector"};
+
+/* Past the component at s: to the next one, or to the end at `end`. */
+static const char *after(const char *s, size_t len, const char *end)
+{
+    return s + len < end ? s + len + 1 : end;
+}
+
+/* The adapter's name at `at`, which stands between a factor and its "weight", or ends the name. */
+static const char *take_adapter(struct parts *p, const char *at, const char *end)
+{
+    size_t len = strcspn(at, ".|");
+
+    if (at == end || (at + len == end && IS_ONE_OF(leaves, at, len)))
+        return at;
+    memcpy(p->adapter, at, len);
+    p->adapter[len] = '\0';
+    return after(at, len, end);
+}
+
+/* Takes a tensor's name to pieces; name is at most CKPT_MAX_NAME bytes. */
+static void split(struct parts *p, const char *name)
+{
+    const char *end = name + strcspn(name, "|"), *at = name;
+    size_t n = 0, len;
+
+    p->adapter[0] = '\0';
+    p->ours = p->live = p->original = false;
+    p->moment = end;
+    while (at < end && (len = strcspn(at, ".|"), IS_ONE_OF(wrappers, at, len)))
+        at = after(at, len, end);
+    while (at < end) {
+        const char *next, *word = at;
+
+        len = strcspn(at, ".|");
+        next = after(at, len, end);
+        p->original |= IS_ONE_OF(before, word, len);
+        at = next;
+        if (IS_ONE_OF(copies, word, len) && strcspn(next, ".|") < (size_t)(end - next)) {
+            p->ours = true;
+            at = take_adapter(p, next, end);
+            continue;                   /* neither of the two is in the saved name */
+        }
+        if (IS_ONE_OF(factors, word, len)) {
+            p->ours = true;
+            at = take_adapter(p, next, end);
+            p->live |= at != next;
+        }
+        if (n)
+            p->text[n++] = '.';
+        memcpy(p->text + n, word, len);
+        n += len;
+        if (at != next && IS_ONE_OF(magnitude, word, len) && strncmp(at, "weight", 6) == 0 &&
+            at + 6 == end)
+            at = end;
+    }
+    p->text[n] = '\0';
+}
+
+bool peft_live_is_adapter(const char *name)
+{
+    struct parts p;
+
+    if (strncmp(name, "base_model.model.", 17) == 0)
+        return true;
+    split(&p, name);
+    return p.live;
+}
+
+/* -- which ----------------------------------------------------------------------------------- */
+
+struct finder {
+    const json_t          *config;
+    struct ckpt_arena     *arena;
+    struct peft_live_list *out;
+    struct ckpt_map       *taken;       /* names in out */
+    struct ckpt_map       *trained;     /* names that the shards' optimizer has; NULL: unknown */
+    char                   adapter[CKPT_MAX_NAME + 1];
+    bool                   live;        /* of the source at hand: it has an adapter's name */
+    size_t                 frozen;      /* weights of the base that are left out */
+    struct ckpt_err       *err;
+};
+
+/* The parameters that were trained, where the source's facts name them. */
+static int find_trained(struct finder *f, const struct ckpt_source *src)
+{
+    const json_t *groups = json_object_get(ckpt_source_info(src), "group_params");
+    size_t g, k, n = 0;
+    json_t *group, *v;
+
+    ckpt_map_free(f->trained);
+    f->trained = NULL;
+    json_array_foreach ((json_t *)groups, g, group)
+        n += json_array_size(group);
+    if (n == 0)
+        return 0;
+    if (ckpt_map_new(&f->trained, n, f->err))
+        return f->err->code;
+    json_array_foreach ((json_t *)groups, g, group)
+        json_array_foreach (group, k, v) {
+            const char *name = json_string_value(v);
+
+            if (name && ckpt_map_get(f->trained, name, strlen(name)) == CKPT_MAP_NONE &&
+                ckpt_map_add(f->trained, name, strlen(name), k, f->err))
+                return f->err->code;
+        }
+    return 0;
+}
+
+/* A tensor that has no adapter's name: in a live state it is the base's, unless it was trained. */
+static bool is_kept(const struct finder *f, const char *name, const struct parts *p)
+{
+    const char *bias = json_string_value(json_object_get(f->config, "bias"));
+    size_t len = (size_t)(p->moment - name);
+
+    if (p->original)
+        return false;
+    if (p->ours || !f->live || *p->moment)
+        return true;
+    if (f->trained)
+        return ckpt_map_get(f->trained, name, len) != CKPT_MAP_NONE;
+    return bias && strcmp(bias, "none") != 0 && len > 5 &&
+           strncmp(p->moment - 5, ".bias", 5) == 0;
+}
+
+static int same_adapter(struct finder *f, const struct parts *p)
+{
+    f->live |= p->live;
+    if (!*p->adapter)
+        return 0;
+    if (!*f->adapter)
+        memcpy(f->adapter, p->adapter, strlen(p->adapter) + 1);
+    if (strcmp(f->adapter, p->adapter) == 0)
+        return 0;
+    return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "the shards have several adapters, %s and %s: "
+                     "which one is wanted cannot be told", f->adapter, p->adapter);
+}
+
+static int add(struct finder *f, const char *name, size_t source, size_t index)
+{
+    size_t n = f->out->n;
+
+    if (ckpt_map_get(f->taken, name, strlen(name)) != CKPT_MAP_NONE)
+        return 0;
+    f->out->item[n] = (struct peft_live_item){
+        .name = ckpt_arena_printf(f->arena, "%s", name), .source = source, .index = index};
+    if (!f->out->item[n].name)
+        return ckpt_nomem(f->err, strlen(name));
+    f->out->n++;
+    return ckpt_map_add(f->taken, f->out->item[n].name, strlen(name), n, f->err);
+}
+
+static int find_in(struct finder *f, const struct ckpt_source *src, size_t source)
+{
+    struct parts p;
+    int rc = find_trained(f, src);
+
+    f->live = false;
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
+        split(&p, ckpt_source_tensor(src, i)->name);
+        rc = same_adapter(f, &p);
+    }
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        char name[CKPT_MAX_NAME + 64];
+
+        split(&p, t->name);
+        if (t->kind == CKPT_OTHER || t->numel == 0)
+            continue;
+        if (!is_kept(f, t->name, &p)) {
+            f->frozen++;
+            continue;
+        }
+        snprintf(name, sizeof name, "%s%s", p.text, p.moment);
+        rc = add(f, name, source, i);
+    }
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct peft_live_item *x = a, *y = b;
+    int moment = (strchr(x->name, '|') != NULL) - (strchr(y->name, '|') != NULL);
+
+    return moment ? moment : strcmp(x->name, y->name);
+}
+
+int peft_live_find(struct peft_live_list *out, struct ckpt_source *const *source, size_t n,
+                   const json_t *config, struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    const char *type = json_string_value(json_object_get(config, "peft_type"));
+    struct finder f = {.config = config, .arena = arena, .out = out, .err = err};
+    size_t most = 0;
+    int rc;
+
+    for (size_t i = 0; i < n; i++)
+        most += ckpt_source_count(source[i]);
+    *out = (struct peft_live_list){.item = ckpt_arena_alloc(arena, most + 1, sizeof *out->item)};
+    if (!out->item)
+        return ckpt_nomem(err, most * sizeof *out->item);
+    if (type && strcmp(type, "LORA") != 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "adapter_config.json: shards of peft_type %s are "
+                         "not read, only of LORA", type);
+    rc = ckpt_map_new(&f.taken, most, err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = find_in(&f, source[i], i);
+    if (rc == 0 && out->n == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "adapter_config.json, but no tensor of an adapter");
+    if (rc == 0 && f.frozen)
+        ckpt_log(CKPT_LOG_NOTE, "%zu tensors are the base's own, and left out", f.frozen);
+    if (rc == 0)
+        qsort(out->item, out->n, sizeof *out->item, by_name);
+    ckpt_map_free(f.taken);
+    ckpt_map_free(f.trained);
+    return rc;
+}

@@ -1,0 +1,71 @@
+/*
+ * jsonl - one JSON object a line as records.  Blank lines are no records.
+ */
+#include <string.h>
+#include <strings.h>
+
+#include "formats/records/lines.h"
+#include "formats/records/record.h"
+#include "formats/records/rows.h"
+#include "libckpt/base/json.h"
+
+/* A name says JSON lines loudly enough that anything else in the file is an error to report;
+ * without it the first visible byte must open an object. */
+static int bid(const char *path, const unsigned char *head, size_t len)
+{
+    static const char *const ends[] = {".jsonl", ".ndjson"};
+    size_t i = len >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, n = strlen(path);
+
+    while (i < len && strchr(" \t\r\n", head[i]) && head[i])
+        i++;
+    for (size_t k = 0; k < 2; k++)
+        if (n > strlen(ends[k]) && strcasecmp(path + n - strlen(ends[k]), ends[k]) == 0)
+            return 90;
+    /* A NUL is in no text: safetensors begins with its header's length, and that may be 0x7b. */
+    return i < len && head[i] == '{' && !memchr(head, 0, len) ? 60 : 0;
+}
+
+static int jsonl_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+                      struct ckpt_err *err)
+{
+    struct lines *l = NULL;
+    int rc = lines_open(&l, file, true, err);
+
+    (void)opts;
+    *self = l;
+    return rc;
+}
+
+static int64_t jsonl_count(void *self) { return lines_count(self); }
+
+static int jsonl_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
+{
+    struct ckpt_buf line;
+    json_t *record = NULL;
+    int rc;
+
+    *out = NULL;
+    ckpt_buf_init(&line, SIZE_MAX);
+    rc = lines_get(self, i, &line, err);
+    if (rc == 0)
+        rc = ckpt_json_parse(&record, (const char *)line.data, line.len,
+                             CKPT_JSON_PYTHON | CKPT_JSON_LINE, err);
+    if (rc == 0 && !json_is_object(record))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "not a JSON object");
+    if (rc)
+        ckpt_err_in(err, "line %lld", (long long)lines_number(self, i));
+    if (rc == 0) {
+        *out = record;
+        record = NULL;
+    }
+    json_decref(record);
+    ckpt_buf_release(&line);
+    return rc;
+}
+
+static void jsonl_close(void *self) { lines_close(self); }
+
+const struct record_ops record_jsonl = {
+    .name = "jsonl", .bid = bid, .open = jsonl_open, .count = jsonl_count, .get = jsonl_get,
+    .close = jsonl_close,
+};

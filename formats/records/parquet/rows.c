@@ -1,0 +1,276 @@
+/*
+ * parquet/rows - see parquet/rows.h.
+ *
+ * The first wanted leaf below a node tells by its levels what is there; all others below it
+ * must say the same.  Functions call each other as deep as the schema is nested, at most
+ * PQ_MAX_DEPTH.
+ */
+#include "formats/records/parquet/rows.h"
+
+#include <string.h>
+
+#include "formats/records/parquet/text.h"
+
+struct pq_rows {
+    const struct pq_file *file;
+    struct pq_column     *column;       /* [n_leaf] */
+    bool                 *want;         /* [n_leaf] */
+    size_t               *first;        /* [n_node] first wanted leaf below, or n_leaf */
+    uint64_t              memory;
+    struct ckpt_buf      *out;
+    struct ckpt_err      *err;          /* of the row being read */
+};
+
+static int put_field(struct pq_rows *r, size_t i, uint8_t above);
+
+static int disagree(struct pq_rows *r, const struct pq_node *n)
+{
+    return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" does not fit those beside it", n->name);
+}
+
+/* Look at the entry in front of a leaf, which must have one. */
+static int peek(struct pq_rows *r, size_t leaf)
+{
+    bool end;
+
+    if (pq_column_peek(&r->column[leaf], &end, r->err))
+        return r->err->code;
+    return end ? disagree(r, r->column[leaf].leaf) : 0;
+}
+
+/* A node that is not there: an entry of each leaf below says so, at the same level. */
+static int take_absent(struct pq_rows *r, const struct pq_node *n, uint32_t def)
+{
+    struct pq_value v;
+
+    for (size_t i = n->leaf; i < n->leaf_end; i++) {
+        if (!r->want[i])
+            continue;
+        if (peek(r, i))
+            return r->err->code;
+        if (r->column[i].def != def)
+            return disagree(r, r->column[i].leaf);
+        if (pq_column_take(&r->column[i], &v, r->err))
+            return r->err->code;
+    }
+    return 0;
+}
+
+/* The value of a leaf that is there. */
+static int put_leaf(struct pq_rows *r, const struct pq_node *n)
+{
+    struct pq_column *c = &r->column[n->leaf];
+    struct pq_value v;
+
+    if (pq_column_take(c, &v, r->err))
+        return r->err->code;
+    /* Escapes make a byte six at most. */
+    if (v.len > (r->out->limit - r->out->len) / 6)
+        return ckpt_fail(r->err, CKPT_ELIMIT, "a row of more than %zu bytes", r->out->limit);
+    pq_text(r->out, n, &v);
+    return ckpt_buf_ok(r->out) ? 0 : ckpt_nomem(r->err, r->out->len + v.len);
+}
+
+static int put_struct(struct pq_rows *r, size_t i)
+{
+    const struct pq_node *node = r->file->node;
+    const char *comma = "";
+
+    ckpt_buf_put_u8(r->out, '{');
+    for (size_t k = i + 1; k < node[i].end; k = node[k].end) {
+        if (r->first[k] == r->file->n_leaf)
+            continue;
+        ckpt_buf_put_str(r->out, comma);
+        ckpt_buf_put_str(r->out, node[k].key);
+        if (put_field(r, k, node[i].def))
+            return r->err->code;
+        comma = ",";
+    }
+    ckpt_buf_put_u8(r->out, '}');
+    return 0;
+}
+
+static int put_list(struct pq_rows *r, size_t rep, size_t element);
+
+/* [key, value], of the fields of the repeated node i. */
+static int put_pair(struct pq_rows *r, size_t i)
+{
+    const struct pq_node *node = r->file->node;
+    const char *comma = "";
+
+    ckpt_buf_put_u8(r->out, '[');
+    for (size_t k = i + 1; k < node[i].end; k = node[k].end) {
+        ckpt_buf_put_str(r->out, comma);
+        if (r->first[k] == r->file->n_leaf)
+            ckpt_buf_put_str(r->out, "null");
+        else if (put_field(r, k, node[i].def))
+            return r->err->code;
+        comma = ",";
+    }
+    ckpt_buf_put_u8(r->out, ']');
+    return 0;
+}
+
+/* A node that is there, whatever its own repetition. */
+static int put_present(struct pq_rows *r, size_t i)
+{
+    const struct pq_node *n = &r->file->node[i];
+
+    switch (n->kind) {
+    case PQ_LEAF: return put_leaf(r, n);
+    case PQ_STRUCT: return put_struct(r, i);
+    case PQ_LIST: case PQ_MAP: return put_list(r, i + 1, n->element);
+    }
+    return 0;
+}
+
+/* An element of the list that node `rep` repeats. */
+static int put_element(struct pq_rows *r, size_t rep, size_t element)
+{
+    const struct pq_node *node = r->file->node;
+
+    if (element != rep)
+        return put_field(r, element, node[rep].def);
+    if (rep > 0 && node[rep - 1].kind == PQ_MAP && node[rep - 1].element == rep)
+        return put_pair(r, rep);
+    return put_present(r, rep);
+}
+
+/* The values of repeated node rep as a list. */
+static int put_list(struct pq_rows *r, size_t rep, size_t element)
+{
+    const struct pq_node *n = &r->file->node[rep];
+    struct pq_column *c = &r->column[r->first[rep]];
+    const char *comma = "";
+    bool end = false;
+
+    if (peek(r, r->first[rep]))
+        return r->err->code;
+    ckpt_buf_put_u8(r->out, '[');
+    if (c->def < n->def) {
+        ckpt_buf_put_u8(r->out, ']');
+        return take_absent(r, n, c->def);
+    }
+    do {
+        ckpt_buf_put_str(r->out, comma);
+        if (put_element(r, rep, element))
+            return r->err->code;
+        comma = ",";
+        if (pq_column_peek(c, &end, r->err))
+            return r->err->code;
+    } while (!end && c->rep == n->rep && c->def >= n->def);
+    ckpt_buf_put_u8(r->out, ']');
+    return 0;
+}
+
+/* Node i as a field of one that is there; above is the level of that. */
+static int put_field(struct pq_rows *r, size_t i, uint8_t above)
+{
+    const struct pq_node *n = &r->file->node[i];
+    const struct pq_column *c = &r->column[r->first[i]];
+
+    if (peek(r, r->first[i]))
+        return r->err->code;
+    if (c->def < above)
+        return disagree(r, c->leaf);
+    if (n->repeated)
+        return put_list(r, i, i);
+    if (c->def < n->def) {
+        ckpt_buf_put_str(r->out, "null");
+        return take_absent(r, n, c->def);
+    }
+    return put_present(r, i);
+}
+
+/* A row begins where every column says so. */
+static int check_row(struct pq_rows *r)
+{
+    bool end;
+
+    for (size_t i = 0; i < r->file->n_leaf; i++) {
+        if (!r->want[i])
+            continue;
+        if (pq_column_peek(&r->column[i], &end, r->err))
+            return r->err->code;
+        if (!end && r->column[i].rep != 0)
+            return disagree(r, r->column[i].leaf);
+    }
+    return 0;
+}
+
+static void find_first(struct pq_rows *r)
+{
+    const struct pq_file *f = r->file;
+
+    for (size_t i = 0; i < f->n_node; i++) {
+        r->first[i] = f->node[i].leaf;
+        while (r->first[i] < f->node[i].leaf_end && !r->want[r->first[i]])
+            r->first[i]++;
+        if (r->first[i] == f->node[i].leaf_end)
+            r->first[i] = f->n_leaf;
+    }
+}
+
+int pq_rows_open(struct pq_rows **out, const struct pq_file *file, size_t g, const bool *want,
+                 struct ckpt_err *err)
+{
+    struct pq_rows *r = ckpt_alloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return ckpt_nomem(err, sizeof *r);
+    r->file = file;
+    r->column = ckpt_alloc(file->n_leaf + 1, sizeof *r->column);
+    r->want = ckpt_alloc(file->n_leaf + 1, sizeof *r->want);
+    r->first = ckpt_alloc(file->n_node, sizeof *r->first);
+    if (!r->column || !r->want || !r->first) {
+        ckpt_free(r->column);
+        r->column = NULL;
+        pq_rows_close(r);
+        return ckpt_nomem(err, file->n_leaf * sizeof *r->column);
+    }
+    for (size_t i = 0; i < file->n_leaf; i++) {
+        r->want[i] = !want || want[i];
+        pq_column_open(&r->column[i], file, &file->group[g], i, &r->memory);
+    }
+    find_first(r);
+    *out = r;
+    return 0;
+}
+
+int pq_rows_next(struct pq_rows *r, struct ckpt_buf *out, struct ckpt_err *err)
+{
+    r->out = out;
+    r->err = err;
+    if (check_row(r) || put_struct(r, 0))
+        return err->code;
+    return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
+}
+
+int pq_rows_end(struct pq_rows *r, struct ckpt_err *err)
+{
+    bool end;
+
+    for (size_t i = 0; i < r->file->n_leaf; i++) {
+        if (!r->want[i])
+            continue;
+        if (pq_column_peek(&r->column[i], &end, err))
+            return err->code;
+        if (!end)
+            return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\" has more values than rows",
+                             r->column[i].leaf->name);
+    }
+    return 0;
+}
+
+void pq_rows_close(struct pq_rows *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; r->column && i < r->file->n_leaf; i++)
+        pq_column_close(&r->column[i]);
+    ckpt_free(r->column);
+    ckpt_free(r->want);
+    ckpt_free(r->first);
+    ckpt_free(r);
+}

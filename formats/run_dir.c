@@ -1,0 +1,316 @@
+/*
+ * formats/run_dir - see formats/run_dir.h.
+ *
+ * What training programs lay around their checkpoints:
+ *   HF Trainer    RUN/checkpoint-<step>/
+ *   accelerate    PROJECT/checkpoints/checkpoint_<i>/
+ *   Ray Train 1   [EXPERIMENT/]TRIAL/checkpoint_<i, six digits>/[checkpoint/], beside result.json
+ *   Ray Train 2   RUN/<any name>/[checkpoint/], named by RUN/checkpoint_manager_snapshot.json
+ *   Lightning     RUN/checkpoints/last.ckpt, or ...step=<step>.ckpt
+ * Numbers are compared as numbers.  None of these programs marks a save as ended, but each writes
+ * one file late: a newest folder without it, where an older one has it, was cut off.
+ *
+ * Sources: transformers 5.17 trainer_utils.py get_last_checkpoint, accelerate 1.15
+ * accelerator.py save_state, ray 2.5x train/_internal/storage.py and
+ * train/v2/_internal/execution/checkpoint/checkpoint_manager.py, lightning 2.6
+ * pytorch/callbacks/model_checkpoint.py.
+ */
+#include "formats/run_dir.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/place.h"
+#include "libckpt/base/json.h"
+
+#define SNAPSHOT  "checkpoint_manager_snapshot.json"
+
+static const char *const stems[] = {"checkpoint-", "checkpoint_"};
+static const char *const late[] = {"trainer_state.json", "random_states_0.pkl", ".metadata"};
+static const char *const weights[] = {"*.safetensors", "*.pt", "*.pth", "*.bin", "*.ckpt",
+                                      "*.gguf"};
+/* What lies beside weights under names that are as good as theirs. */
+static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "random_state*",
+                                     "*scaler*", "*sampler*", "extra_state*", "training_args*"};
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* What stands behind the stem when that is a number of at most 18 digits; else -1. */
+static int64_t number_of(const char *name, const char *stem)
+{
+    size_t n = strlen(stem), digits;
+
+    if (strncmp(name, stem, n) != 0)
+        return -1;
+    digits = strspn(name + n, "0123456789");
+    if (digits == 0 || digits > 18 || name[n + digits])
+        return -1;
+    return strtoll(name + n, NULL, 10);
+}
+
+/* The folder of the highest number below `below`. */
+static const char *highest(const struct ckpt_place *p, const char *stem, int64_t below)
+{
+    const char *name = NULL;
+    int64_t best = -1;
+
+    for (size_t i = 0; i < p->n_entry; i++) {
+        int64_t k = p->entry[i].is_dir ? number_of(p->entry[i].name, stem) : -1;
+
+        if (k > best && k < below) {
+            best = k;
+            name = p->entry[i].name;
+        }
+    }
+    return name;
+}
+
+static bool has_folder(const struct ckpt_place *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_entry; i++)
+        if (p->entry[i].is_dir && strcmp(p->entry[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool folder_has(const struct ckpt_place *p, const char *folder, const char *name)
+{
+    struct ckpt_err ignored = {0};
+    struct ckpt_dir *dir;
+    bool has;
+
+    if (ckpt_dir_open_at(&dir, p->dir, folder, &ignored))
+        return false;
+    has = ckpt_dir_has(dir, name);
+    ckpt_dir_close(dir);
+    return has;
+}
+
+static int doubt(const struct ckpt_place *p, const char *name, const char *why,
+                 struct ckpt_err *err)
+{
+    ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous", "%s: %s", p->path, why);
+    ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
+    return err->code;
+}
+
+/* The newest of numbered folders, unless its save was cut off. */
+static int pick_numbered(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    const char *name = NULL, *stem = NULL;
+
+    for (size_t s = 0; s < COUNT(stems); s++) {
+        const char *found = highest(p, stems[s], INT64_MAX);
+
+        if (found && name)
+            return doubt(p, name, "folders named checkpoint-N and checkpoint_N, by two counts",
+                         err);
+        if (found) {
+            name = found;
+            stem = stems[s];
+        }
+    }
+    for (size_t k = 0; name && k < COUNT(late); k++) {
+        const char *older = name;
+
+        if (folder_has(p, name, late[k]))
+            continue;
+        while ((older = highest(p, stem, number_of(older, stem))))
+            if (folder_has(p, older, late[k])) {
+                char why[400];
+
+                snprintf(why, sizeof why, "the newest, %.200s, has no %s: its save did not end",
+                         name, late[k]);
+                return doubt(p, older, why, err);
+            }
+    }
+    *out = name;
+    return 0;
+}
+
+/* Ray Train 2: what the index of the run calls the latest. */
+static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ckpt_arena *arena,
+                         struct ckpt_err *err)
+{
+    struct ckpt_file *f = NULL;
+    json_t *doc = NULL, *latest;
+    const char *name;
+    int rc = ckpt_file_open_at(&f, p->dir, SNAPSHOT, err);
+
+    if (rc == 0)
+        rc = ckpt_json_read(&doc, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    latest = json_object_get(doc, "latest_checkpoint_result");
+    name = json_string_value(json_object_get(latest, "checkpoint_dir_name"));
+    if (rc == 0 && json_is_null(latest))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s/" SNAPSHOT ": no checkpoint was reported", p->path);
+    else if (rc == 0 && (!name || !ckpt_name_is_clean(name)))
+        rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
+                          "%s/" SNAPSHOT ": the latest checkpoint has no clean name", p->path);
+    else if (rc == 0 && !has_folder(p, name))
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "missing",
+                          "%s/" SNAPSHOT ": names %s, which is not there", p->path, name);
+    if (rc == 0 && !(*out = ckpt_arena_strndup(arena, name, strlen(name))))
+        rc = ckpt_nomem(err, strlen(name));
+    json_decref(doc);
+    ckpt_file_close(f);
+    return rc;
+}
+
+/* Ray's experiment: the trial in it, known by its result.json. */
+static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    const char *name = NULL;
+
+    for (size_t i = 0; i < p->n_entry; i++) {
+        if (!p->entry[i].is_dir || !folder_has(p, p->entry[i].name, "result.json"))
+            continue;
+        if (name)
+            return doubt(p, name, "has several trials", err);
+        name = p->entry[i].name;
+    }
+    *out = name;
+    return 0;
+}
+
+static bool is_like(const char *name, const char *const *pattern, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        if (fnmatch(pattern[k], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* The only file of weights of a folder that is known to be a checkpoint. */
+static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    *out = NULL;
+    for (size_t i = 0; i < p->n_entry; i++) {
+        const char *name = p->entry[i].name;
+
+        if (!p->entry[i].is_file || !is_like(name, weights, COUNT(weights)) ||
+            is_like(name, states, COUNT(states)))
+            continue;
+        if (*out)
+            return doubt(p, *out, "several files that could be its weights", err);
+        *out = name;
+    }
+    return 0;
+}
+
+/* The number behind "step=" in a name of Lightning's, or -1. */
+static int64_t step_of(const char *name)
+{
+    const char *at = strstr(name, "step=");
+    size_t digits = at ? strspn(at + 5, "0123456789") : 0;
+
+    return digits > 0 && digits <= 18 ? strtoll(at + 5, NULL, 10) : -1;
+}
+
+/* Lightning's folder of .ckpt files: the last one, by its name or its step. */
+static int pick_ckpt(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
+{
+    const char *best = NULL;
+    int64_t most = -1;
+    size_t n = 0, ties = 0;
+
+    *out = NULL;
+    for (size_t i = 0; i < p->n_entry; i++) {
+        const char *name = p->entry[i].name;
+        int64_t step = step_of(name);
+
+        if (!p->entry[i].is_file || fnmatch("*.ckpt", name, 0) != 0)
+            continue;
+        if (fnmatch("last*.ckpt", name, 0) == 0)
+            step = INT64_MAX;
+        n++;
+        ties = step > most ? 1 : ties + (step == most);
+        if (step > most || !best) {
+            best = name;
+            most = step;
+        }
+    }
+    if (n > 1 && (most < 0 || ties > 1))
+        return doubt(p, best, "several .ckpt files, and none is the last by its name or step", err);
+    *out = best;
+    return 0;
+}
+
+/* The folder to enter, or NULL. */
+static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena *arena,
+                struct ckpt_err *err)
+{
+    const char *only = NULL;
+    size_t n = 0;
+
+    *out = NULL;
+    if (place_has(p, SNAPSHOT))
+        return pick_snapshot(out, p, arena, err);
+    if (pick_numbered(out, p, err) || *out)
+        return err->code;
+    if (has_folder(p, "checkpoint"))
+        *out = "checkpoint";
+    else if (has_folder(p, "checkpoints"))
+        *out = "checkpoints";
+    if (*out)
+        return 0;
+    for (size_t i = 0; i < p->n_entry; i++)     /* of Ray Train 2, its index lost */
+        if (p->entry[i].is_dir && fnmatch("checkpoint_[0-9]*", p->entry[i].name, 0) == 0) {
+            only = p->entry[i].name;
+            n++;
+        }
+    if (n > 1)
+        return doubt(p, only, "several checkpoints and no " SNAPSHOT " that names the latest",
+                     err);
+    *out = only;
+    return only ? 0 : pick_trial(out, p, err);
+}
+
+int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+                 struct ckpt_err *err)
+{
+    const char *name = NULL, *file = NULL, *path;
+    struct ckpt_place inner = {.packed = p->packed};
+    struct ckpt_entry *entry = NULL;
+    int rc;
+
+    *entered = false;
+    /* A model or adapter whose weights are missing, or are on their way, is not an older one. */
+    if (!p->dir || place_has(p, "config.json") || place_has(p, "adapter_config.json") ||
+        place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
+        place_has_like(p, "*.aria2"))
+        return 0;
+    rc = pick(&name, p, arena, err);
+    if (rc == 0 && !name)
+        rc = pick_ckpt(&file, p, err);
+    if (rc == 0 && !name && !file && found)
+        rc = pick_file(&file, p, err);
+    if (file)
+        name = file;
+    if (rc || !name)
+        return rc;
+    path = ckpt_arena_printf(arena, "%s%s%s", p->path,
+                             p->path[strlen(p->path) - 1] == '/' ? "" : "/", name);
+    if (!path)
+        return ckpt_nomem(err, strlen(name));
+    if (file) {
+        struct ckpt_file *f;
+
+        if (ckpt_file_open_at(&f, p->dir, file, err) || place_of_file(&inner, f, err))
+            return err->code;
+    } else {
+        rc = ckpt_dir_open_at(&inner.dir, p->dir, name, err);
+        if (rc == 0)
+            rc = ckpt_dir_list(inner.dir, arena, &entry, &inner.n_entry, err);
+        if (rc) {
+            ckpt_dir_close(inner.dir);
+            return rc;
+        }
+        inner.entry = entry;
+    }
+    ckpt_dir_close(p->dir);
+    *p = inner;
+    p->path = path;
+    *entered = true;
+    return 0;
+}

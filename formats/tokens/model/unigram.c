@@ -1,0 +1,289 @@
+/*
+ * unigram - the cut of a word into tokens whose scores have the largest sum.
+ *
+ * From each character on, every token that the text continues with is tried; where none is just
+ * that character, it may be unknown, at a score below all others.  Of equal sums the one found
+ * first stays.  Unknown neighbours become one.
+ * Sources: huggingface/tokenizers 0.23 src/models/unigram/model.rs (sums in double);
+ * sentencepiece src/unigram_model.cc, src/sentencepiece_processor.cc (2734490; sums in float,
+ * and only some kinds of tokens take part).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "formats/tokens/model/model.h"
+#include "formats/tokens/model/trie.h"
+#include "formats/tokens/unicode/unicode.h"
+#include "libckpt/base/json.h"
+
+#define UNK_PENALTY 10.0
+#define MAX_WORD    ((size_t)1 << 26)   /* bytes; a word without a split costs 28 times that */
+
+/* What sentencepiece calls the kinds of its pieces. */
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+
+struct unigram {
+    struct trie *trie;
+    double      *score;             /* [n] by id */
+    double       unk_score;
+    int32_t      unk_id;            /* -1: there is none */
+    bool         byte_fallback;     /* all of byte_id are there, and unknown text becomes them */
+    bool         floats;            /* sums in float */
+    int32_t      byte_id[256];
+};
+
+/* The best way to a place of the word. */
+struct node { double score; uint32_t from; int32_t id; };
+#define NOWHERE UINT32_MAX
+
+struct unigram_run {
+    struct node *node;
+    int32_t     *id;
+    uint32_t    *len, *start;
+    size_t       cap;
+};
+
+static void release(void *model)
+{
+    struct unigram *m = model;
+
+    trie_free(m->trie);
+    ckpt_free(m->score);
+    ckpt_free(m);
+}
+
+/* kinds: as sentencepiece has them, or NULL when every token takes part. */
+static int kind_of(const json_t *kinds, int32_t id)
+{
+    return kinds ? (int)json_integer_value(json_array_get(kinds, (size_t)id)) : NORMAL;
+}
+
+static int read_scores(struct unigram *m, const json_t *vocab, const json_t *kinds,
+                       const struct vocab *v, struct ckpt_err *err)
+{
+    size_t n = json_array_size(vocab), n_key = 0;
+    struct trie_key *key = ckpt_alloc(n, sizeof *key);
+    double least = INFINITY, most = -INFINITY;
+    int rc;
+
+    m->score = ckpt_alloc(n, sizeof *m->score);
+    if (!key || !m->score) {
+        rc = ckpt_nomem(err, n * sizeof *key);
+        goto out;
+    }
+    for (int32_t id = 0; id < (int32_t)n; id++) {
+        const struct token *to = &v->token[id];
+        int kind = kind_of(kinds, id);
+
+        m->score[id] = json_number_value(json_array_get(json_array_get(vocab, (size_t)id), 1));
+        if (kind == NORMAL) {
+            least = m->score[id] < least ? m->score[id] : least;
+            most = m->score[id] > most ? m->score[id] : most;
+        }
+        if (kind == NORMAL || kind == USER_DEFINED)
+            key[n_key++] = (struct trie_key){(const unsigned char *)to->token, to->len, id};
+    }
+    for (int32_t id = 0; kinds && id < (int32_t)n; id++)
+        if (kind_of(kinds, id) == USER_DEFINED)
+            m->score[id] = (float)((float)v->token[id].len * (float)most - 0.1f);
+    m->unk_score = m->floats ? (float)((float)least - (float)UNK_PENALTY) : least - UNK_PENALTY;
+    rc = trie_new(&m->trie, key, n_key, err);
+out:
+    ckpt_free(key);
+    return rc;
+}
+
+static int read_unigram(void **out, const struct model_source *src, struct ckpt_err *err)
+{
+    struct unigram *m = ckpt_alloc(1, sizeof *m);
+    const json_t *kinds = json_object_get(src->json, "kinds");
+    json_t *vocab;
+    int64_t unk;
+
+    *out = NULL;
+    if (!m)
+        return ckpt_nomem(err, sizeof *m);
+    if (ckpt_json_get(&vocab, src->json, "vocab", JSON_ARRAY, err) ||
+        ckpt_json_int_or(&unk, src->json, "unk_id", -1, err) ||
+        ckpt_json_bool_or(&m->byte_fallback, src->json, "byte_fallback", false, err))
+        goto fail;
+    if (unk < -1 || unk >= (int64_t)json_array_size(vocab)) {
+        ckpt_fail(err, CKPT_EFORMAT, "unk_id %lld, of %zu tokens", (long long)unk,
+                  json_array_size(vocab));
+        goto fail;
+    }
+    m->unk_id = (int32_t)unk;
+    m->floats = kinds != NULL;
+    vocab_find_bytes(src->vocab, m->byte_id);
+    if (read_scores(m, vocab, kinds, src->vocab, err))
+        goto fail;
+    *out = m;
+    return 0;
+fail:
+    release(m);
+    return err->code;
+}
+
+static int run_new(void **out, const void *model, struct ckpt_err *err)
+{
+    (void)model;
+    *out = ckpt_alloc(1, sizeof(struct unigram_run));
+    return *out ? 0 : ckpt_nomem(err, sizeof(struct unigram_run));
+}
+
+static void run_free(void *memory)
+{
+    struct unigram_run *run = memory;
+
+    ckpt_free(run->node);
+    ckpt_free(run->id);
+    ckpt_free(run->len);
+    ckpt_free(run->start);
+    ckpt_free(run);
+}
+
+/* Room for the places of n bytes, and for as many tokens. */
+static int reserve(struct unigram_run *run, size_t n, struct ckpt_err *err)
+{
+    size_t cap = run->cap < 64 ? 64 : run->cap;
+    void *p;
+
+    if (n < run->cap)
+        return 0;
+    while (cap <= n)
+        cap *= 2;
+    if (!(p = ckpt_grow(run->node, cap, sizeof *run->node)))
+        return ckpt_nomem(err, cap * sizeof *run->node);
+    run->node = p;
+    if (!(p = ckpt_grow(run->id, cap, sizeof *run->id)))
+        return ckpt_nomem(err, cap * sizeof *run->id);
+    run->id = p;
+    if (!(p = ckpt_grow(run->len, cap, sizeof *run->len)))
+        return ckpt_nomem(err, cap * sizeof *run->len);
+    run->len = p;
+    if (!(p = ckpt_grow(run->start, cap, sizeof *run->start)))
+        return ckpt_nomem(err, cap * sizeof *run->start);
+    run->start = p;
+    run->cap = cap;
+    return 0;
+}
+
+static inline void consider(const struct unigram *m, struct node *to, double sum, size_t from,
+                            int32_t id)
+{
+    if (m->floats)
+        sum = (float)sum;
+    if (to->from != NOWHERE && !(sum > to->score))
+        return;
+    *to = (struct node){sum, (uint32_t)from, id};
+}
+
+/* The best way to every place of s.  False when an unknown character has no id. */
+static bool search(const struct unigram *m, struct node *node, const unsigned char *s, size_t n)
+{
+    const struct trie *t = m->trie;
+
+    for (size_t i = 0; i <= n; i++)
+        node[i] = (struct node){0, NOWHERE, -1};
+    for (size_t at = 0, width; at < n; at += width) {
+        double here = node[at].score;
+        uint32_t k = TRIE_ROOT;
+        bool single = false;
+
+        width = utf8_width(s[at]);
+        for (size_t i = at; i < n && (k = trie_step(t, k, s[i])) != TRIE_NONE; i++) {
+            int32_t id = t->value[k];
+
+            if (id < 0)
+                continue;
+            consider(m, &node[i + 1], m->score[id] + here, at, id);
+            single |= i + 1 - at == width;
+        }
+        if (single)
+            continue;
+        if (m->unk_id < 0)
+            return false;
+        consider(m, &node[at + width], m->unk_score + here, at, m->unk_id);
+    }
+    return true;
+}
+
+/* The id of exactly s, or -1. */
+static int32_t exact(const struct trie *t, const unsigned char *s, size_t n)
+{
+    uint32_t k = TRIE_ROOT;
+
+    for (size_t i = 0; i < n && k != TRIE_NONE; i++)
+        k = trie_step(t, k, s[i]);
+    return k == TRIE_NONE ? -1 : t->value[k];
+}
+
+/* Tokens are written from the end of run's arrays forwards: that order is the way back. */
+struct back { struct unigram_run *run; size_t at; bool spread; };
+
+static void put(struct back *b, int32_t id, size_t from, size_t to)
+{
+    b->at--;
+    b->run->id[b->at] = id;
+    b->run->start[b->at] = (uint32_t)from;
+    b->run->len[b->at] = (uint32_t)(to - from);
+}
+
+static void put_unknown(const struct unigram *m, struct back *b, const unsigned char *s,
+                        size_t from, size_t to)
+{
+    int32_t id = m->floats ? -1 : exact(m->trie, s + from, to - from);
+    bool bytes = id < 0 && m->byte_fallback;
+
+    for (size_t i = from; bytes && i < to; i++)
+        bytes = m->byte_id[s[i]] >= 0;
+    if (!bytes) {
+        put(b, id < 0 ? m->unk_id : id, from, to);
+        return;
+    }
+    /* Each byte covers all of the unknown text. */
+    b->spread |= to - from > 1;
+    for (size_t i = to; i > from; i--)
+        put(b, m->byte_id[s[i - 1]], from, to);
+}
+
+static int encode(const void *model, void *memory, const unsigned char *s, size_t n,
+                  struct word *out, struct ckpt_err *err)
+{
+    const struct unigram *m = model;
+    struct unigram_run *run = memory;
+    struct back b = {.run = run};
+    size_t to = n, unknown = 0;     /* [to, unknown) is unknown text so far */
+
+    if (n > MAX_WORD)
+        return ckpt_fail(err, CKPT_ELIMIT, "a word of %zu bytes; the limit is %zu", n,
+                         MAX_WORD);
+    if (reserve(run, n, err))
+        return err->code;
+    if (!search(m, run->node, s, n))
+        return ckpt_fail(err, CKPT_EFORMAT, "a character is unknown, and there is no unk_id");
+    b.at = run->cap;
+    while (to > 0) {
+        const struct node *node = &run->node[to];
+
+        if (node->id == m->unk_id) {
+            unknown = unknown ? unknown : to;
+        } else {
+            if (unknown)
+                put_unknown(m, &b, s, to, unknown);
+            unknown = 0;
+            put(&b, node->id, node->from, to);
+        }
+        to = node->from;
+    }
+    if (unknown)
+        put_unknown(m, &b, s, 0, unknown);
+    *out = (struct word){.id = run->id + b.at, .len = run->len + b.at,
+                         .start = b.spread ? run->start + b.at : NULL, .n = run->cap - b.at};
+    return 0;
+}
+
+const struct model_ops model_unigram = {
+    .type = "Unigram", .read = read_unigram, .release = release,
+    .run_new = run_new, .run_free = run_free, .encode = encode,
+};

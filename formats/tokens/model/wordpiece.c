@@ -1,0 +1,161 @@
+/*
+ * wordpiece - a word cut from the left into the longest tokens, those behind the first spelt
+ * with a prefix; a word with a rest that is no token is unknown altogether.
+ *
+ * Source: huggingface/tokenizers 0.23 src/models/wordpiece/mod.rs.
+ */
+#include <string.h>
+
+#include "formats/tokens/model/model.h"
+#include "formats/tokens/model/trie.h"
+#include "libckpt/base/json.h"
+
+struct wordpiece {
+    struct trie *trie;
+    uint32_t     inner;             /* the node behind the prefix, or TRIE_NONE */
+    int32_t      unk_id;            /* -1: there is none */
+    size_t       max_chars;         /* a longer word is unknown */
+};
+
+struct wordpiece_run {
+    int32_t  *id;
+    uint32_t *len;
+    size_t    cap;
+};
+
+static void release(void *model)
+{
+    struct wordpiece *m = model;
+
+    trie_free(m->trie);
+    ckpt_free(m);
+}
+
+static int make_trie(struct wordpiece *m, const struct vocab *v, struct ckpt_err *err)
+{
+    struct trie_key *key = ckpt_alloc((size_t)v->n, sizeof *key);
+    size_t n = 0;
+    int rc;
+
+    if (!key)
+        return ckpt_nomem(err, (size_t)v->n * sizeof *key);
+    for (int32_t id = 0; id < v->n; id++)
+        if (v->token[id].token && vocab_find(v, v->token[id].token, v->token[id].len) == id)
+            key[n++] = (struct trie_key){(const unsigned char *)v->token[id].token,
+                                         v->token[id].len, id};
+    rc = trie_new(&m->trie, key, n, err);
+    ckpt_free(key);
+    return rc;
+}
+
+static int read_wordpiece(void **out, const struct model_source *src, struct ckpt_err *err)
+{
+    struct wordpiece *m = ckpt_alloc(1, sizeof *m);
+    const char *unk, *prefix;
+    int64_t max_chars;
+
+    *out = NULL;
+    if (!m)
+        return ckpt_nomem(err, sizeof *m);
+    if (ckpt_json_str_or(&unk, src->json, "unk_token", "[UNK]", err) ||
+        ckpt_json_str_or(&prefix, src->json, "continuing_subword_prefix", "##", err) ||
+        ckpt_json_int_or(&max_chars, src->json, "max_input_chars_per_word", 100, err))
+        goto fail;
+    if (max_chars < 0) {
+        ckpt_fail(err, CKPT_EFORMAT, "max_input_chars_per_word is %lld", (long long)max_chars);
+        goto fail;
+    }
+    m->max_chars = (size_t)max_chars;
+    m->unk_id = vocab_find(src->vocab, unk, strlen(unk));
+    if (make_trie(m, src->vocab, err))
+        goto fail;
+    for (m->inner = TRIE_ROOT; *prefix && m->inner != TRIE_NONE; prefix++)
+        m->inner = trie_step(m->trie, m->inner, (unsigned char)*prefix);
+    *out = m;
+    return 0;
+fail:
+    release(m);
+    return err->code;
+}
+
+static int run_new(void **out, const void *model, struct ckpt_err *err)
+{
+    (void)model;
+    *out = ckpt_alloc(1, sizeof(struct wordpiece_run));
+    return *out ? 0 : ckpt_nomem(err, sizeof(struct wordpiece_run));
+}
+
+static void run_free(void *memory)
+{
+    struct wordpiece_run *run = memory;
+
+    ckpt_free(run->id);
+    ckpt_free(run->len);
+    ckpt_free(run);
+}
+
+static int reserve(struct wordpiece_run *run, size_t n, struct ckpt_err *err)
+{
+    size_t cap = run->cap < 64 ? 64 : run->cap;
+    void *id, *len;
+
+    if (n <= run->cap)
+        return 0;
+    while (cap < n)
+        cap *= 2;
+    if (!(id = ckpt_grow(run->id, cap, sizeof *run->id)))
+        return ckpt_nomem(err, cap * sizeof *run->id);
+    run->id = id;
+    if (!(len = ckpt_grow(run->len, cap, sizeof *run->len)))
+        return ckpt_nomem(err, cap * sizeof *run->len);
+    run->len = len;
+    run->cap = cap;
+    return 0;
+}
+
+/* Bytes of the longest token at s, its id in *id; 0 when there is none. */
+static size_t longest(const struct trie *t, uint32_t node, const unsigned char *s, size_t n,
+                      int32_t *id)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n && node != TRIE_NONE; i++) {
+        node = trie_step(t, node, s[i]);
+        if (node != TRIE_NONE && t->value[node] >= 0) {
+            found = i + 1;
+            *id = t->value[node];
+        }
+    }
+    return found;
+}
+
+static int encode(const void *model, void *memory, const unsigned char *s, size_t n,
+                  struct word *out, struct ckpt_err *err)
+{
+    const struct wordpiece *m = model;
+    struct wordpiece_run *run = memory;
+    size_t chars = 0, len = 1, k = 0;
+
+    for (size_t i = 0; i < n; i++)
+        chars += (s[i] & 0xc0) != 0x80;
+    if (reserve(run, chars > m->max_chars ? 1 : chars, err))
+        return err->code;
+    for (size_t i = 0; chars <= m->max_chars && i < n && len > 0; i += len) {
+        len = longest(m->trie, i ? m->inner : TRIE_ROOT, s + i, n - i, &run->id[k]);
+        run->len[k++] = (uint32_t)len;
+    }
+    if (chars > m->max_chars || len == 0) {
+        if (m->unk_id < 0)
+            return ckpt_fail(err, CKPT_EFORMAT, "a word is unknown, and there is no unk_token");
+        run->id[0] = m->unk_id;
+        run->len[0] = (uint32_t)n;
+        k = 1;
+    }
+    *out = (struct word){.id = run->id, .len = run->len, .n = k};
+    return 0;
+}
+
+const struct model_ops model_wordpiece = {
+    .type = "WordPiece", .read = read_wordpiece, .release = release,
+    .run_new = run_new, .run_free = run_free, .encode = encode,
+};

@@ -1,0 +1,173 @@
+/* torch/list - see torch/list.h. */
+#include "formats/torch/list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/container/pickle/pickle.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/base/map.h"
+
+/*
+ * A shared part is listed under each of its paths: a file of a kilobyte could unfold to any
+ * number of them.  Real files repeat little.
+ */
+#define VISITS_MIN ((size_t)1 << 16)
+#define VISITS_PER 16
+#define VISITS_MAX ((size_t)256 << 20)
+#define MAX_PATH   ((size_t)1 << 20)
+
+/* A container on the way down: its next child, and where its path ends. */
+struct frame {
+    const struct value *v;
+    size_t              i, path_len;
+};
+
+struct lister {
+    struct torch_adder *to;
+    struct frame        frame[PICKLE_MAX_DEPTH + 8];
+    size_t              depth, visits, max_visits;
+    struct ckpt_buf     path;
+    const struct value *skip;           /* listed already */
+    struct ckpt_err    *err;
+};
+
+/* Take v at the current path: a tensor is listed, a container is entered. */
+static int visit(struct lister *l, const struct value *v)
+{
+    if (++l->visits > l->max_visits)
+        return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", l->max_visits);
+    if (v == l->skip)
+        return 0;
+    if (torch_add_is(v))                /* a file that is one tensor has no path */
+        return l->path.len ? torch_add(l->to, (const char *)l->path.data, l->path.len, v, l->err)
+                           : torch_add(l->to, "tensor", 6, v, l->err);
+    if (v->kind != VALUE_OBJECT && v->kind != VALUE_LIST && v->kind != VALUE_TUPLE &&
+        v->kind != VALUE_DICT)
+        return 0;
+    for (size_t i = 0; i < l->depth; i++)
+        if (l->frame[i].v == v)
+            return 0;                   /* inside itself */
+    if (l->depth == sizeof l->frame / sizeof l->frame[0])
+        return ckpt_fail(l->err, CKPT_ELIMIT, "values nested deeper than %zu", l->depth);
+    l->frame[l->depth++] = (struct frame){v, 0, l->path.len};
+    return 0;
+}
+
+/* The i-th pair, or item behind the pairs, or behind those the state; key NULL: by number. */
+static const struct value *child(const struct value *v, size_t i, const struct value **key,
+                                 size_t *number, bool *same_path)
+{
+    const struct value_pairs *d = v->kind == VALUE_DICT ? &v->u.dict
+                                  : v->kind == VALUE_OBJECT ? &v->u.obj.pairs : NULL;
+    const struct value_seq *s = v->kind == VALUE_DICT ? NULL
+                                : v->kind == VALUE_OBJECT ? &v->u.obj.items : &v->u.seq;
+    size_t n_pairs = d ? d->n : 0, n_items = s ? s->n : 0;
+
+    *key = NULL;
+    *same_path = false;
+    *number = i;
+    if (i < n_pairs) {
+        *key = d->key[i];
+        return d->val[i];
+    }
+    *number = i - n_pairs;
+    if (i - n_pairs < n_items)
+        return s->item[i - n_pairs];
+    *same_path = true;
+    return v->kind == VALUE_OBJECT && i == n_pairs + n_items ? v->u.obj.state : NULL;
+}
+
+/* path.key, or path.i; keys that are numbers are spelt in digits. */
+static int extend(struct lister *l, const struct value *key, size_t number)
+{
+    int64_t n = (int64_t)number;
+
+    if (l->path.len + (value_is(key, VALUE_STR) ? key->u.text.n : 0) >= MAX_PATH)
+        return ckpt_fail(l->err, CKPT_ELIMIT, "a path of over %zu bytes", MAX_PATH);
+    if (l->path.len)
+        ckpt_buf_put_u8(&l->path, '.');
+    if (value_is(key, VALUE_STR)) {
+        ckpt_buf_put(&l->path, key->u.text.p, key->u.text.n);
+    } else {
+        if (!value_as_int(key, &n))
+            n = (int64_t)number;
+        ckpt_buf_printf(&l->path, "%lld", (long long)n);
+    }
+    return ckpt_buf_ok(&l->path) ? 0 : ckpt_nomem(l->err, l->path.len);
+}
+
+static int walk(struct lister *l, const struct value *root)
+{
+    int rc = visit(l, root);
+
+    while (rc == 0 && l->depth > 0) {
+        struct frame *f = &l->frame[l->depth - 1];
+        const struct value *key, *v;
+        bool same_path;
+        size_t number;
+
+        l->path.len = f->path_len;
+        v = child(f->v, f->i++, &key, &number, &same_path);
+        if (!v) {
+            l->depth--;
+            continue;
+        }
+        if (!same_path)
+            rc = extend(l, key, number);
+        if (rc == 0)
+            rc = visit(l, v);
+    }
+    return rc;
+}
+
+/* The state dict inside {"model": ...} and the like, or NULL. */
+static const struct value *unwrap(const struct value *root)
+{
+    static const char *const wrappers[] = {"model", "state_dict", "module"};
+
+    for (size_t i = 0; i < 3; i++) {
+        const struct value *v = value_get(root, wrappers[i]);
+
+        for (size_t k = 0; value_is(v, VALUE_DICT) && k < v->u.dict.n; k++)
+            if (value_is(v->u.dict.val[k], VALUE_TENSOR))
+                return v;
+    }
+    return NULL;
+}
+
+/* An optimizer's state, or the generators' of a training process: no weights. */
+static bool holds_no_weights(const struct value *root)
+{
+    return (value_get(root, "state") && value_get(root, "param_groups")) ||
+           (value_get(root, "python") && value_get(root, "cpu"));
+}
+
+int torch_list(struct torch_adder *to, struct ckpt_err *err)
+{
+    const struct value *root = torch_archive_root(to->a), *inner = unwrap(root);
+    struct lister *l = ckpt_alloc(1, sizeof *l);
+    int rc;
+
+    if (!l)
+        return ckpt_nomem(err, sizeof *l);
+    rc = to->seen ? 0 : ckpt_map_new(&to->seen, 64, err);
+    l->to = to;
+    l->err = err;
+    l->max_visits = VISITS_MIN + VISITS_PER * torch_archive_values(to->a);
+    if (l->max_visits > VISITS_MAX)
+        l->max_visits = VISITS_MAX;
+    ckpt_buf_init(&l->path, MAX_PATH + 64);
+    if (rc == 0 && inner) {
+        to->kind = CKPT_WEIGHT;
+        rc = walk(l, inner);
+        l->path.len = 0;
+        l->skip = inner;
+    }
+    to->kind = inner || holds_no_weights(root) ? CKPT_OTHER : CKPT_WEIGHT;
+    if (rc == 0)
+        rc = walk(l, root);
+    ckpt_buf_release(&l->path);
+    ckpt_free(l);
+    return rc;
+}

@@ -1,0 +1,504 @@
+/*
+ * commit - see commit.h.  Whole directories are in outdir.c, what dead runs left in tree.c.
+ *
+ * Relied on: rename(2) and link(2) are atomic within a directory (POSIX.1-2008), fsync of the
+ * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
+ */
+#include "libckpt/commit.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/io/commit_sys.h"
+#include "libckpt/io/direct.h"
+#include "libckpt/base/fault.h"
+
+#define MAX_SHORT 200u          /* ".<name>.staging-<nonce>" fits in 255 bytes */
+
+struct ckpt_out {
+    int      fd;
+    int      hold;              /* the same open file: keeps its lock while fd is closed */
+    int      direct;            /* the same file past the page cache; -1: none */
+    int      dir_fd;            /* of the directory the file goes to; -1 for a stream */
+    char    *path;              /* as given, for messages */
+    char     name[256];         /* final name in dir_fd */
+    char     temp[300];         /* name while it is written; "" before and after */
+    unsigned flags;
+    bool     stream;
+    uint64_t pos;               /* of ckpt_out_write */
+};
+
+void commit_nonce(char out[COMMIT_NONCE + 1])
+{
+    static const char hex[] = "0123456789abcdef";
+    uint64_t bits = 0;
+
+    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        bits = (uint64_t)getpid();      /* the name is created exclusively all the same */
+    for (size_t i = 0; i < COMMIT_NONCE; i++)
+        out[i] = hex[bits >> (4 * i) & 15];
+    out[COMMIT_NONCE] = '\0';
+}
+
+int ckpt_out_check(const char *path, struct ckpt_err *err)
+{
+    size_t scheme = 0, user = strcspn(path, "@:/"), host = user + strcspn(path + user, ":/");
+
+    while (isalnum((unsigned char)path[scheme]) || (path[scheme] && strchr("+.-", path[scheme])))
+        scheme++;
+    if ((!scheme || strncmp(path + scheme, "://", 3) != 0) &&
+        (path[user] != '@' || path[host] != ':'))
+        return 0;
+    ckpt_fail(err, CKPT_EUSAGE, "%.300s: is an address, and nothing is written to such", path);
+    return ckpt_err_hint(err, "a path on this host is wanted; ckpt-push publishes it; a file of "
+                         "that name begins with ./");
+}
+
+int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
+                 struct ckpt_err *err)
+{
+    size_t n = strlen(path), from;
+
+    if (ckpt_out_check(path, err))
+        return err->code;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && path[from - 1] != '/'; from--)
+        ;
+    if (n - from > 255 || from >= dir_size)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: a name of %zu bytes, at most 255", path, n - from);
+    snprintf(name, 256, "%.*s", (int)(n - from), path + from);
+    if (from == 0)
+        snprintf(dir, dir_size, ".");
+    else
+        snprintf(dir, dir_size, "%.*s", (int)(from > 1 ? from - 1 : 1), path);
+    if (!ckpt_name_is_clean(name))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: ends in no name that could be created", path);
+    return 0;
+}
+
+const char *commit_short(const char *name) { return strlen(name) <= MAX_SHORT ? name : "long"; }
+
+int commit_parent(const char *dir, const char *path, int code, struct ckpt_err *err)
+{
+    int fd = ckpt_fault(CKPT_FAULT_OPEN) ? (errno = EIO, -1)
+                                         : open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        ckpt_fail_errno(err, errno == ENOENT || errno == ENOTDIR || code == CKPT_ECREATE
+                                 ? code : CKPT_EIO, errno, "%s: the directory it lies in", path);
+    return fd;
+}
+
+static int sync_failed(const char *what, int errnum, struct ckpt_err *err)
+{
+    ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: sync", what);
+    snprintf(err->reason, sizeof err->reason, "sync-failed");
+    return err->code;
+}
+
+int commit_sync(int fd, const char *what, struct ckpt_err *err)
+{
+    if (ckpt_fault(CKPT_FAULT_SYNC))
+        return sync_failed(what, EIO, err);
+    return fsync(fd) ? sync_failed(what, errno, err) : 0;
+}
+
+int commit_sync_dir(int fd, const char *what, struct ckpt_err *err)
+{
+    if (ckpt_fault(CKPT_FAULT_SYNC))
+        return sync_failed(what, EIO, err);
+    /* Some network and user-space file systems have no sync of a directory, and say so. */
+    if (fsync(fd) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)
+        return 0;
+    return sync_failed(what, errno, err);
+}
+
+int commit_rename(int dir_fd, const char *from, const char *to, bool replace)
+{
+    struct stat st;
+
+    if (ckpt_fault(CKPT_FAULT_RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    if (replace)
+        return renameat(dir_fd, from, dir_fd, to);
+    if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    /* No NOREPLACE here (NFS, say).  A link never replaces, but a directory cannot have one. */
+    if (linkat(dir_fd, from, dir_fd, to, 0) == 0) {
+        unlinkat(dir_fd, from, 0);
+        return 0;
+    }
+    if (errno == EEXIST)
+        return -1;
+    if (fstatat(dir_fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return renameat(dir_fd, from, dir_fd, to);
+}
+
+static int write_failed(struct ckpt_err *err, const char *path, int errnum)
+{
+    ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: write", path);
+    if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
+        snprintf(err->reason, sizeof err->reason, "no-space");
+    return err->code;
+}
+
+static struct ckpt_out *new_out(const char *path)
+{
+    struct ckpt_out *o = ckpt_alloc(1, sizeof *o);
+
+    if (!o)
+        return NULL;
+    o->fd = o->hold = o->direct = o->dir_fd = -1;
+    o->path = ckpt_strdup(path);
+    if (!o->path) {
+        ckpt_free(o);
+        return NULL;
+    }
+    return o;
+}
+
+static void free_out(struct ckpt_out *o)
+{
+    if (o->temp[0])
+        unlinkat(o->dir_fd, o->temp, 0);
+    if (o->fd >= 0 && !o->stream)
+        close(o->fd);
+    if (o->hold >= 0)
+        close(o->hold);
+    if (o->direct >= 0)
+        close(o->direct);
+    if (o->dir_fd >= 0)
+        close(o->dir_fd);
+    ckpt_free(o->path);
+    ckpt_free(o);
+}
+
+/* Create the file under a hidden name that nobody else has, held. */
+static int create_temp(struct ckpt_out *o, struct ckpt_err *err)
+{
+    char nonce[COMMIT_NONCE + 1];
+
+    for (int i = 0; i < COMMIT_TRIES && o->fd < 0; i++) {
+        commit_nonce(nonce);
+        snprintf(o->temp, sizeof o->temp, ".%s.%s.tmp", commit_short(o->name), nonce);
+        o->fd = ckpt_fault(CKPT_FAULT_OPEN)
+                    ? (errno = EIO, -1)
+                    : openat(o->dir_fd, o->temp,
+                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST)
+            break;
+        if (o->fd >= 0 && !commit_hold(o->dir_fd, o->temp, o->fd)) {
+            close(o->fd);
+            o->fd = -1;
+            errno = EAGAIN;
+        }
+    }
+    if (o->fd < 0)
+        o->temp[0] = '\0';
+    else
+        o->hold = fcntl(o->fd, F_DUPFD_CLOEXEC, 0);
+    return o->hold < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", o->path) : 0;
+}
+
+/* What stands under the final name already, and may not be replaced. */
+static int check_there(const struct ckpt_out *o, struct ckpt_err *err)
+{
+    struct stat st, target;
+
+    if (fstatat(o->dir_fd, o->name, &st, AT_SYMLINK_NOFOLLOW))
+        return 0;
+    /* A link is replaced as a name, but /dev/stdout is no less a device for being one. */
+    if (S_ISLNK(st.st_mode) && fstatat(o->dir_fd, o->name, &target, 0) == 0)
+        st = target;
+    if (S_ISDIR(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: is a directory", o->path);
+    if (!(o->flags & CKPT_REPLACE))
+        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", o->path);
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return ckpt_fail(err, CKPT_ECREATE,
+                         "%s: is a device, a fifo or a socket, no file to replace", o->path);
+    return 0;
+}
+
+int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
+                     unsigned flags, struct ckpt_err *err)
+{
+    struct ckpt_out *o = new_out(path);
+
+    *out = NULL;
+    if (!o) {
+        close(dir_fd);
+        return ckpt_nomem(err, sizeof *o);
+    }
+    o->dir_fd = dir_fd;
+    o->flags = flags;
+    snprintf(o->name, sizeof o->name, "%s", name);
+    if (check_there(o, err) == 0 && create_temp(o, err) == 0) {
+        *out = o;
+        return 0;
+    }
+    free_out(o);
+    return err->code;
+}
+
+int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
+                    struct ckpt_err *err)
+{
+    char dir[4096], name[256], head[260];
+    int fd;
+
+    *out = NULL;
+    if (commit_split(dir, sizeof dir, name, path, err))
+        return err->code;
+    fd = commit_parent(dir, path, CKPT_ECREATE, err);
+    if (fd < 0)
+        return err->code;
+    snprintf(head, sizeof head, ".%s.", commit_short(name));
+    commit_leftovers(fd, head, ".tmp", false);
+    return commit_create_at(out, fd, name, path, flags & CKPT_REPLACE, err);
+}
+
+int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt_err *err)
+{
+    struct ckpt_out *o = new_out(name);
+
+    *out = NULL;
+    if (!o)
+        return ckpt_nomem(err, sizeof *o);
+    o->fd = fd;
+    o->stream = true;
+    *out = o;
+    return 0;
+}
+
+int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
+{
+    int rc;
+
+    if (out->stream || size == 0)
+        return 0;
+    if (size > INT64_MAX)
+        return write_failed(err, out->path, EFBIG);
+    do {
+        rc = ckpt_fault(CKPT_FAULT_WRITE) ? (errno = ENOSPC, -1)
+                                          : fallocate(out->fd, 0, 0, (off_t)size);
+    } while (rc && errno == EINTR);
+    if (rc && errno != EOPNOTSUPP && errno != ENOSYS)
+        return write_failed(err, out->path, errno);
+    /* A file system that cannot reserve finds the full disk later. */
+    if (rc && ftruncate(out->fd, (off_t)size))
+        return write_failed(err, out->path, errno);
+    if (rc == 0 && size >= DIRECT_LEAST && out->direct < 0)
+        out->direct = direct_open(out->dir_fd, out->temp, out->fd);
+    return 0;
+}
+
+/* All of n bytes through fd, at an offset; a stream takes them behind what was written. */
+static int write_through(struct ckpt_out *out, int fd, const unsigned char *src, size_t n,
+                         uint64_t at, struct ckpt_err *err)
+{
+    while (n > 0) {
+        ssize_t done;
+
+        if (ckpt_fault(CKPT_FAULT_WRITE))
+            return write_failed(err, out->path, ENOSPC);
+        done = out->stream ? write(fd, src, n) : pwrite(fd, src, n, (off_t)at);
+        if (done < 0 && errno == EINVAL && fd == out->direct) {
+            fd = out->fd;               /* not from this memory, or not the rest of it */
+            continue;
+        }
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && errno == EAGAIN && out->stream) {
+            /* A pipe that somebody else made non-blocking is only full. */
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
+
+            poll(&room, 1, -1);
+            continue;
+        }
+        if (done <= 0)
+            return write_failed(err, out->path, done < 0 ? errno : EIO);
+        src += done;
+        n -= (size_t)done;
+        at += (uint64_t)done;
+    }
+    return 0;
+}
+
+/* The same; whole pages go past the cache where that can be. */
+static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, uint64_t at,
+                     struct ckpt_err *err)
+{
+    size_t head, pages;
+
+    if (!out->stream && (at > INT64_MAX || n > INT64_MAX - at))
+        return write_failed(err, out->path, EFBIG);
+    pages = out->direct >= 0 ? direct_pages(&head, src, at, n) : 0;
+    if (pages == 0)
+        return write_through(out, out->fd, src, n, at, err);
+    if (write_through(out, out->fd, src, head, at, err) ||
+        write_through(out, out->direct, src + head, pages, at + head, err))
+        return err->code;
+    head += pages;
+    return write_through(out, out->fd, src + head, n - head, at + head, err);
+}
+
+int ckpt_out_write(struct ckpt_out *out, const void *src, size_t n, struct ckpt_err *err)
+{
+    int rc = write_all(out, src, n, out->pos, err);
+
+    out->pos += n;
+    return rc;
+}
+
+int ckpt_out_write_at(struct ckpt_out *out, const void *src, size_t n, uint64_t offset,
+                      struct ckpt_err *err)
+{
+    if (out->stream)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: a stream has no offsets", out->path);
+    return write_all(out, src, n, offset, err);
+}
+
+/*
+ * Inside the kernel as far as it goes: returns bytes done.  copy_file_range shares extents
+ * itself where both sides are aligned and the file system can (vfs_copy_file_range asks for a
+ * clone first), so FICLONERANGE would add nothing.
+ */
+static uint64_t kernel_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file *file,
+                            uint64_t from, uint64_t n)
+{
+    uint64_t base, done = 0;
+    int fd = ckpt_file_fd(file, &base);
+
+    while (fd >= 0 && done < n && !ckpt_fault(CKPT_FAULT_READ)) {
+        off_t in = (off_t)(base + from + done), to = (off_t)(offset + done);
+        ssize_t k = copy_file_range(fd, &in, out->fd, &to, (size_t)(n - done), 0);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            break;                      /* the plain way tells what is wrong, if anything is */
+        done += (uint64_t)k;
+    }
+    return done;
+}
+
+int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file *file,
+                  uint64_t from, uint64_t n, void *bounce, size_t bounce_bytes,
+                  struct ckpt_err *err)
+{
+    uint64_t done;
+
+    if (out->stream)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: a stream has no offsets", out->path);
+    if (from > ckpt_file_size(file) || n > ckpt_file_size(file) - from)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "%s: %llu bytes at offset %llu wanted, the file has %llu",
+                            ckpt_file_name(file), (unsigned long long)n, (unsigned long long)from,
+                            (unsigned long long)ckpt_file_size(file));
+    if (offset > INT64_MAX || n > INT64_MAX - offset)
+        return write_failed(err, out->path, EFBIG);
+    if (ckpt_file_prove(file, from, n, err))
+        return err->code;
+    done = kernel_copy(out, offset, file, from, n);
+    if (done < n && bounce_bytes == 0)
+        return ckpt_fail(err, CKPT_ESTATE, "%s: a copy without a buffer", out->path);
+    while (done < n) {
+        size_t k = n - done < bounce_bytes ? (size_t)(n - done) : bounce_bytes;
+
+        if (ckpt_file_read_at(file, bounce, k, from + done, err) ||
+            write_all(out, bounce, k, offset + done, err))
+            return err->code;
+        done += k;
+    }
+    return 0;
+}
+
+bool ckpt_out_is_stream(const struct ckpt_out *out) { return out->stream; }
+bool ckpt_out_is_direct(const struct ckpt_out *out) { return out->direct >= 0; }
+
+bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *file)
+{
+    struct stat there, in;
+    uint64_t base;
+    int fd = ckpt_file_fd(file, &base);
+
+    return !out->stream && fd >= 0 && fstat(fd, &in) == 0 &&
+           fstatat(out->dir_fd, out->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           in.st_dev == there.st_dev && in.st_ino == there.st_ino;
+}
+
+/* Give the file its name and make that last, or leave the name as it was. */
+static int publish(struct ckpt_out *out, struct ckpt_err *err)
+{
+    bool replaced = false;
+    int rc = commit_rename(out->dir_fd, out->temp, out->name, false);
+
+    if (rc && errno == EEXIST && (out->flags & CKPT_REPLACE)) {
+        replaced = true;
+        rc = commit_rename(out->dir_fd, out->temp, out->name, true);
+    }
+    if (rc)
+        return errno == EEXIST ? ckpt_fail(err, CKPT_ECREATE, "%s: exists already", out->path)
+                               : ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", out->path);
+    out->temp[0] = '\0';
+    if ((out->flags & COMMIT_STAGED) || commit_sync_dir(out->dir_fd, out->path, err) == 0)
+        return 0;
+    if (replaced)
+        return ckpt_err_hint(err, "the new file is there, whole, but may not last");
+    if (commit_is(out->dir_fd, out->name, out->hold))
+        unlinkat(out->dir_fd, out->name, 0);
+    return err->code;
+}
+
+int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err)
+{
+    int rc = 0, fd = out->fd;
+
+    if (out->stream) {
+        free_out(out);
+        return 0;
+    }
+    rc = commit_sync(fd, out->path, err);
+    out->fd = -1;
+    if (close(fd) && rc == 0)
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: close", out->path);
+    if (rc == 0)
+        rc = publish(out, err);
+    free_out(out);
+    return rc;
+}
+
+void ckpt_out_abort(struct ckpt_out *out)
+{
+    if (out)
+        free_out(out);
+}
+
+int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_out *out;
+
+    if (ckpt_out_create(&out, path, CKPT_REPLACE, err))
+        return err->code;
+    if (ckpt_out_write(out, bytes, n, err)) {
+        ckpt_out_abort(out);
+        return err->code;
+    }
+    return ckpt_out_commit(out, err);
+}

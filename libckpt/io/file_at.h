@@ -1,0 +1,56 @@
+/*
+ * file_at - what file.c, guard.c, dir.c and the directories that are none on disk share: a
+ * descriptor becomes a file, an errno a sentence, a table of calls a directory.
+ */
+#ifndef CKPT_LIBCKPT_IO_FILE_AT_H
+#define CKPT_LIBCKPT_IO_FILE_AT_H
+
+#include "libckpt/file.h"
+
+/* Takes fd, on failure too; refuses what is no regular file. */
+int file_take_fd(struct ckpt_file **out, int fd, const char *name, unsigned flags,
+                 struct ckpt_err *err);
+/* ckpt_file_read_at without a look at what guards the file. */
+int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
+              struct ckpt_err *err);
+/* The error of an open that failed with errnum. */
+int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
+/* A window like ckpt_file_window's that does not need the other file to stay open. */
+int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t offset,
+              uint64_t size, const char *name, struct ckpt_err *err);
+
+/* A file that is none on disk: one self, kept as often as there are files of it.  Any thread. */
+struct file_ops {
+    /* n >= 1 bytes that lie within the size; flags are the file's. */
+    int (*read)(void *self, void *dst, size_t n, uint64_t offset, unsigned flags,
+                struct ckpt_err *err);
+    /* A descriptor that has all of it, its byte 0 at offset 0; -1 while there is none. */
+    int (*fd)(void *self);
+    void (*keep)(void *self);
+    void (*drop)(void *self);
+};
+
+/* Takes one hold of self, on failure too (dropped). */
+int file_make(struct ckpt_file **out, const struct file_ops *ops, void *self, uint64_t size,
+              const char *name, unsigned flags, struct ckpt_err *err);
+
+/* A directory that is none on disk.  rel never leads out; path is it behind the directory's. */
+struct dir_ops {
+    int (*open_file)(void *self, struct ckpt_file **out, const char *rel, const char *path,
+                     struct ckpt_err *err);
+    int (*open_dir)(void *self, struct ckpt_dir **out, const char *rel, const char *path,
+                    struct ckpt_err *err);
+    /* Entries in any order, each name once, in arena. */
+    int (*list)(void *self, const char *path, struct ckpt_arena *arena, struct ckpt_entry **out,
+                size_t *n, struct ckpt_err *err);
+    bool (*has)(void *self, const char *rel);
+    /* The heads of these files are wanted soon; NULL where that makes no difference. */
+    int (*expect)(void *self, const char *const *rel, size_t n, struct ckpt_err *err);
+    void (*close)(void *self);
+};
+
+/* Takes self, on failure too (closed). */
+int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+             struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,120 @@
+/* lock - see lock.h. */
+#include "libckpt/io/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "libckpt/mem.h"
+
+struct ckpt_lock {
+    int fd;
+};
+
+/* What flock says where a file system knows no locks. */
+static bool is_lockless(int errnum)
+{
+    return errnum == ENOLCK || errnum == ENOSYS || errnum == EOPNOTSUPP || errnum == EBADF ||
+           errnum == EINVAL;
+}
+
+/* 1: we have it, 0: another process has it, -1: neither can be told. */
+static int take(int fd, int how)
+{
+    while (flock(fd, how | LOCK_NB) != 0)
+        if (errno != EINTR)
+            return errno == EWOULDBLOCK ? 0 : is_lockless(errno) ? 1 : -1;
+    return 1;
+}
+
+static struct ckpt_lock *hold(int fd)
+{
+    struct ckpt_lock *lock = ckpt_alloc(1, sizeof *lock);
+
+    if (lock)
+        lock->fd = fd;
+    else
+        close(fd);
+    return lock;
+}
+
+/* Who wrote the file: "process 12 on host", or "another process". */
+static const char *holder(char *text, size_t size, int fd)
+{
+    ssize_t n = pread(fd, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return *text ? text : "another process";
+}
+
+int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err)
+{
+    char path[4200], text[200], host[100] = "";
+    int fd, got, n;
+
+    *out = NULL;
+    snprintf(path, sizeof path, "%s/" CKPT_LOCK_NAME, dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    got = take(fd, LOCK_EX);
+    if (got == 0) {
+        ckpt_fail_as(err, CKPT_ECREATE, "locked", "%s: %s is writing there", dir,
+                     holder(text, sizeof text, fd));
+        close(fd);
+        return ckpt_err_hint(err, "wait for it to end, or name another output");
+    }
+    if (got < 0) {
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: flock", path);
+        close(fd);
+        return err->code;
+    }
+    gethostname(host, sizeof host - 1);
+    n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
+    /* Only for people: a lock whose holder cannot be named is as good. */
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) != n)
+        errno = 0;
+    *out = hold(fd);
+    return *out ? 0 : ckpt_nomem(err, sizeof **out);
+}
+
+/* Open path and lock it; NULL when it is not there or another process has it otherwise. */
+static struct ckpt_lock *lock_path(const char *path, int how)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return NULL;
+    if (take(fd, how) == 1)
+        return hold(fd);
+    close(fd);
+    return NULL;
+}
+
+struct ckpt_lock *ckpt_lock_reader(const char *path) { return lock_path(path, LOCK_SH); }
+
+struct ckpt_lock *ckpt_lock_removal(const char *path) { return lock_path(path, LOCK_EX); }
+
+bool ckpt_lock_unread(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool unread;
+
+    if (fd < 0)
+        return true;
+    unread = take(fd, LOCK_EX) != 0;
+    close(fd);
+    return unread;
+}
+
+void ckpt_lock_release(struct ckpt_lock *lock)
+{
+    if (!lock)
+        return;
+    close(lock->fd);
+    ckpt_free(lock);
+}

@@ -1,0 +1,124 @@
+/* path - see path.h. */
+#include "libckpt/io/path.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libckpt/commit.h"
+#include "libckpt/mem.h"
+#include "libckpt/remote/http.h"
+#include "libckpt/remote/remote.h"
+
+/* The path on this host that a path or a file:// address means; NULL when it is remote. */
+static const char *local(char buf[PATH_MAX], const char *path)
+{
+    static const char scheme[] = "file://", here[] = "localhost/";
+    const char *at = path + sizeof scheme - 1;
+
+    if (!ckpt_is_address(path))
+        return path;
+    if (strncmp(path, scheme, sizeof scheme - 1) != 0)
+        return NULL;
+    if (strncmp(at, here, sizeof here - 1) == 0)
+        at += sizeof here - 2;
+    if (*at != '/' || (size_t)snprintf(buf, PATH_MAX, "%s", at) >= PATH_MAX ||
+        !http_unescape(buf))
+        return path;                    /* opening it tells that it is not there */
+    return buf;
+}
+
+bool ckpt_path_is_remote(const char *path)
+{
+    char buf[PATH_MAX];
+
+    return !local(buf, path);
+}
+
+static bool is_mode(const char *path, mode_t mode, int kind)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+    struct stat st;
+
+    return here ? stat(here, &st) == 0 && (st.st_mode & S_IFMT) == mode
+                : remote_kind(path) == kind;
+}
+
+bool ckpt_path_is_dir(const char *path) { return is_mode(path, S_IFDIR, 2); }
+bool ckpt_path_is_file(const char *path) { return is_mode(path, S_IFREG, 1); }
+
+int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
+                   struct ckpt_err *err)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+
+    return here ? ckpt_file_open(out, here, flags, err)
+                : remote_open_file(out, path, flags, err);
+}
+
+int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
+{
+    char buf[PATH_MAX];
+    const char *here = local(buf, path);
+
+    return here ? ckpt_dir_open(out, here, flags, err) : remote_open_dir(out, path, flags, err);
+}
+
+int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
+{
+    char *part = ckpt_strdup(path);
+    struct stat st;
+    int rc;
+
+    if (!part)
+        return ckpt_nomem(err, strlen(path));
+    rc = ckpt_out_check(path, err);
+    for (char *p = part + (*part != 0); rc == 0; p++) {
+        char was = *p;
+
+        if (was != '/' && was)
+            continue;
+        *p = '\0';
+        if (mkdir(part, 0777) && errno != EEXIST)
+            rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", part);
+        else if (stat(part, &st) || !S_ISDIR(st.st_mode))
+            rc = ckpt_fail(err, CKPT_ECREATE, "%s: exists, and is no directory", part);
+        *p = was;
+        if (!was)
+            break;
+    }
+    ckpt_free(part);
+    return rc;
+}
+
+/* Whether it is spelt as the Hub's names are: NAME or OWNER/NAME. */
+static bool is_hub_name(const char *s)
+{
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t first = strspn(s, chars), second;
+
+    if (first == 0 || s[0] == '.' || s[0] == '-')
+        return false;
+    if (s[first] == '\0')
+        return true;
+    second = s[first] == '/' ? strspn(s + first + 1, chars) : 0;
+    return second > 0 && s[first + 1] != '.' && s[first + 1 + second] == '\0';
+}
+
+int ckpt_path_hint_hub(const char *path, struct ckpt_err *err)
+{
+    const char *slash = strchr(path, '/');
+    char owner[PATH_MAX];
+
+    if (!is_hub_name(path))
+        return err->code;
+    if (!slash)
+        return ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s", path);
+    snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
+    return ckpt_path_is_dir(owner)
+               ? err->code : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
+}

@@ -1,0 +1,29 @@
+/*
+ * path - what a user names: a path on this host, or an address elsewhere, opened the same way.
+ *
+ * file:// is a path on this host; all other addresses are remote.h's.
+ */
+#ifndef CKPT_LIBCKPT_IO_PATH_H
+#define CKPT_LIBCKPT_IO_PATH_H
+
+#include "libckpt/file.h"
+
+/* A path on this host has no scheme; "-" is not special here. */
+bool ckpt_path_is_remote(const char *path);
+/* What is there: neither when nothing is, or it cannot be asked for (opening tells why). */
+bool ckpt_path_is_dir(const char *path);
+bool ckpt_path_is_file(const char *path);
+
+/* Make the directory at path on this host, and its parents, where they are missing.  CKPT_ECREATE
+ * names the part that cannot be made. */
+int ckpt_path_make_dirs(const char *path, struct ckpt_err *err);
+
+/* After "no such file": hint at hf:// where path is spelt as the Hub's names are and its first part
+ * is no directory here.  Returns err->code. */
+int ckpt_path_hint_hub(const char *path, struct ckpt_err *err);
+
+int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
+                   struct ckpt_err *err);
+int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err);
+
+#endif

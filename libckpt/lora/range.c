@@ -1,0 +1,284 @@
+/* lora/range - see lora/range.h. */
+#include "libckpt/lora/range.h"
+
+#include <string.h>
+
+#include "libckpt/convert.h"
+
+#define BLOCK  65536            /* elements of W worked on at a time: rows that share a cache */
+#define STAGE  4096             /* elements of another dtype read at a time */
+#define WIDEST 16               /* bytes of an element */
+
+/* The updates that touch every element of a stretch of one tensor: one an adapter at most. */
+struct touch {
+    size_t          n;
+    size_t          u[CKPT_LORA_MAX_ADAPTERS];
+    struct lora_product use[CKPT_LORA_MAX_ADAPTERS];
+};
+
+/* Room for a block of W, as it was, as one adapter makes it, and for what is added to it. */
+struct work {
+    float w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
+};
+
+static const struct ckpt_tensor *base_tensor(const struct lora *l, size_t base)
+{
+    return ckpt_source_tensor(l->base, base);
+}
+
+/* Elements [start, start + n) of a source's tensor as dtype `to`. */
+static int read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_t i,
+                   int64_t start, int64_t n, struct ckpt_err *err)
+{
+    enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
+    size_t width = ckpt_dtype_size(to);
+    CKPT_UNSET _Alignas(64) unsigned char stage[STAGE * WIDEST];
+
+    if (to == from)
+        return ckpt_source_read(src, i, start, n, dst, err);
+    for (int64_t at = 0; at < n; at += STAGE) {
+        int64_t k = n - at < STAGE ? n - at : STAGE;
+
+        if (ckpt_source_read(src, i, start + at, k, stage, err))
+            return err->code;
+        ckpt_convert((unsigned char *)dst + (size_t)at * width, to, stage, from, (size_t)k);
+    }
+    return 0;
+}
+
+int lora_range_start(void *ctx, size_t u, int64_t start, int64_t n, float *w, struct ckpt_err *err)
+{
+    const struct lora *l = ctx;
+    const struct ckpt_lora_update *up = &l->update[u];
+
+    return up->own != CKPT_LORA_NONE
+               ? read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)
+               : read_as(w, CKPT_F32, l->base, up->base, start, n, err);
+}
+
+void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end)
+{
+    const struct ckpt_lora_update *up = &l->update[u];
+
+    *first = up->part.first;
+    *end = up->part.n_row ? *first + up->part.n_row * up->part.n_col : INT64_MAX;
+}
+
+/* Only adds to W: nothing of it stands in W's place. */
+static bool only_adds(const struct ckpt_lora_update *up)
+{
+    return up->own == CKPT_LORA_NONE && up->magnitude == CKPT_LORA_NONE &&
+           up->rows == CKPT_LORA_NONE;
+}
+
+/* Adds update k's product and vector to w, elements [start, start + n) of the tensor, through v. */
+static int add_change(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
+                      float *w, float *v, struct ckpt_err *err)
+{
+    const struct ckpt_lora_update *up = &l->update[t->u[k]];
+    float scale = only_adds(up) ? up->scale * up->weight : up->scale;
+
+    if (up->a != CKPT_LORA_NONE)
+        lora_add_product(w, &t->use[k], start - up->part.first, n);
+    if (up->add == CKPT_LORA_NONE)
+        return 0;
+    if (read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err))
+        return err->code;
+    for (int64_t j = 0; j < n; j++)
+        w[j] += scale * v[j];
+    return 0;
+}
+
+/* Rows of the adapter over those of dst, in dtype, that they replace. */
+static int replace_rows(struct lora *l, const struct ckpt_lora_update *up, int64_t start,
+                        int64_t count, void *dst, enum ckpt_dtype dtype, struct ckpt_err *err)
+{
+    int64_t cols = base_tensor(l, up->base)->shape.dim[1];
+    int rc = 0;
+
+    for (size_t k = 0; rc == 0 && k < up->n_row; k++) {
+        int64_t first = up->row[k] * cols, end = first + cols;
+        int64_t lo = first > start ? first : start;
+        int64_t hi = end < start + count ? end : start + count;
+
+        if (lo < hi)
+            rc = read_as((unsigned char *)dst + (size_t)(lo - start) * ckpt_dtype_size(dtype),
+                         dtype, l->adapter[up->from], up->rows, (int64_t)k * cols + lo - first,
+                         hi - lo, err);
+    }
+    return rc;
+}
+
+/* w becomes what update k alone makes of it. */
+static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
+                 float *w, float *v, struct ckpt_err *err)
+{
+    const struct ckpt_lora_update *up = &l->update[t->u[k]];
+
+    if (up->own != CKPT_LORA_NONE &&
+        read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err))
+        return err->code;
+    if (add_change(l, t, k, start, n, w, v, err))
+        return err->code;
+    return up->rows == CKPT_LORA_NONE ? 0 : replace_rows(l, up, start, n, w, CKPT_F32, err);
+}
+
+/* work->w becomes W + the weighted changes; it is W before. */
+static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t n,
+                  struct work *work, struct ckpt_err *err)
+{
+    float *sum = work->w, *old = work->old, *v = work->alone;
+
+    memcpy(old, sum, (size_t)n * sizeof *old);
+    for (size_t k = 0; k < t->n; k++) {
+        const struct ckpt_lora_update *up = &l->update[t->u[k]];
+
+        if (only_adds(up)) {
+            if (add_change(l, t, k, start, n, sum, work->add, err))
+                return err->code;
+            continue;
+        }
+        memcpy(v, old, (size_t)n * sizeof *v);
+        if (alone(l, t, k, start, n, v, work->add, err))
+            return err->code;
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += up->weight * (v[j] - old[j]);
+    }
+    return 0;
+}
+
+/* A double keeps its own digits: only what is added has f32's. */
+static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, int64_t n,
+                          unsigned char *p, struct work *work, struct ckpt_err *err)
+{
+    memset(work->w, 0, (size_t)n * sizeof *work->w);
+    for (size_t k = 0; k < t->n; k++)
+        if (add_change(l, t, k, start, n, work->w, work->add, err))
+            return err->code;
+    for (int64_t j = 0; j < n; j++) {
+        double v;
+
+        memcpy(&v, p + (size_t)j * sizeof v, sizeof v);
+        v += (double)work->w[j];
+        memcpy(p + (size_t)j * sizeof v, &v, sizeof v);
+    }
+    return 0;
+}
+
+/* Elements of the next block from at: up to the end of a row where that is near. */
+static int64_t block_at(const struct lora *l, const struct touch *t, int64_t at, int64_t end)
+{
+    const struct ckpt_lora_update *up = &l->update[t->u[0]];
+    int64_t cols = up->a == CKPT_LORA_NONE ? 0 : t->use[0].n_col;
+    int64_t n = end - at < BLOCK ? end - at : BLOCK;
+    int64_t over = cols ? (at - up->part.first + n) % cols : 0;
+
+    return at + n < end && over < n ? n - over : n;
+}
+
+/* dst is the base's stretch, or nothing yet when the tensor was resized. */
+static int update_stretch(struct lora *l, const struct lora_item *item, const struct touch *t,
+                          int64_t start, int64_t end, unsigned char *dst, struct work *work,
+                          struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = base_tensor(l, item->base)->dtype;
+    const struct ckpt_lora_update *up = &l->update[t->u[0]];
+    bool sole = t->n == 1 && up->weight == 1;
+    bool doubles = dtype == CKPT_F64;
+    int rc = 0;
+
+    for (size_t k = 0; k < t->n; k++)
+        doubles = doubles && only_adds(&l->update[t->u[k]]);
+    for (int64_t at = start, n; rc == 0 && at < end; at += n) {
+        unsigned char *p = dst + (size_t)(at - start) * ckpt_dtype_size(dtype);
+
+        n = block_at(l, t, at, end);
+        if (doubles) {
+            rc = add_to_doubles(l, t, at, n, p, work, err);
+            continue;
+        }
+        if (!item->resized)
+            ckpt_convert(work->w, CKPT_F32, p, dtype, (size_t)n);
+        rc = sole ? alone(l, t, 0, at, n, work->w, work->add, err)
+                  : add_up(l, t, at, n, work, err);
+        if (rc == 0)
+            ckpt_convert(p, dtype, work->w, CKPT_F32, (size_t)n);
+    }
+    return rc;
+}
+
+/* Who touches the element at `at`, and up to where (at most end) nothing changes in that. */
+static int64_t touched(struct touch *t, const struct lora *l, const struct lora_item *item,
+                       int64_t at, int64_t end)
+{
+    t->n = 0;
+    for (size_t u = item->first; u < item->first + item->n; u++) {
+        int64_t lo, hi;
+
+        lora_range_of(l, u, &lo, &hi);
+        if (at >= lo && at < hi) {
+            t->u[t->n++] = u;
+            end = hi < end ? hi : end;
+        } else if (lo > at && lo < end) {
+            end = lo;
+        }
+    }
+    return end;
+}
+
+static int update_range(struct lora *l, const struct lora_item *item, int64_t start, int64_t end,
+                        unsigned char *dst, struct ckpt_err *err)
+{
+    size_t width = ckpt_dtype_size(base_tensor(l, item->base)->dtype);
+    struct work *work = ckpt_alloc_buffer(sizeof *work);
+    int rc = work ? 0 : ckpt_nomem(err, sizeof *work);
+
+    for (int64_t at = start, next; rc == 0 && at < end; at = next) {
+        struct touch t;
+        size_t begun = 0;
+
+        next = touched(&t, l, item, at, end);
+        for (; rc == 0 && begun < t.n; begun++)
+            if (l->update[t.u[begun]].a != CKPT_LORA_NONE)
+                rc = lora_factors_begin(&t.use[begun], l->factors, t.u[begun], err);
+        if (rc)
+            begun--;
+        if (rc == 0 && t.n)
+            rc = update_stretch(l, item, &t, at, next, dst + (size_t)(at - start) * width, work,
+                                err);
+        while (begun-- > 0)
+            if (l->update[t.u[begun]].a != CKPT_LORA_NONE)
+                lora_factors_end(l->factors, t.u[begun]);
+    }
+    ckpt_free(work);
+    return rc;
+}
+
+/* Nothing is added: whole copies and rows keep every digit they have. */
+static int copy_range(struct lora *l, const struct ckpt_lora_update *up, int64_t start,
+                      int64_t count, void *dst, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = base_tensor(l, up->base)->dtype;
+    int rc = up->own == CKPT_LORA_NONE
+                 ? ckpt_source_read(l->base, up->base, start, count, dst, err)
+                 : read_as(dst, dtype, l->adapter[up->from], up->own, start, count, err);
+
+    return rc == 0 && up->rows != CKPT_LORA_NONE
+               ? replace_rows(l, up, start, count, dst, dtype, err) : rc;
+}
+
+int lora_range_read(struct lora *l, size_t i, int64_t start, int64_t count, void *dst,
+                    struct ckpt_err *err)
+{
+    const struct lora_item *item = &l->item[i];
+    const struct ckpt_lora_update *up = &l->update[item->first];
+    int rc = 0;
+
+    if (item->n == 0)
+        return ckpt_source_read(l->base, item->base, start, count, dst, err);
+    if (item->n == 1 && up->weight == 1 && up->a == CKPT_LORA_NONE && up->add == CKPT_LORA_NONE)
+        return copy_range(l, up, start, count, dst, err);
+    if (!item->resized)
+        rc = ckpt_source_read(l->base, item->base, start, count, dst, err);
+    return rc ? rc : update_range(l, item, start, start + count, dst, err);
+}

@@ -1,0 +1,141 @@
+/* cache/part - see cache/part.h. */
+#include "libckpt/remote/cache/part.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/io/commit_sys.h"
+#include "libckpt/digest_of.h"
+#include "libckpt/remote/cache/cache.h"
+#include "libckpt/remote/cache/at.h"
+
+#define WEEK (7 * 24 * 3600)
+
+struct cache_part {
+    int         fd, sums;
+    atomic_bool used;
+    char        key[CACHE_KEY];
+    char        path[4096], sums_path[4096];
+};
+
+int cache_part_open(struct cache_part **out, const char *key, uint64_t size, struct ckpt_err *err)
+{
+    struct cache_part *p = ckpt_alloc(1, sizeof *p);
+    const int how = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    char name[CACHE_KEY + 8];
+    struct stat st;
+
+    *out = NULL;
+    if (!p)
+        return ckpt_nomem(err, sizeof *p);
+    p->fd = p->sums = -1;
+    snprintf(p->key, sizeof p->key, "%s", key);
+    snprintf(name, sizeof name, "%s.sums", key);
+    if (!cache_ready("parts") || !cache_path(p->path, sizeof p->path, "parts", key) ||
+        !cache_path(p->sums_path, sizeof p->sums_path, "parts", name)) {
+        ckpt_free(p);
+        return ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
+    }
+    p->fd = open(p->path, how, 0600);
+    p->sums = open(p->sums_path, how, 0600);
+    if (p->fd < 0 || p->sums < 0 || fstat(p->fd, &st))
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", p->path);
+    else if (fallocate(p->fd, 0, 0, (off_t)size) && errno == ENOSPC)
+        ckpt_fail_errno(err, CKPT_EIO, errno, "%s: %llu bytes", p->path, (unsigned long long)size);
+    else if (ftruncate(p->fd, (off_t)size))
+        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", p->path);
+    else {
+        *out = p;
+        return 0;
+    }
+    cache_part_close(p, false);
+    return err->code;
+}
+
+int cache_part_fd(const struct cache_part *p) { return p->fd; }
+
+bool cache_part_used(const struct cache_part *p) { return p->used; }
+
+bool cache_part_has(struct cache_part *p, size_t i, void *dst, size_t n, uint64_t at)
+{
+    static const unsigned char none[CKPT_XXH128_BYTES];
+    unsigned char sum[CKPT_XXH128_BYTES], got[CKPT_XXH128_BYTES];
+    ssize_t k = pread(p->sums, sum, sizeof sum, (off_t)(i * sizeof sum));
+
+    if (k != sizeof sum || memcmp(sum, none, sizeof sum) == 0 ||
+        pread(p->fd, dst, n, (off_t)at) != (ssize_t)n)
+        return false;
+    ckpt_xxh128(got, dst, n);
+    if (memcmp(got, sum, sizeof sum) != 0)
+        return false;
+    p->used = true;
+    return true;
+}
+
+void cache_part_note(struct cache_part *p, size_t i, const void *bytes, size_t n)
+{
+    unsigned char sum[CKPT_XXH128_BYTES];
+
+    ckpt_xxh128(sum, bytes, n);
+    if (pwrite(p->sums, sum, sizeof sum, (off_t)(i * sizeof sum)) != sizeof sum)
+        errno = 0;
+}
+
+int cache_part_commit(struct cache_part *p, struct ckpt_err *err)
+{
+    char path[4096], folder[4096];
+    int rc = commit_sync(p->fd, p->path, err), dir = -1;
+
+    if (rc == 0 && (!cache_path(path, sizeof path, "objects", p->key) ||
+                    !cache_path(folder, sizeof folder, "objects", "")))
+        rc = ckpt_fail(err, CKPT_ECREATE, "the cache has no place");
+    if (rc == 0 && rename(p->path, path))
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
+    if (rc == 0 && (dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", folder);
+    if (rc == 0)
+        rc = commit_sync_dir(dir, folder, err);
+    if (dir >= 0)
+        close(dir);
+    cache_part_close(p, false);
+    return rc;
+}
+
+void cache_part_close(struct cache_part *p, bool keep)
+{
+    if (!p)
+        return;
+    if (!keep) {
+        unlink(p->path);
+        unlink(p->sums_path);
+    }
+    if (p->fd >= 0)
+        close(p->fd);
+    if (p->sums >= 0)
+        close(p->sums);
+    ckpt_free(p);
+}
+
+void cache_part_clean(void)
+{
+    time_t now = time(NULL);
+    struct dirent *e;
+    char path[4096];
+    struct stat st;
+    DIR *dir;
+
+    if (!cache_path(path, sizeof path, "parts", "") || !(dir = opendir(path)))
+        return;
+    while ((e = readdir(dir)) != NULL)
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && now - st.st_mtime > WEEK)
+            unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+}

@@ -1,0 +1,36 @@
+/*
+ * cache/proof - whether a cache may be trusted, and whether an object in it is what was put there.
+ *
+ * A digest costs a read of the file, so it is taken once: proofs/<name> of the cache keeps the
+ * digest with device, inode, size and times of the file that had it.  As long as these stay, the
+ * file is the one that was proved; a time too near to the proof's own does not count, since a
+ * later change could leave it as it is (git's index knows the same race).
+ *
+ * A key "sha256-<hex>" or "sha1-<hex>" (of a git blob) names the digest.  For all other keys the
+ * record alone does, made when the object was put.
+ */
+#ifndef CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
+#define CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
+
+#include <time.h>
+
+#include "libckpt/remote/cache/cache.h"
+
+enum cache_proof {
+    CACHE_PROVED,
+    CACHE_WRONG,                /* it has another digest than its name or record says */
+    CACHE_UNKNOWN               /* nothing says what it should be */
+};
+
+/* Whether the regular file fd is what key says; name is the record's, "" for none. */
+int cache_prove(enum cache_proof *proof, int fd, const char *key, const char *name,
+                struct ckpt_err *err);
+/* fd was just put, and proved as far as that is possible: make its record. */
+void cache_record(int fd, const char *key, const char *name);
+/* When the object of that record was used last; false when there is no record. */
+bool cache_record_time(const char *name, struct timespec *used);
+
+/* CKPT_EREFUSED when somebody else can change what the folder at path holds. */
+int cache_check_owner(const char *path, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * git/aside - the new objects of a commit in the making, outside the repository's own store.
+ *
+ * They lie in a folder of objects/ that no git looks into, and move into the store when the commit
+ * is made: a failed push leaves nothing, a killed one a folder that the next push removes.
+ */
+#ifndef CKPT_LIBCKPT_REMOTE_GIT_ASIDE_H
+#define CKPT_LIBCKPT_REMOTE_GIT_ASIDE_H
+
+#include <git2.h>
+
+#include "libckpt/err.h"
+
+struct git_aside;
+
+/* From now on new objects of repo are written aside. */
+int git_aside_open(struct git_aside **out, git_repository *repo, struct ckpt_err *err);
+/* All that is aside into the store, durable. */
+int git_aside_move(struct git_aside *a, struct ckpt_err *err);
+/* Removes what was not moved.  Before repo is freed; NULL accepted. */
+void git_aside_close(struct git_aside *a);
+
+#endif

@@ -1,0 +1,143 @@
+/* views/cast - a source seen in another dtype; see view.h. */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+#include "libckpt/views/base.h"
+
+#define STAGE_BYTES 65536u      /* of a read whose elements become narrower */
+#define BLOCK_BYTES 4096u       /* stays in the first cache */
+
+static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                     struct ckpt_err *err);
+static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_extent *out);
+
+/* A view, and the dtype each tensor is seen in. */
+struct cast {
+    struct view      view;      /* first: view_close frees both as one block */
+    enum ckpt_dtype *to;        /* lives in the list's arena */
+};
+
+static const struct ckpt_source_ops cast_ops = {
+    .format = "view", .read = cast_read, .locate = cast_locate, .close = view_close,
+};
+
+const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
+                                                const struct ckpt_cast_rule *rule,
+                                                size_t n_rule)
+{
+    const struct ckpt_cast_rule *last = NULL;
+
+    for (size_t k = 0; k < n_rule; k++)
+        if ((ckpt_dtype_class(t->dtype) == CKPT_CLASS_FLOAT ||
+             strcmp(rule[k].glob, t->name) == 0) &&
+            fnmatch(rule[k].glob, t->name, 0) == 0)
+            last = &rule[k];
+    return last;
+}
+
+/*
+ * To elements at least as wide: read all of them into the rear of dst at once, then convert
+ * from the front.  What is written never passes what is still to be converted, since the room
+ * in front of that shrinks to nothing only with the last element; a block is copied out first.
+ */
+static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
+                      unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)
+{
+    size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
+    unsigned char *rear = dst + (size_t)count * (width - in);
+    _Alignas(64) unsigned char block[BLOCK_BYTES];
+    int64_t step = (int64_t)(sizeof block / in);
+
+    if (ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err))
+        return err->code;
+    for (int64_t at = 0; at < count; at += step) {
+        size_t n = (size_t)(count - at < step ? count - at : step);
+
+        memcpy(block, rear + (size_t)at * in, n * in);
+        ckpt_convert(dst + (size_t)at * width, c->to[i], block, from, n);
+    }
+    return 0;
+}
+
+static int cast_narrower(struct cast *c, size_t i, int64_t start, int64_t count,
+                         unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)
+{
+    size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
+    _Alignas(64) unsigned char stage[STAGE_BYTES];
+    int64_t step = (int64_t)(sizeof stage / in);
+
+    for (int64_t at = 0; at < count; at += step) {
+        int64_t n = count - at < step ? count - at : step;
+
+        if (ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage, err))
+            return err->code;
+        ckpt_convert(dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
+    }
+    return 0;
+}
+
+static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
+                     struct ckpt_err *err)
+{
+    struct cast *c = self;
+    enum ckpt_dtype from = ckpt_source_tensor(c->view.below, c->view.map[i])->dtype;
+
+    if (c->to[i] == from)
+        return ckpt_source_read(c->view.below, c->view.map[i], start, count, dst, err);
+    return ckpt_dtype_size(c->to[i]) < ckpt_dtype_size(from)
+               ? cast_narrower(c, i, start, count, dst, from, err)
+               : cast_wider(c, i, start, count, dst, from, err);
+}
+
+static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_extent *out)
+{
+    struct cast *c = self;
+
+    return c->to[i] == ckpt_source_tensor(c->view.below, c->view.map[i])->dtype &&
+           ckpt_source_locate(c->view.below, c->view.map[i], start, count, out);
+}
+
+int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
+                   const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err)
+{
+    size_t n = ckpt_source_count(src);
+    struct cast *c = ckpt_alloc(1, sizeof *c);
+    struct ckpt_tensors list = {0};
+    int rc = 0;
+
+    *out = NULL;
+    if (c)
+        c->view.map = ckpt_alloc(n, sizeof *c->view.map);
+    if (!c || !c->view.map || !(c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to))) {
+        if (c)
+            ckpt_free(c->view.map);
+        ckpt_free(c);
+        ckpt_arena_release(&list.arena);
+        ckpt_source_close(src);
+        return ckpt_nomem(err, n * sizeof *c->to);
+    }
+    c->view.below = src;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        const struct ckpt_cast_rule *how;
+
+        how = ckpt_cast_rule_for(t, rule, n_rule);
+        c->to[i] = how ? how->dtype : t->dtype;
+        if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
+            rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
+                           t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
+        else
+            rc = view_add(&c->view, &list, i, t->name, c->to[i], err);
+    }
+    if (rc == 0)
+        rc = view_tie(&c->view, &list, err);
+    if (rc) {
+        view_close(c);
+        ckpt_tensors_release(&list);
+        return rc;
+    }
+    return view_finish(out, &cast_ops, &c->view, &list, err);
+}

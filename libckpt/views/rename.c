@@ -1,0 +1,39 @@
+/* views/rename - a source seen under other names; see view.h. */
+#include <string.h>
+
+#include "libckpt/views/base.h"
+
+int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
+                     const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err)
+{
+    struct ckpt_tensors list = {0};
+    struct view *v;
+    int rc = view_new(&v, src, ckpt_source_count(src), err);
+
+    *out = NULL;
+    if (rc)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        const char *name = t->name;
+
+        for (size_t k = 0; k < n_rule; k++) {
+            size_t n = strlen(rule[k].from);
+
+            if (strncmp(t->name, rule[k].from, n) == 0) {
+                name = ckpt_arena_printf(&list.arena, "%s%s", rule[k].to, t->name + n);
+                break;
+            }
+        }
+        rc = name ? view_add(v, &list, i, name, t->dtype, err)
+                  : ckpt_nomem(err, strlen(t->name));
+    }
+    if (rc == 0)
+        rc = view_tie(v, &list, err);
+    if (rc) {
+        ckpt_tensors_release(&list);
+        view_close(v);
+        return rc;
+    }
+    return view_finish(out, &view_plain_ops, v, &list, err);
+}

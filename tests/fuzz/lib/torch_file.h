@@ -1,0 +1,76 @@
+/*
+ * torch_file - what targets over torch files share.
+ *
+ * Bytes that begin as an archive or as a legacy stream are the file.  All others are a pickle,
+ * and an archive is made around it (made_archive.h).
+ */
+#ifndef CKPT_FUZZ_TORCH_FILE_H
+#define CKPT_FUZZ_TORCH_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/place.h"
+#include "formats/torch/legacy.h"
+#include "formats/torch/tar.h"
+#include "tests/fuzz/lib/made_archive.h"
+#include "tests/fuzz/lib/source_walk.h"
+
+/* -- what is done with it -------------------------------------------------------------------- */
+
+/* As a source of tensors, strictly. */
+static void load(const struct ckpt_format *format, const uint8_t *data, size_t size)
+{
+    static const struct ckpt_open_opts none;
+    struct ckpt_source *src = NULL;
+    struct ckpt_err err = {0};
+    struct ckpt_place place;
+    struct ckpt_file *file;
+
+    if (ckpt_file_memory(&file, data, size, "fuzz", &err) || place_of_file(&place, file, &err))
+        return;
+    if (format->open(&src, &place, &none, &err) == 0)
+        read_tensors(src);
+    else if (!err.text[0])
+        abort();
+    ckpt_source_close(src);
+    place_close(&place);
+}
+
+/* As something to look at. */
+static void look(const uint8_t *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    struct torch_archive *a;
+    struct ckpt_file *file;
+
+    if (ckpt_file_memory(&file, data, size, "fuzz", &err) ||
+        torch_archive_open_any(&a, file, &err))
+        return;
+    json_decref(value_to_json(torch_archive_root(a), 1000));
+    torch_archive_verify(a, &err);
+    torch_archive_close(a);
+}
+
+/* The whole of a target: format opens what the bytes are, or what is made around them. */
+static int fuzz_torch_file(const struct ckpt_format *format, const uint8_t *data, size_t size)
+{
+    struct maker m = {0};
+
+    if ((size >= 4 && memcmp(data, "PK\3\4", 4) == 0) || torch_legacy_is(data, size) ||
+        torch_tar_is(data, size)) {
+        load(format, data, size);
+        look(data, size);
+        return 0;
+    }
+    if (make_archive(&m, data, size, size % 4 == 1)) {
+        load(format, m.file.data, m.file.len);
+        look(m.file.data, m.file.len);
+    }
+    release_archive(&m);
+    return 0;
+}
+
+#endif

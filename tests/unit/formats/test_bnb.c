@@ -1,0 +1,162 @@
+/* bnb: the values of bitsandbytes' kernels, in any range; parts that are missing or do not fit. */
+#include "tests/unit/compare.h"
+
+#include "formats/bnb/bnb.h"
+#include "libckpt/view.h"
+
+#define B "tests/golden/bnb/"
+
+static struct ckpt_source *must_view(struct ckpt_source *src)
+{
+    struct ckpt_source *out;
+    struct ckpt_err err = {0};
+
+    if (bnb_view(&out, src, &err))
+        fail_msg("%s", err.text);
+    return out;
+}
+
+static void test_values_are_those_of_the_kernels(void **state)
+{
+    static const struct { const char *packed, *expected, *what; size_t n; } row[] = {
+        {B "weights.safetensors", B "weights.expected.safetensors", "fp4", 7},
+        {B "AdamW8bit.pt", B "AdamW8bit.expected.safetensors", "8-bit optimizer", 2},
+        {B "Lion8bit.pt", B "Lion8bit.expected.safetensors", "8-bit optimizer", 1},
+        {B "AdEMAMix8bit.pt", B "AdEMAMix8bit.expected.safetensors", "8-bit optimizer", 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct ckpt_source *src = must_open(row[i].packed, NULL), *seen;
+        const char *what;
+
+        if (bnb_count(src, &what) != row[i].n)
+            fail_msg("%s: %zu packed", row[i].packed, bnb_count(src, &what));
+        if (i > 0)
+            assert_string_equal(what, row[i].what);
+        seen = must_view(src);
+        assert_int_equal(assert_holds(seen, row[i].expected), ckpt_source_count(seen));
+        ckpt_source_close(seen);
+    }
+}
+
+static void test_any_range_is_that_of_the_whole(void **state)
+{
+    struct ckpt_source *s = must_view(must_open(B "weights.safetensors", NULL));
+    unsigned char part[20000];
+    struct ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < ckpt_source_count(s); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
+        size_t width = ckpt_dtype_size(t->dtype);
+        unsigned char *all = read_whole(s, i);
+
+        for (int64_t at = 0; at < t->numel; at += 1 + t->numel / 37)
+            for (int64_t n = 1; n <= t->numel - at && n < 5000; n += 1 + t->numel / 11) {
+                assert_int_equal(ckpt_source_read(s, i, at, n, part, &err), 0);
+                assert_memory_equal(part, all + (size_t)at * width, (size_t)n * width);
+            }
+        free(all);
+    }
+    ckpt_source_close(s);
+}
+
+static void test_a_source_that_is_not_packed_passes(void **state)
+{
+    struct ckpt_source *src = must_open(B "weights.expected.safetensors", NULL), *out;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(bnb_view(&out, src, &err), 0);
+    assert_ptr_equal(out, src);
+    ckpt_source_close(out);
+}
+
+/* The view without one tensor, or with another name for it. */
+static void expect_refused(const char *name, const char *instead, const char *says)
+{
+    struct ckpt_source *src = must_open(B "weights.safetensors", NULL), *less, *out;
+    struct ckpt_rename_rule rule[] = {{name, instead}, {instead ? instead : "", name}};
+    struct ckpt_err err = {0};
+
+    if (instead)
+        assert_int_equal(ckpt_view_rename(&less, src, rule, 2, &err), 0);
+    else
+        assert_int_equal(ckpt_view_filter(&less, src, NULL, 0, &name, 1, &err), 0);
+    if (bnb_view(&out, less, &err) != CKPT_EFORMAT || !strstr(err.text, says))
+        fail_msg("%s: %d %s", name, err.code, err.text);
+    assert_null(out);
+}
+
+static void test_parts_that_are_missing_or_do_not_fit_are_told(void **state)
+{
+    (void)state;
+    expect_refused("l.0.k.weight.absmax", NULL, "l.0.k.weight.absmax is not there");
+    expect_refused("l.0.k.weight.quant_map", NULL, "l.0.k.weight.quant_map is not there");
+    expect_refused("l.0.k.weight.nested_quant_map", NULL, "nested_quant_map is not there");
+    expect_refused("l.0.k.weight.nested_absmax", NULL, "elements of U8, 40 of F32 wanted");
+    expect_refused("l.0.k.weight.absmax", "l.0.o.weight.absmax", "300 elements of U8, 40 of U8");
+    expect_refused("l.0.q.weight.quant_map", "l.0.k.weight.nested_quant_map",
+                   "of F32 wanted");
+    expect_refused("l.0.q.weight.quant_state.bitsandbytes__nf4",
+                   "l.0.k.weight.quant_state.bitsandbytes__nf4", "tensor l.0.");
+    expect_refused("l.0.up.SCB", "l.0.q.weight.absmax", "elements of F32, 12 of F32 wanted");
+}
+
+/* quant_state is JSON from a file. */
+static void test_a_state_that_lies_is_refused(void **state)
+{
+    static const struct { const char *json, *says; } row[] = {
+        {"{\"dtype\":\"bfloat16\",\"shape\":[2,4]}", "blocksize"},
+        {"{\"blocksize\":0,\"dtype\":\"bfloat16\",\"shape\":[2,4]}", "blocksize is 0"},
+        {"{\"blocksize\":64,\"dtype\":\"int8\",\"shape\":[2,4]}", "dtype int8"},
+        {"{\"blocksize\":64,\"dtype\":\"bfloat16\",\"shape\":[2,5]}", "10 elements in 4 bytes"},
+        {"{\"blocksize\":64,\"dtype\":\"bfloat16\",\"shape\":[-2,4]}", "out of range"},
+        {"{\"blocksize\":64,\"dtype\":\"bfloat16\",\"shape\":null}", "no list"},
+        {"{\"blocksize\":64,\"dtype\":\"bfloat16\",\"shape\":[4611686018427387904,4]}", "range"},
+        {"{\"blocksize\":64,", "l.weight.quant_state.bitsandbytes__nf4"},
+        {"[]", "no list"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char header[1024];
+        size_t n = strlen(row[i].json), h;
+        struct ckpt_source *src, *out;
+        struct ckpt_err err = {0};
+        unsigned char data[256] = {0};
+        FILE *f = fopen("build/bnb-lie.safetensors", "wb");
+
+        assert_non_null(f);
+        memcpy(data + 72, row[i].json, n);
+        h = (size_t)snprintf(header, sizeof header,
+            "{\"l.weight\":{\"dtype\":\"U8\",\"shape\":[4,1],\"data_offsets\":[0,4]},"
+            "\"l.weight.absmax\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
+            "\"l.weight.quant_map\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[8,72]},"
+            "\"l.weight.quant_state.bitsandbytes__nf4\":{\"dtype\":\"U8\",\"shape\":[%zu],"
+            "\"data_offsets\":[72,%zu]}}", n, 72 + n);
+        for (int k = 0; k < 8; k++)
+            fputc((int)((uint64_t)h >> 8 * k & 255), f);
+        fwrite(header, 1, h, f);
+        fwrite(data, 1, 72 + n, f);
+        fclose(f);
+        src = must_open("build/bnb-lie.safetensors", NULL);
+        if (bnb_view(&out, src, &err) == 0 || !strstr(err.text, row[i].says))
+            fail_msg("row %zu: %d %s", i, err.code, err.text);
+        remove("build/bnb-lie.safetensors");
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_are_those_of_the_kernels),
+        cmocka_unit_test(test_any_range_is_that_of_the_whole),
+        cmocka_unit_test(test_a_source_that_is_not_packed_passes),
+        cmocka_unit_test(test_parts_that_are_missing_or_do_not_fit_are_told),
+        cmocka_unit_test(test_a_state_that_lies_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,428 @@
+/*
+ * dcp_out: what is written is read back the same, with every checksum right; the same input
+ * gives the same bytes; and metadata of our own making that lies is caught.  That torch loads it
+ * is held in tests/peers.
+ */
+#include "tests/unit/compare.h"
+#include "tests/unit/unit.h"
+
+#include "formats/dcp/index.h"
+#include "formats/dcp/meta.h"
+#include "formats/torch/torch.h"
+
+#define FSDP "tests/golden/fsdp/"
+
+static int write_dcp(const char *to, struct ckpt_source *src, uint64_t shard, size_t chunk,
+                     struct ckpt_err *err)
+{
+    struct ckpt_create_opts create = {.max_shard_bytes = shard,
+                                      .info = ckpt_source_info(src)};
+    struct ckpt_copy_opts copy = {.workers = 3, .chunk_bytes = chunk};
+    struct ckpt_sink *sink;
+
+    create.n_extra = ckpt_source_extras(src, &create.extra);
+    if (ckpt_create(&sink, "dcp", to, ckpt_source_tensors(src), &create, err))
+        return err->code;
+    if (ckpt_copy(sink, src, &copy, err)) {
+        ckpt_sink_abort(sink);
+        return err->code;
+    }
+    return ckpt_sink_commit(sink, err);
+}
+
+static void must_write(const char *to, const char *from, uint64_t shard, size_t chunk)
+{
+    struct ckpt_open_opts opts = {.optimizer = true};
+    struct ckpt_source *src = must_open(from, &opts);
+    struct ckpt_err err = {0};
+
+    if (write_dcp(to, src, shard, chunk, &err))
+        fail_msg("%s: %s", from, err.text);
+    ckpt_source_close(src);
+}
+
+/* Every item of a directory is an archive whose checksums are right. */
+static void assert_sound(const char *dir)
+{
+    struct dcp_meta m = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+    char path[600];
+
+    snprintf(path, sizeof path, "%s/.metadata", dir);
+    assert_int_equal(ckpt_file_open(&file, path, 0, &err), 0);
+    if (dcp_meta_read(&m, file, &err))
+        fail_msg("%s", err.text);
+    ckpt_file_close(file);
+    for (size_t i = 0; i < m.n; i++) {
+        const struct dcp_entry *e = &m.entry[i];
+        const struct dcp_place *p = e->bytes ? &e->place
+                                    : e->n_chunk ? &e->chunk[0].place : NULL;
+        struct ckpt_file *window;
+        struct torch_archive *a;
+
+        if (!p)
+            continue;                           /* of no elements: it has no box */
+        snprintf(path, sizeof path, "%s/%s", dir, p->file);
+        assert_int_equal(ckpt_file_open(&file, path, 0, &err), 0);
+        assert_int_equal(ckpt_file_window(&window, file, p->offset, p->length, "item", &err), 0);
+        if (torch_archive_open(&a, window, &err) || torch_archive_verify(a, &err))
+            fail_msg("%s: %s", e->fqn, err.text);
+        torch_archive_close(a);
+        ckpt_file_close(file);
+    }
+    dcp_meta_release(&m);
+}
+
+/* -- round trips ----------------------------------------------------------------------------- */
+
+static const char *const inputs[] = {
+    FSDP "2.15-fsdp2_w2/dcp", FSDP "2.15-fsdp2_w2_bf16/dcp", FSDP "2.15-more/mesh2d",
+    FSDP "2.11-dcp_flatosd", FSDP "2.11-dcp_hf", FSDP "trainer/run/checkpoint-4",
+    "tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", "tests/golden/torch/dtypes.pt",
+    "tests/golden/torch/zero_d.pt", "tests/golden/torch/noncontig.pt", "tests/golden/hf/sharded",
+};
+
+static void test_round_trips(void **state)
+{
+    static const uint64_t shard[] = {0, 300};
+    static const size_t chunk[] = {0, 64};
+    struct ckpt_open_opts opts = {.optimizer = true};
+    const char *dir = scratch("dcp-out");
+    char to[300];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        for (size_t k = 0; k < 2; k++) {
+            struct ckpt_source *wanted = must_open(inputs[i], &opts), *found;
+
+            snprintf(to, sizeof to, "%s/%zu-%zu", dir, i, k);
+            must_write(to, inputs[i], shard[k], chunk[k]);
+            found = must_open(to, &opts);
+            assert_string_equal(ckpt_source_format(found), "dcp");
+            for (size_t t = 0; t < ckpt_source_count(wanted); t++) {
+                const struct ckpt_tensor *w = ckpt_source_tensor(wanted, t);
+                size_t j = ckpt_source_find(found, w->name);
+
+                assert_same_tensor(found, w->name, wanted, t, inputs[i]);
+                assert_int_equal(ckpt_source_tensor(found, j)->kind,
+                                 w->kind == CKPT_BUFFER ? CKPT_WEIGHT : w->kind);
+            }
+            assert_sound(to);
+            ckpt_source_close(found);
+            ckpt_source_close(wanted);
+        }
+    scratch_remove(dir);
+}
+
+static void test_facts_go_along(void **state)
+{
+    struct ckpt_open_opts opts = {.optimizer = true};
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *a = must_open(inputs[0], &opts), *b;
+    char to[300];
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    must_write(to, inputs[0], 0, 0);
+    b = must_open(to, &opts);
+    assert_true(json_equal(json_object_get(ckpt_source_info(a), "param_groups"),
+                           json_object_get(ckpt_source_info(b), "param_groups")));
+    assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(b), "step")), 3);
+    ckpt_source_close(a);
+    ckpt_source_close(b);
+    scratch_remove(dir);
+}
+
+/* DeepSpeed counts steps for all: each parameter gets the number, as torch's optimizers want. */
+static void test_steps_are_made(void **state)
+{
+    struct ckpt_open_opts opts = {.optimizer = true};
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *s;
+    char to[300];
+    size_t n = 0;
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    must_write(to, "tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", 0, 0);
+    s = must_open(to, &opts);
+    for (size_t i = 0; i < ckpt_source_count(s); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
+        const char *bar = strrchr(t->name, '|');
+
+        if (bar && strcmp(bar, "|step") == 0) {
+            float *v = read_whole(s, i);
+
+            assert_true(*v == 4.0f);
+            free(v);
+            n++;
+        }
+    }
+    assert_int_equal(n, 10);
+    assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 2);
+    ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+/* Enough tensors that threads look for them. */
+static void test_many_tensors(void **state)
+{
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *a = must_open("tests/golden/torch/many_tensors.pt", NULL), *b;
+    struct ckpt_err err = {0};
+    char to[300];
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    if (write_dcp(to, a, 0, 0, &err))
+        fail_msg("%s", err.text);
+    b = must_open(to, NULL);
+    assert_true(ckpt_source_count(a) >= 1000);
+    assert_int_equal(ckpt_source_count(a), ckpt_source_count(b));
+    for (size_t i = 0; i < ckpt_source_count(a); i += 97)
+        assert_same_tensor(b, ckpt_source_tensor(a, i)->name, a, i, to);
+    ckpt_source_close(a);
+    ckpt_source_close(b);
+    scratch_remove(dir);
+}
+
+static void test_same_input_same_bytes(void **state)
+{
+    const char *dir = scratch("dcp-out");
+    char to[300], command[700];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        snprintf(to, sizeof to, "%s/%d", dir, k);
+        must_write(to, inputs[0], 1000, k ? 64 : 0);
+    }
+    snprintf(command, sizeof command, "diff -r %s/0 %s/1", dir, dir);
+    assert_int_equal(system(command), 0);
+    scratch_remove(dir);
+}
+
+/* -- refusals -------------------------------------------------------------------------------- */
+
+static void add(struct ckpt_tensors *list, const char *name, enum ckpt_dtype dtype,
+                enum ckpt_kind kind)
+{
+    struct ckpt_shape shape = ckpt_shape_1d(2);
+    struct ckpt_tensor *t;
+    struct ckpt_err err = {0};
+
+    assert_int_equal(ckpt_tensors_add(list, &t, name, strlen(name), dtype, &shape, NULL, 0, false,
+                                      &err), 0);
+    t->kind = kind;
+}
+
+static void assert_not_created(struct ckpt_tensors *list, int code, const char *words)
+{
+    const char *dir = scratch("dcp-out");
+    struct ckpt_err err = {0};
+    struct ckpt_sink *sink;
+    char to[300];
+
+    snprintf(to, sizeof to, "%s/x", dir);
+    assert_int_equal(ckpt_create(&sink, "dcp", to, list, NULL, &err), code);
+    if (!strstr(err.text, words))
+        fail_msg("\"%s\", \"%s\" expected", err.text, words);
+    assert_null(sink);
+    assert_int_equal(entries(dir), 0);
+    scratch_remove(dir);
+    ckpt_tensors_release(list);
+}
+
+static void test_refusals(void **state)
+{
+    struct ckpt_create_opts stream = {.stream_fd = 1};
+    struct ckpt_tensors list = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_sink *sink;
+
+    (void)state;
+    add(&list, "a", CKPT_F32, CKPT_WEIGHT);
+    add(&list, "model.a", CKPT_F32, CKPT_OTHER);
+    assert_not_created(&list, CKPT_EMISMATCH, "would be called model.a");
+    add(&list, "a", CKPT_F6_E2M3, CKPT_WEIGHT);
+    assert_not_created(&list, CKPT_EUNSUPPORTED, "torch has no");
+    add(&list, "a", CKPT_F32, CKPT_WEIGHT);
+    assert_int_equal(ckpt_create(&sink, "dcp", "build/never", &list, &stream, &err),
+                     CKPT_EUNSUPPORTED);
+    ckpt_tensors_release(&list);
+}
+
+static void test_an_existing_directory_stays(void **state)
+{
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *src = must_open(inputs[2], NULL);
+    struct ckpt_err err = {0};
+    char to[300];
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    assert_int_equal(mkdir(to, 0777), 0);
+    assert_int_equal(write_dcp(to, src, 0, 0, &err), CKPT_ECREATE);
+    assert_int_equal(entries(to), 0);
+    assert_int_equal(entries(dir), 1);
+    ckpt_source_close(src);
+    scratch_remove(dir);
+}
+
+static void test_an_unwritten_tensor_is_no_checkpoint(void **state)
+{
+    const char *dir = scratch("dcp-out");
+    struct ckpt_source *src = must_open(inputs[2], NULL);
+    struct ckpt_err err = {0};
+    struct ckpt_sink *sink;
+    char to[300];
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    assert_int_equal(ckpt_create(&sink, "dcp", to, ckpt_source_tensors(src), NULL, &err), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
+    assert_int_equal(entries(dir), 0);
+    ckpt_source_close(src);
+    scratch_remove(dir);
+}
+
+/* -- metadata that lies ---------------------------------------------------------------------- */
+
+/* One tensor of two floats, told otherwise. */
+struct lie {
+    enum ckpt_dtype   dtype;
+    struct ckpt_shape shape;
+    uint64_t          base, length;     /* added to what is true */
+    size_t            file;
+    int               code;
+    const char       *words;
+};
+
+static void put_lie(const char *dir, const struct lie *lie, bool true_length)
+{
+    struct dcp_index x = {0};
+    struct ckpt_err err = {0};
+    struct dcp_out_item *it;
+    struct value *path = value_tuple(&x.arena);
+    struct ckpt_shape shape = ckpt_shape_1d(2);
+    struct ckpt_buf b;
+    char name[600];
+    FILE *f;
+
+    ckpt_buf_init(&b, 1 << 20);
+    assert_int_equal(value_append(&x.arena, path, value_str(&x.arena, "t")), 0);
+    assert_int_equal(dcp_index_add(&x, &it, path, &err), 0);
+    assert_int_equal(dcp_blob_tensor_pickle(&b, CKPT_F32, &shape, &err), 0);
+    dcp_blob_plan(&it->blob, &b, true, 8);
+    it->dtype = lie->dtype;
+    it->shape = &lie->shape;
+    it->file = lie->file;
+    it->blob.base = lie->base;
+    it->blob.length = (true_length ? it->blob.length : 0) + lie->length;
+    b.len = 0;
+    assert_int_equal(dcp_index_pickle(&b, &x, &err), 0);
+    snprintf(name, sizeof name, "%s/.metadata", dir);
+    f = fopen(name, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
+    fclose(f);
+    ckpt_buf_release(&b);
+    dcp_index_release(&x);
+}
+
+static void test_metadata_that_lies(void **state)
+{
+    static const struct lie lies[] = {
+        {CKPT_F32, {1, {2}}, 0, 0, 0, 0, NULL},
+        {CKPT_I32, {1, {2}}, 0, 0, 0, CKPT_EFORMAT, "the metadata says I32"},
+        {CKPT_F32, {1, {3}}, 0, 0, 0, CKPT_EFORMAT, "the metadata says F32 [3]"},
+        {CKPT_F32, {2, {1, 2}}, 0, 0, 0, CKPT_EFORMAT, "the metadata says F32 [1, 2]"},
+        {CKPT_F32, {2, {INT64_MAX, INT64_MAX}}, 0, 0, 0, CKPT_EFORMAT, ""},
+        {CKPT_F32, {1, {INT64_MAX}}, 0, 0, 0, CKPT_EFORMAT, ""},
+        {CKPT_F32, {1, {2}}, 1, 0, 0, CKPT_EFORMAT, "the file ends at"},
+        {CKPT_F32, {1, {2}}, 0, 1, 0, CKPT_EFORMAT, "the file ends at"},
+        {CKPT_F32, {1, {2}}, 0, INT64_MAX - 100000, 0, CKPT_EFORMAT, "the file ends at"},
+        {CKPT_F32, {1, {2}}, INT64_MAX, 0, 0, CKPT_EFORMAT, "the file ends at"},
+        {CKPT_F32, {1, {2}}, 0, 0, 1, CKPT_EFORMAT, "__0_1.distcp is not there"},
+    };
+    static const struct lie shorter = {CKPT_F32, {1, {2}}, 0, 700, 0, CKPT_EFORMAT, ""};
+    const char *dir = scratch("dcp-out");
+    struct ckpt_tensors list = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_sink *sink;
+    char to[300];
+    float v[2] = {1, 2};
+
+    (void)state;
+    snprintf(to, sizeof to, "%s/x", dir);
+    add(&list, "t", CKPT_F32, CKPT_OTHER);
+    assert_int_equal(ckpt_create(&sink, "dcp", to, &list, NULL, &err), 0);
+    assert_int_equal(ckpt_sink_write(sink, 0, 0, 2, v, &err), 0);
+    assert_int_equal(ckpt_sink_commit(sink, &err), 0);
+    for (size_t i = 0; i <= sizeof lies / sizeof lies[0]; i++) {
+        const struct lie *l = i < sizeof lies / sizeof lies[0] ? &lies[i] : &shorter;
+        struct ckpt_source *s = NULL;
+        int rc;
+
+        put_lie(to, l, l != &shorter);
+        rc = ckpt_open(&s, to, NULL, &err);
+        if (rc != l->code || (rc && !strstr(err.text, l->words)))
+            fail_msg("lie %zu: %d \"%s\"", i, rc, rc ? err.text : "");
+        ckpt_source_close(s);
+    }
+    ckpt_tensors_release(&list);
+    scratch_remove(dir);
+}
+
+/* -- checksums of pieces --------------------------------------------------------------------- */
+
+static void test_pieces_in_any_order(void **state)
+{
+    unsigned char bytes[97];
+    uint32_t whole, got;
+    unsigned order[97], seed = 1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 37);
+    whole = crc_of(bytes, sizeof bytes);
+    for (int round = 0; round < 50; round++) {
+        struct crc_join j = {0};
+        struct ckpt_err err = {0};
+
+        for (unsigned i = 0; i < 97; i++)
+            order[i] = i;
+        for (unsigned i = 97; i-- > 1;) {
+            unsigned k = (seed = seed * 1103515245u + 12345u) / 65536u % (i + 1), t = order[i];
+
+            order[i] = order[k];
+            order[k] = t;
+        }
+        for (unsigned i = 0; i < 97; i++) {
+            assert_false(crc_join_whole(&j, 97, &got));
+            assert_int_equal(crc_join_add(&j, order[i], 1, crc_of(bytes + order[i], 1), &err), 0);
+        }
+        assert_true(crc_join_whole(&j, 97, &got));
+        assert_int_equal(got, whole);
+        assert_int_equal(crc_join_add(&j, 5, 1, 0, &err), CKPT_ESTATE);
+        crc_join_release(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_facts_go_along),
+        cmocka_unit_test(test_steps_are_made),
+        cmocka_unit_test(test_many_tensors),
+        cmocka_unit_test(test_same_input_same_bytes),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_an_existing_directory_stays),
+        cmocka_unit_test(test_an_unwritten_tensor_is_no_checkpoint),
+        cmocka_unit_test(test_metadata_that_lies),
+        cmocka_unit_test(test_pieces_in_any_order),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* deepspeed_out: what is written is read back bit for bit, at every world size. */
+#include "tests/unit/ds_model.h"
+
+#include "libckpt/base/fault.h"
+#include "libckpt/base/half.h"
+
+static struct ckpt_source *open_saved(const char *path)
+{
+    return must_open(path, &(struct ckpt_open_opts){.optimizer = true});
+}
+
+/* Array k of parameter i under its name, as f32 or as what a frozen weight is stored in. */
+static void check_tensor(struct ckpt_source *s, int k, size_t i)
+{
+    static const char *const suffix[] = {"", "|exp_avg", "|exp_avg_sq"};
+    const struct ckpt_tensor *t;
+    char name[64];
+    size_t at;
+    void *p;
+
+    snprintf(name, sizeof name, "%s%s", ds_params[i].name, suffix[k]);
+    at = ckpt_source_find(s, name);
+    if (!ds_params[i].trainable && k > 0) {
+        assert_int_equal(at, SIZE_MAX);
+        return;
+    }
+    if (at == SIZE_MAX)
+        fail_msg("%s is absent", name);
+    t = ckpt_source_tensor(s, at);
+    assert_true(ckpt_shape_equal(&t->shape, &ds_params[i].shape));
+    assert_int_equal(t->dtype, ds_params[i].trainable ? CKPT_F32 : CKPT_BF16);
+    assert_int_equal(t->kind, k ? CKPT_OPTIM : CKPT_WEIGHT);
+    p = read_whole(s, at);
+    for (int64_t e = 0; e < t->numel; e++) {
+        float found = ds_params[i].trainable ? ((float *)p)[e]
+                                             : ckpt_bf16_to_f32(((uint16_t *)p)[e]);
+
+        if (found != ds_element(k, i, e))
+            fail_msg("%s[%lld] is %g, %g was written", name, (long long)e, (double)found,
+                     (double)ds_element(k, i, e));
+    }
+    free(p);
+}
+
+static void check_saved(const char *path)
+{
+    struct ckpt_source *s = open_saved(path);
+    size_t head = ckpt_source_find(s, "head.weight");
+
+    for (int k = 0; k < DS_ARRAYS; k++)
+        for (size_t i = 0; i < DS_N; i++)
+            check_tensor(s, k, i);
+    assert_true(head != SIZE_MAX);
+    assert_int_equal(ckpt_source_tensor(s, head)->alias_of, ckpt_source_find(s, "emb.weight"));
+    assert_int_equal(ckpt_source_count(s), DS_N + 1 + 2 * (DS_N - 2));
+    ckpt_source_close(s);
+}
+
+static void test_every_world_reads_back_equal(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        const char *dir = scratch("ds-out");
+        char path[300];
+
+        snprintf(path, sizeof path, "%s/run", dir);
+        ds_save(path, worlds[i], NULL);
+        check_saved(path);
+        scratch_remove(dir);
+    }
+}
+
+static void small_sub_groups(struct ds_rank_state *s) { s->sub_group_size = 100; }
+
+static void test_sub_groups_are_cut_as_deepspeed_cuts_them(void **state)
+{
+    const char *dir = scratch("ds-sub");
+    const json_t *groups;
+    struct ckpt_source *s;
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    ds_save(path, 2, small_sub_groups);
+    check_saved(path);
+    s = open_saved(path);
+    groups = json_object_get(ckpt_source_info(s), "param_groups");
+    /* Parts of 279, 207, 6 | 9, 1, 12: a cut follows the first two. */
+    assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 0), "params")), 3);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 1), "params")), 1);
+    ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+static void nothing_in_group_1(struct ds_rank_state *s)
+{
+    s->n_param = 4;
+}
+
+static void test_a_group_without_parameters_is_left_out(void **state)
+{
+    const char *dir = scratch("ds-empty");
+    struct ckpt_source *s;
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    ds_save(path, 2, nothing_in_group_1);
+    s = open_saved(path);
+    assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 1);
+    check_tensor(s, DS_EXP_AVG, 1);
+    ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+static void test_bf16_is_in_the_name_and_counters_in_the_file(void **state)
+{
+    const char *dir = scratch("ds-facts");
+    const json_t *info;
+    struct ckpt_source *s;
+    char path[400];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    ds_save(path, 2, NULL);
+    s = open_saved(path);
+    info = ckpt_source_info(s);
+    assert_int_equal(json_integer_value(json_object_get(info, "global_steps")), DS_STEP + 1);
+    assert_int_equal(json_integer_value(json_object_get(info, "skipped_steps")), 1);
+    assert_true(json_number_value(json_object_get(info, "optimizer_step")) == DS_STEP);
+    assert_true(json_number_value(json_array_get(json_object_get(info, "lr"), 1)) == 0.01);
+    assert_int_equal(json_array_size(json_object_get(info, "frozen")), 2);
+    ckpt_source_close(s);
+    snprintf(path, sizeof path, "%s/run/global_step8/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+             dir);
+    assert_int_equal(access(path, R_OK), 0);
+    scratch_remove(dir);
+}
+
+/* The client's keys lie beside DeepSpeed's and may not shadow them. */
+static void test_client_state_is_merged_but_never_over_deepspeeds(void **state)
+{
+    static const char *const keys[] = {"epoch", "global_steps"};
+    const char *dir = scratch("ds-client");
+    json_t *config = json_object();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct ckpt_arena arena = {0};
+        struct ckpt_outdir *out = NULL;
+        struct ckpt_err err = {0};
+        struct ds_arrays a;
+        struct ds_rank_state s;
+        struct value *client = value_dict(&arena, false);
+        char path[300];
+
+        ds_arrays_make(&a, 0, 1, 0);
+        s = ds_state_of(&a, 0, 1, config);
+        s.client_state = client;
+        assert_int_equal(value_set_str(&arena, client, keys[i], value_int(&arena, 3)), 0);
+        snprintf(path, sizeof path, "%s/run", dir);
+        assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
+        assert_int_equal(ds_write_rank(out, "t", &s, &err), i == 0 ? 0 : CKPT_ESTATE);
+        if (i == 1)
+            assert_non_null(strstr(err.text, "global_steps"));
+        ckpt_outdir_abort(out);
+        ds_arrays_free(&a);
+        ckpt_arena_release(&arena);
+    }
+    json_decref(config);
+    scratch_remove(dir);
+}
+
+/* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
+static void test_failures_leave_nothing(void **state)
+{
+#ifdef CKPT_FAULTS
+    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE, CKPT_FAULT_SYNC,
+                                            CKPT_FAULT_RENAME};
+    const char *dir = scratch("ds-fault");
+    json_t *config = json_object();
+    struct ds_arrays a;
+    struct ds_rank_state s;
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    ds_arrays_make(&a, 0, 2, 0);
+    s = ds_state_of(&a, 0, 2, config);
+    for (size_t k = 0; k < 4; k++)
+        for (unsigned long n = 1;; n++) {
+            struct ckpt_outdir *out = NULL;
+            struct ckpt_err err = {0};
+            int rc;
+
+            assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
+            ckpt_fault_arm(kinds[k], n);
+            rc = ds_write_rank(out, "t", &s, &err);
+            bool struck = ckpt_fault_struck();
+            ckpt_fault_arm(kinds[k], 0);
+            ckpt_outdir_abort(out);
+            assert_int_equal(entries(dir), 0);
+            assert_int_equal(rc != 0, struck);
+            if (!struck)
+                break;
+        }
+    ds_arrays_free(&a);
+    json_decref(config);
+    scratch_remove(dir);
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_world_reads_back_equal),
+        cmocka_unit_test(test_sub_groups_are_cut_as_deepspeed_cuts_them),
+        cmocka_unit_test(test_a_group_without_parameters_is_left_out),
+        cmocka_unit_test(test_bf16_is_in_the_name_and_counters_in_the_file),
+        cmocka_unit_test(test_client_state_is_merged_but_never_over_deepspeeds),
+        cmocka_unit_test(test_failures_leave_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,262 @@
+/*
+ * deepspeed_sink: real runs cut for other stages and numbers of ranks, and read back: every
+ * weight, buffer and moment as it was, every fact too.
+ */
+#include "tests/unit/compare.h"
+#include "tests/unit/unit.h"
+
+#include "formats/deepspeed/deepspeed.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/view.h"
+
+#define GOLDEN "tests/golden/deepspeed/"
+
+static struct ckpt_source *open_all(const char *path)
+{
+    return must_open(path, &(struct ckpt_open_opts){.optimizer = true});
+}
+
+/* Write src, a view of origin, as a run. */
+static int cut(const char *path, struct ckpt_source *src, const struct ckpt_source *origin,
+               int stage, int world, struct ckpt_err *err)
+{
+    struct ckpt_create_opts opts = {.origin = origin, .zero_stage = stage,
+                                    .world_size = world};
+    struct ckpt_sink *sink = NULL;
+
+    memset(err, 0, sizeof *err);
+    opts.n_extra = ckpt_source_extras(src, &opts.extra);
+    if (ckpt_create(&sink, "deepspeed", path, ckpt_source_tensors(src), &opts, err))
+        return err->code;
+    if (ckpt_copy(sink, src, &(struct ckpt_copy_opts){.workers = 2, .chunk_bytes = 512}, err)) {
+        ckpt_sink_abort(sink);
+        return err->code;
+    }
+    return ckpt_sink_commit(sink, err);
+}
+
+static void assert_same_source(struct ckpt_source *found, struct ckpt_source *wanted,
+                               const char *where)
+{
+    size_t n = ckpt_source_count(wanted);
+
+    assert_int_equal(ckpt_source_count(found), n);
+    for (size_t i = 0; i < n; i++) {
+        const struct ckpt_tensor *w = ckpt_source_tensor(wanted, i), *f;
+        const char *name = w->name;
+
+        assert_same_tensor(found, name, wanted, i, where);
+        f = ckpt_source_tensor(found, ckpt_source_find(found, name));
+        assert_int_equal(f->kind, w->kind);
+        assert_string_equal(ckpt_source_tensor(found, f->alias_of)->name,
+                            ckpt_source_tensor(wanted, w->alias_of)->name);
+    }
+}
+
+/* Facts that no cut may change. */
+static void assert_same_facts(struct ckpt_source *found, struct ckpt_source *wanted,
+                              const char *where)
+{
+    static const char *const keys[] = {
+        "tag", "ds_version", "global_steps", "global_samples", "skipped_steps", "optimizer_step",
+        "lr", "lr_scheduler", "client_state"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!json_equal(json_object_get(ckpt_source_info(found), keys[i]),
+                        json_object_get(ckpt_source_info(wanted), keys[i])))
+            fail_msg("%s: %s differs", where, keys[i]);
+}
+
+static void check_run(const char *run)
+{
+    static const struct { int stage, world; } cuts[] = {{1, 3}, {2, 1}, {2, 8}, {3, 2}, {3, 5}};
+    char path[300], where[400];
+
+    snprintf(path, sizeof path, GOLDEN "%s/ckpt", run);
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
+        int stage = cuts[k].stage, world = cuts[k].world;
+        const char *dir = scratch("ds-cut");
+        struct ckpt_source *src = open_all(path), *back;
+        struct ckpt_err err;
+
+        snprintf(where, sizeof where, "%s/run", dir);
+        if (cut(where, src, src, stage, world, &err))
+            fail_msg("%s as stage %d on %d: %s", run, stage, world, err.text);
+        back = open_all(where);
+        snprintf(where, sizeof where, "%s as stage %d on %d", run, stage, world);
+        assert_same_source(back, src, where);
+        assert_same_facts(back, src, where);
+        assert_int_equal(ds_source_files(back)->stage, stage);
+        assert_int_equal(ds_source_files(back)->n, world);
+        assert_int_equal(ds_source_files(back)->bf16, ds_source_files(src)->bf16 && stage == 1);
+        ckpt_source_close(back);
+        ckpt_source_close(src);
+        scratch_remove(dir);
+    }
+}
+
+/* Every class that writes ZeRO files; frozen weights, sub-groups, tied names, non-zip files. */
+static void test_every_cut_holds_what_was_saved(void **state)
+{
+    static const char *const runs[] = {
+        "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.19-s0_w2_fused", "0.14-s0_w2_fp16",
+        "0.19-s1_w2_bf16", "0.19-s1_w2_fp16", "0.19-s1_w2_bf16grad", "0.19-s1_w2_legacy",
+        "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
+        "0.19-s3_w4_hpz2", "0.19-s3_w2_nvme", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
+        check_run(runs[i]);
+}
+
+/* There and back again: the files of the first cut hold the model's weights as they were saved. */
+static void test_the_models_weights_are_rounded_as_deepspeed_rounds(void **state)
+{
+    const char *dir = scratch("ds-round");
+    struct ckpt_source *src = open_all(GOLDEN "0.19-s3_w2_bf16/ckpt"), *model;
+    struct ckpt_err err;
+    char path[300];
+    size_t n;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    assert_int_equal(cut(path, src, src, 2, 3, &err), 0);
+    snprintf(path, sizeof path, "%s/run/global_step4/mp_rank_00_model_states.pt", dir);
+    model = must_open(path, NULL);
+    n = assert_holds(model, GOLDEN "0.19-s3_w2_bf16/expected_module.safetensors");
+    assert_true(n >= 14);
+    ckpt_source_close(model);
+    ckpt_source_close(src);
+    scratch_remove(dir);
+}
+
+static void test_a_run_is_written_whole_or_not(void **state)
+{
+    static const struct { const char *left, *says; } cases[] = {
+        {"l2.weight", "l2.weight: is left out"},
+        {"l2.weight|exp_avg_sq", "l2.weight|exp_avg_sq: is left out"},
+        {"frozen_vec", "frozen_vec: is left out"},
+        {"running", "running: is left out"},
+        {"emb.weight", "head.weight: is tied to emb.weight, which is left out"},
+    };
+    const char *dir = scratch("ds-whole");
+    struct ckpt_err err;
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
+
+        memset(&err, 0, sizeof err);
+        assert_int_equal(ckpt_view_filter(&src, origin, NULL, 0, &cases[i].left, 1, &err), 0);
+        assert_int_equal(cut(path, src, origin, 3, 2, &err), CKPT_EMISMATCH);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s: %s", cases[i].left, err.text);
+        ckpt_source_close(src);
+    }
+    assert_int_equal(entries(dir), 0);
+    scratch_remove(dir);
+}
+
+/* Masters in another dtype are no masters. */
+static void test_cast_weights_are_refused(void **state)
+{
+    struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
+    const char *dir = scratch("ds-cast");
+    struct ckpt_err err = {0};
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    assert_int_equal(ckpt_view_cast(&src, origin, &(struct ckpt_cast_rule){"*", CKPT_BF16}, 1,
+                                    &err), 0);
+    assert_int_equal(cut(path, src, origin, 3, 2, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "is BF16 "));
+    ckpt_source_close(src);
+    scratch_remove(dir);
+}
+
+static void test_what_cannot_be_cut_is_refused(void **state)
+{
+    static const struct { const char *run, *says; int stage, world, code; } cases[] = {
+        {"deepspeed/0.19-s2_w2_elastic/ckpt", "elastic_checkpoint", 2, 4, CKPT_EUNSUPPORTED},
+        {"deepspeed/0.19-moe_s2_w4_ep2/ckpt", "a run with experts", 2, 4, CKPT_EUNSUPPORTED},
+        {"deepspeed/0.19-pipe_s1_w2_pp2/ckpt", "a pipeline", 2, 4, CKPT_EUNSUPPORTED},
+        {"deepspeed/0.19-s0_w2_bf16/ckpt", "stages 1 to 3", 0, 4, CKPT_EUSAGE},
+        {"deepspeed/0.19-s2_w2_bf16/ckpt", "stages 1 to 3", 4, 4, CKPT_EUSAGE},
+        {"deepspeed/0.19-s2_w2_bf16/ckpt", "on 1 to 4096 ranks", 2, 5000, CKPT_EUSAGE},
+        {"deepspeed/0.19-s2_w2_bf16/expected.safetensors", "DeepSpeed", 2, 2, CKPT_EUNSUPPORTED},
+    };
+    const char *dir = scratch("ds-refuse");
+    struct ckpt_err err;
+    char path[300], from[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ckpt_source *src;
+
+        snprintf(from, sizeof from, "tests/golden/%s", cases[i].run);
+        src = open_all(from);
+        assert_int_equal(cut(path, src, src, cases[i].stage, cases[i].world, &err),
+                         cases[i].code);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s: %s", cases[i].run, err.text);
+        ckpt_source_close(src);
+    }
+    assert_int_equal(entries(dir), 0);
+    scratch_remove(dir);
+}
+
+/* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
+static void test_failures_leave_nothing(void **state)
+{
+#ifdef CKPT_FAULTS
+    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE,
+                                            CKPT_FAULT_RENAME};
+    /* Every one of the first, then ever rarer: there are thousands. */
+    const char *dir = scratch("ds-sink-fault");
+    struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt");
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    for (size_t k = 0; k < 3; k++) {
+        for (unsigned long n = 1;; n += 1 + n / 8) {
+            struct ckpt_err err;
+            bool struck;
+            int rc;
+
+            ckpt_fault_arm(kinds[k], n);
+            rc = cut(path, src, src, 3, 2, &err);
+            struck = ckpt_fault_struck();
+            ckpt_fault_arm(kinds[k], 0);
+            if ((rc != 0) != struck || entries(dir) != (struck ? 0 : 1))
+                fail_msg("fault %zu at %lu: %d, \"%s\"", k, n, rc, err.text);
+            if (!struck)
+                break;
+        }
+        scratch_remove(path);
+    }
+    ckpt_source_close(src);
+    scratch_remove(dir);
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_cut_holds_what_was_saved),
+        cmocka_unit_test(test_the_models_weights_are_rounded_as_deepspeed_rounds),
+        cmocka_unit_test(test_a_run_is_written_whole_or_not),
+        cmocka_unit_test(test_cast_weights_are_refused),
+        cmocka_unit_test(test_what_cannot_be_cut_is_refused),
+        cmocka_unit_test(test_failures_leave_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

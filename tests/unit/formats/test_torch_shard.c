@@ -1,0 +1,178 @@
+/* torch_shard: state dicts that every rank saved its part of, by the format that joins them. */
+#include "tests/unit/compare.h"
+
+#include "libckpt/base/fault.h"
+#include "tests/unit/unit.h"
+
+#define GOLDEN "tests/golden/"
+#define FSDP1  "fsdp/2.15-fsdp1_w2/"
+#define FSDP2  "fsdp/2.15-fsdp2_w2/"
+#define MESH(from, to)                                                                         \
+    "torch/mesh_w4/model_world_size_4_rank_" from ".pt=model_world_size_4_rank_" to ".pt"
+
+/* A directory of copies: "golden file=name in it". */
+static void make_set(const char *dir, const char *const *copy)
+{
+    for (size_t i = 0; copy[i]; i++) {
+        char command[1024];
+        const char *equals = strchr(copy[i], '=');
+
+        snprintf(command, sizeof command, "cp " GOLDEN "%.*s %s/%s", (int)(equals - copy[i]),
+                 copy[i], dir, equals + 1);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+static void test_sets_hold_what_torch_gathers(void **state)
+{
+    static const struct { const char *copy[5], *expected; size_t tensors; } rows[] = {
+        {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2"), MESH("3", "3")}, "torch/mesh_w4/", 10},
+        {{FSDP1 "sharded_rank0.pt=rank0.pt", FSDP1 "sharded_rank1.pt=rank1.pt"}, FSDP1, 17},
+        {{FSDP2 "dtensor_rank0.pt=dtensor_rank0.pt", FSDP2 "dtensor_rank1.pt=dtensor_rank1.pt"},
+         FSDP2, 17},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *dir = scratch("torch-shard");
+        struct ckpt_source *s;
+        char expected[256];
+
+        make_set(dir, rows[i].copy);
+        snprintf(expected, sizeof expected, GOLDEN "%sexpected.safetensors", rows[i].expected);
+        s = must_open(dir, NULL);
+        assert_string_equal(ckpt_source_format(s), "fsdp");
+        assert_int_equal(ckpt_source_count(s), rows[i].tensors);
+        assert_int_equal(assert_holds(s, expected), rows[i].tensors);
+        ckpt_source_close(s);
+        scratch_remove(dir);
+    }
+}
+
+static void test_moments_of_a_set(void **state)
+{
+    static const char *const copy[] = {
+        FSDP1 "sharded_rank0.pt=model_rank_0.pt", FSDP1 "sharded_rank1.pt=model_rank_1.pt",
+        FSDP1 "sharded_optim_rank0.pt=optim_rank_0.pt",
+        FSDP1 "sharded_optim_rank1.pt=optim_rank_1.pt", NULL,
+    };
+    struct ckpt_open_opts opts = {.optimizer = true};
+    const char *dir = scratch("torch-shard");
+    struct ckpt_source *s;
+
+    (void)state;
+    make_set(dir, copy);
+    s = must_open(dir, &opts);
+    assert_int_equal(ckpt_source_count(s), 17 + 45);         /* steps too */
+    /* What torch gathers of DCP, not of FSDP: the latter is another state in torch 2.15. */
+    assert_int_equal(assert_holds(s, GOLDEN FSDP1 "dcp_moments.safetensors"), 30);
+    assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "tiny|exp_avg"))->kind, CKPT_OPTIM);
+    ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+static void test_a_file_that_has_all_of_it(void **state)
+{
+    struct ckpt_source *s = must_open(GOLDEN "torch/dtensor_alone.pt", NULL);
+
+    (void)state;
+    assert_int_equal(assert_holds(s, GOLDEN "torch/dtensor_alone.expected.safetensors"), 1);
+    ckpt_source_close(s);
+    s = must_open(GOLDEN FSDP1 "full.pt", NULL);
+    assert_int_equal(assert_holds(s, GOLDEN FSDP1 "expected.safetensors"), 17);
+    ckpt_source_close(s);
+}
+
+static void test_what_is_no_whole_set(void **state)
+{
+    static const struct { const char *copy[5]; int code; const char *why; } rows[] = {
+        {{MESH("0", "0"), MESH("1", "1"), MESH("3", "3")}, CKPT_EFORMAT, "only 3 files"},
+        {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2")}, CKPT_EFORMAT, "3 files of its set are there: both: "},
+        {{MESH("0", "0")}, CKPT_EFORMAT, "1 files of its set are there: "},
+        {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2"), MESH("1", "3")}, CKPT_EFORMAT,
+         "lies in none of 3 pieces"},
+        {{MESH("0", "0"), FSDP2 "dtensor_rank1.pt=model_world_size_4_rank_1.pt"},
+         CKPT_EFORMAT, "written by 4 ranks, 2 files"},
+        {{FSDP1 "sharded_rank0.pt=rank0.pt",
+          "fsdp/2.15-fsdp2_w2_bf16/dtensor_rank1.pt=rank1.pt"},
+         CKPT_EFORMAT, "not alike on all ranks"},
+        {{FSDP1 "local_rank0.pt=rank0.pt", FSDP1 "local_rank1.pt=rank1.pt"},
+         CKPT_EUNSUPPORTED, "flattened parameters"},
+        {{"torch/state_dict.pt=rank0.pt", "torch/state_dict.pt=rank1.pt"}, CKPT_EUNSUPPORTED,
+         "no sharded tensor"},
+        {{"torch/state_dict.pt=a_rank0.pt", "torch/state_dict.pt=b_rank0.pt"}, CKPT_EUNSUPPORTED,
+         "two sets"},
+        {{"torch/state_dict.pt=rank0.pt", "torch/state_dict.pt=rank00.pt"}, CKPT_EFORMAT, "a rank twice"},
+        {{"torch/dtensor_partial.pt=rank_0.pt"}, CKPT_EUNSUPPORTED, "placed by Partial"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *dir = scratch("torch-shard");
+        struct ckpt_source *s = NULL;
+        struct ckpt_err err = {0};
+
+        make_set(dir, rows[i].copy);
+        if (ckpt_open(&s, dir, NULL, &err) != rows[i].code || !strstr(err.text, rows[i].why))
+            fail_msg("set %zu: code %d, %s", i, err.code, err.text);
+        scratch_remove(dir);
+    }
+}
+
+/* One file of a set stands for all that lie beside it. */
+static void test_a_part_finds_the_others(void **state)
+{
+    static const char *const copy[] = {FSDP2 "dtensor_rank1.pt=part_rank1.pt", NULL};
+    const char *dir = scratch("torch-shard");
+    struct ckpt_source *s = must_open(GOLDEN FSDP2 "dtensor_rank1.pt", NULL);
+    struct ckpt_err err = {0};
+    char path[300];
+
+    (void)state;
+    assert_int_equal(assert_holds(s, GOLDEN FSDP2 "expected.safetensors"), 17);
+    ckpt_source_close(s);
+    make_set(dir, copy);
+    snprintf(path, sizeof path, "%s/part_rank1.pt", dir);
+    assert_int_equal(ckpt_open(&s, path, NULL, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "only 1 files"));
+    scratch_remove(dir);
+}
+
+#ifdef CKPT_FAULTS
+static void test_every_failed_allocation_is_told(void **state)
+{
+    (void)state;
+    for (unsigned long n = 1;; n++) {
+        struct ckpt_source *s = NULL;
+        struct ckpt_err err = {0};
+        int rc;
+
+        ckpt_fault_arm(CKPT_FAULT_ALLOC, n);
+        rc = ckpt_open(&s, GOLDEN "torch/mesh_w4", NULL, &err);
+        if (!ckpt_fault_struck()) {
+            assert_int_equal(rc, 0);
+            ckpt_source_close(s);
+            break;
+        }
+        ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
+        assert_int_equal(rc, CKPT_ENOMEM);
+    }
+    ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
+}
+#endif
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sets_hold_what_torch_gathers),
+        cmocka_unit_test(test_moments_of_a_set),
+        cmocka_unit_test(test_a_file_that_has_all_of_it),
+        cmocka_unit_test(test_what_is_no_whole_set),
+        cmocka_unit_test(test_a_part_finds_the_others),
+#ifdef CKPT_FAULTS
+        cmocka_unit_test(test_every_failed_allocation_is_told),
+#endif
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

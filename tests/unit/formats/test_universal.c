@@ -1,0 +1,267 @@
+/*
+ * universal, universal_out: what ds_to_universal made is read; what is written is read again and
+ * cut like any other run; damage is told.
+ */
+#include "tests/unit/compare.h"
+#include "tests/unit/unit.h"
+
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/deepspeed/universal.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/log.h"
+
+#define GOLDEN "tests/golden/deepspeed/"
+
+static struct ckpt_source *open_all(const char *path, const char *tag)
+{
+    return must_open(path, &(struct ckpt_open_opts){.optimizer = true, .tag = tag});
+}
+
+static int write_as(const char *format, const char *path, struct ckpt_source *src, int stage,
+                    int world, struct ckpt_err *err)
+{
+    struct ckpt_create_opts opts = {.origin = src, .zero_stage = stage,
+                                    .world_size = world};
+    struct ckpt_sink *sink = NULL;
+
+    memset(err, 0, sizeof *err);
+    if (ckpt_create(&sink, format, path, ckpt_source_tensors(src), &opts, err))
+        return err->code;
+    if (ckpt_copy(sink, src, &(struct ckpt_copy_opts){.workers = 2, .chunk_bytes = 512}, err)) {
+        ckpt_sink_abort(sink);
+        return err->code;
+    }
+    return ckpt_sink_commit(sink, err);
+}
+
+static void assert_same_source(struct ckpt_source *found, struct ckpt_source *wanted,
+                               const char *where)
+{
+    assert_int_equal(ckpt_source_count(found), ckpt_source_count(wanted));
+    for (size_t i = 0; i < ckpt_source_count(wanted); i++)
+        assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, where);
+}
+
+static void test_what_the_peer_made_is_read(void **state)
+{
+    static const char *const runs[] = {"0.19-s1_w2_universal", "0.19-s3_w2_universal"};
+    static const char tag[] = "global_step4_universal";
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[300], expected[300];
+        struct ckpt_source *s, *folder;
+        size_t head;
+
+        snprintf(path, sizeof path, GOLDEN "%s/ckpt", runs[i]);
+        s = open_all(path, tag);
+        snprintf(expected, sizeof expected, GOLDEN "%s/expected.safetensors", runs[i]);
+        assert_int_equal(assert_holds(s, expected), 18);
+        snprintf(expected, sizeof expected, GOLDEN "%s/expected_moments.safetensors", runs[i]);
+        assert_int_equal(assert_holds(s, expected), 34);
+        head = ckpt_source_find(s, "lm_head.weight");
+        assert_int_equal(ckpt_source_tensor(s, head)->alias_of,
+                         ckpt_source_find(s, "transformer.word_embeddings.weight"));
+        assert_true(json_number_value(json_object_get(ckpt_source_info(s), "optimizer_step")) == 4);
+        assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(s), "world_size")), 2);
+        snprintf(path, sizeof path, GOLDEN "%s/ckpt/%s", runs[i], tag);
+        folder = open_all(path, NULL);
+        assert_same_source(folder, s, path);
+        ckpt_source_close(folder);
+        ckpt_source_close(s);
+    }
+}
+
+static int warnings;
+
+static void count_warnings(void *ctx, enum ckpt_log_level level, const char *line)
+{
+    (void)ctx;
+    warnings += level == CKPT_LOG_WARNING && strstr(line, "1 of the model file's tensors") &&
+                strstr(line, "transformer.ln_f.bias");
+}
+
+/* Made of several mp_ranks: model files have slices, zero/ has all that was trained. */
+static void test_states_of_tensor_parallel_runs_are_whole(void **state)
+{
+    const char *dir = scratch("universal-tp");
+    struct ckpt_source *s;
+    char command[900], path[300];
+
+    (void)state;
+    snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
+             "global_step4_universal %s/u && cd %s/u && cp mp_rank_00_model_states.pt "
+             "mp_rank_01_model_states.pt && mv zero/transformer.ln_f.bias zero/another.name",
+             dir, dir);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/u", dir);
+    ckpt_log_hook(count_warnings, NULL);
+    s = open_all(path, NULL);
+    ckpt_log_hook(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(ckpt_source_find(s, "transformer.ln_f.bias"), SIZE_MAX);
+    assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "another.name"))->shape.dim[0], 16);
+    assert_true(ckpt_source_find(s, "another.name|exp_avg_sq") != SIZE_MAX);
+    assert_true(ckpt_source_find(s, "lm_head.weight") != SIZE_MAX);
+    assert_int_equal(ckpt_source_find(s, "lm_head.weight|exp_avg"), SIZE_MAX);
+    ckpt_source_close(s);
+    scratch_remove(dir);
+}
+
+static void test_it_is_cut_like_any_run(void **state)
+{
+    static const char *const runs[] = {"0.19-s1_w2_universal", "0.19-s3_w2_universal"};
+    const char *dir = scratch("universal-cut");
+    struct ckpt_err err;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (int stage = 1; stage <= 3; stage++) {
+            struct ckpt_source *s, *back;
+            char from[300], to[300];
+
+            snprintf(from, sizeof from, GOLDEN "%s/ckpt", runs[i]);
+            snprintf(to, sizeof to, "%s/%zu-%d", dir, i, stage);
+            s = open_all(from, "global_step4_universal");
+            if (write_as("deepspeed", to, s, stage, 3, &err))
+                fail_msg("%s as stage %d: %s", runs[i], stage, err.text);
+            back = open_all(to, NULL);
+            assert_same_source(back, s, to);
+            assert_int_equal(ds_source_files(back)->stage, stage);
+            assert_true(ds_source_files(back)->bf16_names);
+            assert_true(json_equal(json_object_get(ckpt_source_info(back), "param_groups"),
+                                   json_object_get(ckpt_source_info(s), "param_groups")));
+            ckpt_source_close(back);
+            ckpt_source_close(s);
+        }
+    scratch_remove(dir);
+}
+
+/* Frozen weights and buffers too; of every class that saves. */
+static void test_what_is_written_holds_the_run(void **state)
+{
+    static const char *const runs[] = {"0.19-s0_w2_bf16", "0.19-s1_w2_bf16grad", "0.19-s2_w2_fp16",
+                                       "0.19-s2_w2_bf16", "0.19-s3_w2_subgroup",
+                                       "0.14-s1_w2_bf16", "0.14-s0_w2_fp16"};
+    static const char *const facts[] = {"lr", "loss_scale", "dynamic_loss_scale"};
+    const char *dir = scratch("universal-out");
+    struct ckpt_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        struct ckpt_source *s, *back;
+        char from[300], to[300];
+
+        snprintf(from, sizeof from, GOLDEN "%s/ckpt", runs[i]);
+        snprintf(to, sizeof to, "%s/%zu", dir, i);
+        s = open_all(from, NULL);
+        if (write_as("universal", to, s, 0, 0, &err))
+            fail_msg("%s: %s", runs[i], err.text);
+        back = open_all(to, NULL);
+        assert_same_source(back, s, runs[i]);
+        assert_non_null(ds_source_files(back)->universal);
+        assert_int_equal(ds_source_files(back)->bf16, ds_source_files(s)->bf16);
+        for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
+            const json_t *was = json_object_get(ckpt_source_info(s), facts[k]);
+
+            if (was && !json_equal(json_object_get(ckpt_source_info(back), facts[k]), was))
+                fail_msg("%s: %s is lost", runs[i], facts[k]);
+        }
+        ckpt_source_close(back);
+        ckpt_source_close(s);
+    }
+    scratch_remove(dir);
+}
+
+static void shell(const char *command)
+{
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
+
+static void test_damage_is_told(void **state)
+{
+    static const struct { const char *command, *says; int code; } cases[] = {
+        {"rm $D/zero/transformer.ln_f.bias/fp32.pt", "transformer.ln_f.bias/fp32.pt",
+         CKPT_ENOTFOUND},
+        {"rm -r $D/zero/transformer.ln_f.bias", "transformer.ln_f.bias", CKPT_ENOTFOUND},
+        {"truncate -s 900 $D/zero/transformer.ln_f.bias/exp_avg.pt",
+         "transformer.ln_f.bias/exp_avg.pt", CKPT_EFORMAT},
+        {"rm $D/zero/optimizer_state.pt", "optimizer_state.pt", CKPT_ENOTFOUND},
+        {"rm $D/*model_states.pt", "no checkpoint is recognised", CKPT_EUNSUPPORTED},
+        {"cp $D/zero/transformer.word_embeddings.weight/fp32.pt $D/zero/transformer.ln_f.bias/",
+         "zero/transformer.ln_f.bias: its weight is [37, 16], the model file says [16]",
+         CKPT_EFORMAT},
+        {"cp $D/zero/optimizer_state.pt $D/zero/transformer.ln_f.bias/fp32.pt", "no tensor in it",
+         CKPT_EFORMAT},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *dir = scratch("universal-damage");
+        struct ckpt_source *s = NULL;
+        struct ckpt_err err = {0};
+        char command[800];
+        int rc;
+
+        snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
+                 "global_step4_universal %s/u && D=%s/u && %s", dir, dir, cases[i].command);
+        shell(command);
+        snprintf(command, sizeof command, "%s/u", dir);
+        rc = ckpt_open(&s, command, &(struct ckpt_open_opts){.optimizer = true}, &err);
+        if (rc != cases[i].code || !strstr(err.text, cases[i].says))
+            fail_msg("%s: %d, \"%s\"", cases[i].command, rc, err.text);
+        scratch_remove(dir);
+    }
+}
+
+/* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
+static void test_failures_leave_nothing(void **state)
+{
+#ifdef CKPT_FAULTS
+    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE,
+                                            CKPT_FAULT_RENAME};
+    const char *dir = scratch("universal-fault");
+    struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt", NULL);
+    char path[300];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/run", dir);
+    for (size_t k = 0; k < 3; k++) {
+        for (unsigned long n = 1;; n += 1 + n / 6) {
+            struct ckpt_err err;
+            bool struck;
+            int rc;
+
+            ckpt_fault_arm(kinds[k], n);
+            rc = write_as("universal", path, src, 0, 0, &err);
+            struck = ckpt_fault_struck();
+            ckpt_fault_arm(kinds[k], 0);
+            if ((rc != 0) != struck || entries(dir) != (struck ? 0 : 1))
+                fail_msg("fault %zu at %lu: %d, \"%s\"", k, n, rc, err.text);
+            if (!struck)
+                break;
+        }
+        scratch_remove(path);
+    }
+    ckpt_source_close(src);
+    scratch_remove(dir);
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_the_peer_made_is_read),
+        cmocka_unit_test(test_states_of_tensor_parallel_runs_are_whole),
+        cmocka_unit_test(test_it_is_cut_like_any_run),
+        cmocka_unit_test(test_what_is_written_holds_the_run),
+        cmocka_unit_test(test_damage_is_told),
+        cmocka_unit_test(test_failures_leave_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

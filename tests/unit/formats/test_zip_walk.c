@@ -1,0 +1,160 @@
+/* zip_walk: every member that some reader would find, and the bytes of none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/container/zip_walk.h"
+#include "libckpt/base/buf.h"
+
+/* A stored member, and its entry in the directory. */
+static void put_member(struct ckpt_buf *file, struct ckpt_buf *dir, size_t base, const char *name,
+                       const char *local_name, const char *bytes)
+{
+    size_t at = file->len - base, n = strlen(bytes);
+
+    for (int i = 0; i < 2; i++) {
+        struct ckpt_buf *b = i ? dir : file;
+
+        ckpt_buf_put(b, i ? "PK\001\002\0\0" : "PK\003\004", i ? 6 : 4);
+        ckpt_buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 14);
+        ckpt_buf_put_u32le(b, (uint32_t)n);
+        ckpt_buf_put_u32le(b, (uint32_t)n);
+        ckpt_buf_put_u16le(b, (uint16_t)strlen(name));
+        ckpt_buf_put_u16le(b, 0);
+        if (i) {
+            ckpt_buf_put(b, "\0\0\0\0\0\0\0\0\0\0", 10);
+            ckpt_buf_put_u32le(b, (uint32_t)at);
+        }
+        ckpt_buf_put_str(b, i ? name : local_name);
+        if (!i)
+            ckpt_buf_put_str(b, bytes);
+    }
+}
+
+static void put_end(struct ckpt_buf *file, struct ckpt_buf *dir, size_t base)
+{
+    size_t at = file->len - base;
+
+    ckpt_buf_put(file, dir->data, dir->len);
+    ckpt_buf_put(file, "PK\005\006\0\0\0\0\0\0\0\0", 12);
+    ckpt_buf_put_u32le(file, (uint32_t)dir->len);
+    ckpt_buf_put_u32le(file, (uint32_t)at);
+    ckpt_buf_put_u16le(file, 0);
+}
+
+static size_t walk(struct zip_piece **p, struct ckpt_arena *a, const struct ckpt_buf *b)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+    size_t n;
+
+    assert_int_equal(ckpt_file_memory(&file, b->data, b->len, "zip", &err), 0);
+    if (zip_walk(p, &n, file, a, &err))
+        fail_msg("%s", err.text);
+    ckpt_file_close(file);
+    return n;
+}
+
+static void test_members_gaps_and_names(void **state)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_buf file, dir;
+    struct zip_piece *p;
+    size_t n;
+
+    (void)state;
+    ckpt_buf_init(&file, 4096);
+    ckpt_buf_init(&dir, 4096);
+    ckpt_buf_put_str(&file, "front");
+    put_member(&file, &dir, 0, "a", "a", "one");
+    ckpt_buf_put_str(&file, "between");
+    put_member(&file, &dir, 0, "b", "c", "two");
+    put_end(&file, &dir, 0);
+    ckpt_buf_put_str(&file, "behind");
+    n = walk(&p, &a, &file);
+    assert_int_equal(n, 5);
+    assert_null(p[0].name);
+    assert_int_equal(p[0].size, 5);
+    assert_string_equal(p[1].name, "a");
+    assert_null(p[1].wrong);
+    assert_memory_equal(file.data + p[1].offset, "one", 3);
+    assert_memory_equal(file.data + p[2].offset, "between", 7);
+    assert_string_equal(p[3].name, "b");
+    assert_string_equal(p[3].wrong, "has another name in its local header");
+    assert_memory_equal(file.data + p[4].offset, "behind", 6);
+    ckpt_arena_release(&a);
+    ckpt_buf_release(&file);
+    ckpt_buf_release(&dir);
+}
+
+/* Each offset counts from where its own archive begins. */
+static void test_an_archive_in_front_of_another(void **state)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_err err = {0};
+    struct ckpt_buf file, dir;
+    struct ckpt_file *f;
+    struct zip_piece *p;
+    size_t base = 0, n;
+
+    (void)state;
+    ckpt_buf_init(&file, 4096);
+    for (int i = 0; i < 2; i++) {
+        base = file.len;
+        ckpt_buf_init(&dir, 4096);
+        put_member(&file, &dir, base, "a", "a", "one");
+        put_end(&file, &dir, base);
+        ckpt_buf_release(&dir);
+    }
+    assert_int_equal(ckpt_file_memory(&f, file.data, file.len, "zip", &err), 0);
+    assert_true(zip_ends_here(f));
+    assert_int_equal(zip_front(f), base);
+    ckpt_file_close(f);
+    n = walk(&p, &a, &file);
+    assert_int_equal(n, 2);
+    assert_int_equal(p[0].size, base);
+    assert_memory_equal(file.data + p[1].offset, "one", 3);
+    ckpt_arena_release(&a);
+    ckpt_buf_release(&file);
+}
+
+/* A local header past the end once gave a piece past the end. */
+static void test_seeds_stay_inside_the_file(void **state)
+{
+    static const char *const seeds[] = {"tests/fuzz/seeds/scan/zip-local-header-past-the-end"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        struct ckpt_arena a = {0};
+        struct ckpt_err err = {0};
+        struct ckpt_file *f;
+        struct zip_piece *p;
+        size_t n;
+
+        assert_int_equal(ckpt_file_open(&f, seeds[i], 0, &err), 0);
+        assert_int_equal(zip_walk(&p, &n, f, &a, &err), 0);
+        for (size_t k = 0; k < n; k++) {
+            assert_true(p[k].offset <= ckpt_file_size(f));
+            assert_true(p[k].size <= ckpt_file_size(f) - p[k].offset);
+        }
+        ckpt_arena_release(&a);
+        ckpt_file_close(f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_members_gaps_and_names),
+        cmocka_unit_test(test_an_archive_in_front_of_another),
+        cmocka_unit_test(test_seeds_stay_inside_the_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

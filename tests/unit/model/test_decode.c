@@ -1,0 +1,426 @@
+/*
+ * decode and generate: greedy continuations of transformers, the cache against whole passes in
+ * any chunking, the choice of a token, stopping, independence of the batch.
+ */
+#include "tests/unit/golden_model.h"
+
+#include "trainer/model/generate/logits.h"
+
+static const struct model_opts eval = {.max_tokens = 1400, .max_docs = 3, .max_rows = 1,
+                                       .max_enc = 200};
+
+static const json_t *at(const json_t *j, size_t i)
+{
+    const json_t *v = json_array_get(j, i);
+
+    assert_non_null(v);
+    return v;
+}
+
+/* Greedy tokens of one recorded batch; masked prompt tokens are left out. */
+static void check_greedy(struct golden *g, const char *which)
+{
+    const json_t *gen = json_object_get(json_object_get(g->json, "generate_greedy_16"), which);
+    const json_t *prompt = json_object_get(gen, "prompt"),
+                 *output = json_object_get(gen, "output");
+    const json_t *mask = json_object_get(gen, "attention_mask");
+    struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
+    struct generate_seq seq[3] = {0};
+    int32_t ids[3][160], out[3][16];
+    size_t n = json_array_size(prompt);
+    struct ckpt_err err = {0};
+
+    assert_true(json_number_value(json_object_get(gen, "min_top1_minus_top2")) > 1e-4);
+    for (size_t i = 0; i < n; i++) {
+        seq[i] = (struct generate_seq){.prompt = ids[i], .out = out[i], .stream = i};
+        for (size_t j = 0; j < json_array_size(at(prompt, i)); j++)
+            if (json_is_null(mask) || json_integer_value(at(at(mask, i), j)))
+                ids[i][seq[i].n_prompt++] = (int32_t)json_integer_value(at(at(prompt, i), j));
+    }
+    OK(generate_run(g->model, resident_door(g->weights), &o, seq, (int64_t)n, &err), err);
+    for (size_t i = 0; i < n; i++) {
+        /* Behind a prompt, or behind the start id where an encoder reads the prompt. */
+        size_t skip = g->arch->stack == ARCH_DECODER ? json_array_size(at(prompt, i)) : 1;
+
+        assert_int_equal(seq[i].n_out, 16);
+        assert_false(seq[i].stopped);
+        for (size_t j = 0; j < 16; j++)
+            if (out[i][j] != json_integer_value(at(at(output, i), skip + j)))
+                fail_msg("%s, sequence %zu, token %zu is %d", which, i, j, (int)out[i][j]);
+    }
+}
+
+static void test_decode_generates_as_transformers(void **state)
+{
+    static const char *const models[] = {
+        "bloom-a", "bloom-b", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a", "llama31",
+        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "mixtral-a", "qwen3moe-a", "t5-v10",
+        "t5-v11", "mixtral-aux",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct golden g;
+
+        golden_open(&g, models[i], &eval, 2);
+        check_greedy(&g, "one");
+        check_greedy(&g, "left_batch");
+        golden_close(&g);
+    }
+}
+
+static double option(const json_t *o, const char *key, double fallback)
+{
+    const json_t *v = json_object_get(o, key);
+
+    return json_is_number(v) ? json_number_value(v) : fallback;
+}
+
+/* One search of tests/golden/beams.json, both prompts at once. */
+static void check_beams(struct golden *g, const json_t *c)
+{
+    const json_t *o = json_object_get(c, "options"), *eos = json_object_get(c, "eos");
+    const json_t *early = json_object_get(o, "early_stopping"), *prompts, *output;
+    int32_t end[4], ids[2][16], out[2][16];
+    struct generate_opts opts = {
+        .max_new_tokens = (int64_t)option(o, "max_new_tokens", 0), .eos = end,
+        .n_eos = json_array_size(eos), .num_beams = (int64_t)option(o, "num_beams", 1),
+        .length_penalty = option(o, "length_penalty", 1),
+        .repetition_penalty = option(o, "repetition_penalty", 1),
+        .early_stopping = json_is_true(early)     ? GENERATE_FULL
+                          : json_is_string(early) ? GENERATE_NEVER
+                                                  : GENERATE_LIKELY,
+    };
+    struct generate_seq seq[2];
+    struct ckpt_err err = {0};
+
+    prompts = json_object_get(c, "prompts");
+    output = json_object_get(c, "output");
+    for (size_t i = 0; i < opts.n_eos; i++)
+        end[i] = (int32_t)json_integer_value(at(eos, i));
+    for (size_t i = 0; i < 2; i++) {
+        seq[i] = (struct generate_seq){.prompt = ids[i], .out = out[i], .stream = i};
+        for (size_t j = 0; j < json_array_size(at(prompts, i)); j++)
+            ids[i][seq[i].n_prompt++] = (int32_t)json_integer_value(at(at(prompts, i), j));
+    }
+    OK(generate_run(g->model, resident_door(g->weights), &opts, seq, 2, &err), err);
+    for (size_t i = 0; i < 2; i++) {
+        char *text = json_dumps(c, JSON_COMPACT);
+
+        if (seq[i].n_out != (int64_t)json_array_size(at(output, i)))
+            fail_msg("prompt %zu gives %d tokens: %s", i, (int)seq[i].n_out, text);
+        for (size_t j = 0; j < json_array_size(at(output, i)); j++)
+            if (out[i][j] != json_integer_value(at(at(output, i), j)))
+                fail_msg("prompt %zu, token %zu is %d: %s", i, j, (int)out[i][j], text);
+        free(text);
+    }
+}
+
+static void test_decode_searches_as_transformers(void **state)
+{
+    json_t *cases = json_load_file("tests/golden/beams.json", 0, NULL);
+    const char *open = NULL;
+    struct golden g;
+
+    (void)state;
+    assert_true(json_array_size(cases) > 80);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const char *name = json_string_value(json_object_get(at(cases, i), "model"));
+
+        if (!open || strcmp(open, name) != 0) {
+            if (open)
+                golden_close(&g);
+            golden_open(&g, name, &eval, 2);
+            open = name;
+        }
+        check_beams(&g, at(cases, i));
+    }
+    golden_close(&g);
+    json_decref(cases);
+}
+
+/*
+ * Longrope's angles change when a sequence passes 16 tokens here: what was cached is computed
+ * again.  The recorded tokens (transformers 5.17) lost the prefix at that point; these are
+ * 5.23's, and those of whole passes.
+ */
+static void test_decode_starts_again_where_angles_change(void **state)
+{
+    static const int32_t wanted[] = {6, 199, 54, 54, 54, 54, 126, 173, 14, 75, 54, 81, 254, 149,
+                                     250, 54};
+    struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
+    struct ckpt_err err = {0};
+    int32_t ids[16], out[3][16];
+    const json_t *prompt;
+    struct golden g;
+
+    (void)state;
+    golden_open(&g, "phi3-long", &eval, 2);
+    prompt = at(json_object_get(json_object_get(json_object_get(g.json, "generate_greedy_16"),
+                                                "one"), "prompt"), 0);
+    for (size_t j = 0; j < json_array_size(prompt); j++)
+        ids[j] = (int32_t)json_integer_value(at(prompt, j));
+    for (int round = 0; round < 2; round++) {   /* a batch; then the session's arrays again */
+        struct generate_seq seq[3];
+
+        for (int i = 0; i < 3; i++)
+            seq[i] = (struct generate_seq){.prompt = ids, .out = out[i], .stream = (uint64_t)i,
+                                           .n_prompt = (int64_t)json_array_size(prompt)};
+        OK(generate_run(g.model, resident_door(g.weights), &o, seq, 3, &err), err);
+        for (int i = 0; i < 3; i++)
+            assert_memory_equal(out[i], wanted, sizeof wanted);
+    }
+    golden_close(&g);
+}
+
+/* Three sequences of `len` tokens each; deterministic. */
+static void make_ids(int32_t *ids, int64_t n, int64_t vocab)
+{
+    uint32_t x = 7;
+
+    for (int64_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        ids[i] = (int32_t)((x >> 8) % (uint32_t)vocab);
+    }
+}
+
+/*
+ * Feeding pieces of any size gives the logits of a whole pass: pieces of 1, pieces across the
+ * attention's block (64) and the session's chunk (512 rows), sequences that skip a call.
+ */
+static void test_decode_equals_whole_passes_when_fed_in_pieces(void **state)
+{
+    enum { LEN = 450, DOCS = 3 };
+    static const int32_t feed[][DOCS] = {{70, 1, 0}, {1, 1, 449}, {379, 3, 1}, {0, 445, 0}};
+    struct ckpt_err err = {0};
+    static int32_t ids[DOCS * LEN], pos[DOCS * LEN], fed[DOCS * LEN];
+    const int32_t start[] = {0, LEN, 2 * LEN, 3 * LEN};
+    struct batch b = {.n_tokens = DOCS * LEN, .n_docs = DOCS, .ids = ids, .positions = pos,
+                      .doc_start = start};
+    struct golden g;
+    struct decode *d;
+    int64_t V, done[DOCS] = {0};
+    float *found, *wanted;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &eval, 2);
+    V = g.arch->vocab_size;
+    make_ids(ids, DOCS * LEN, V);
+    found = ckpt_arena_alloc(&g.arena, (size_t)(DOCS * V), sizeof *found);
+    wanted = ckpt_arena_alloc(&g.arena, (size_t)V, sizeof *wanted);
+    OK(decode_new(&d, g.model, DOCS, LEN, &err), err);
+    for (int round = 0; round < 2; round++) {
+        memset(done, 0, sizeof done);
+        for (size_t f = 0; f < sizeof feed / sizeof feed[0]; f++) {
+            int64_t n = 0;
+
+            for (int i = 0; i < DOCS; i++) {
+                memcpy(fed + n, ids + i * LEN + done[i], (size_t)feed[f][i] * sizeof *fed);
+                n += feed[f][i];
+                done[i] += feed[f][i];
+            }
+            OK(decode_step(d, resident_door(g.weights), fed, feed[f], DOCS, found, &err), err);
+            for (int i = 0; i < DOCS; i++) {
+                int32_t row = (int32_t)(i * LEN + done[i] - 1);
+
+                if (feed[f][i] == 0)
+                    continue;
+                OK(model_logits(g.model, resident_door(g.weights), &b, &row, 1, wanted, &err),
+                   err);
+                for (int64_t j = 0; j < V; j++)
+                    if (!(fabsf(found[i * V + j] - wanted[j]) <= 2e-5f))
+                        fail_msg("call %zu, sequence %d, id %d: %g, wanted %g", f, i, (int)j,
+                                 (double)found[i * V + j], (double)wanted[j]);
+            }
+        }
+        decode_reset(d);
+    }
+    decode_free(d);
+    golden_close(&g);
+}
+
+static void test_decode_refuses_what_does_not_fit(void **state)
+{
+    struct ckpt_err err = {0};
+    struct golden g;
+    struct decode *d;
+    int32_t ids[5] = {1, 2, 3, 4, 261}, n_new[3] = {4, 0, 1};
+    float *logits;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &eval, 1);
+    logits = ckpt_arena_alloc(&g.arena, 3 * 261, sizeof *logits);
+    assert_int_equal(decode_new(&d, g.model, 0, 4, &err), CKPT_ELIMIT);
+    OK(decode_new(&d, g.model, 2, 4, &err), err);
+    assert_int_equal(decode_step(d, resident_door(g.weights), ids, n_new, 3, logits, &err),
+                     CKPT_ELIMIT);
+    n_new[1] = 1;
+    assert_int_equal(decode_step(d, resident_door(g.weights), ids, n_new, 2, logits, &err),
+                     CKPT_ELIMIT);      /* id 261 */
+    ids[4] = 5;
+    OK(decode_step(d, resident_door(g.weights), ids, n_new, 2, logits, &err), err);
+    n_new[0] = 1;
+    assert_int_equal(decode_step(d, resident_door(g.weights), ids, n_new, 2, logits, &err),
+                     CKPT_ELIMIT);      /* the fifth token */
+    decode_free(d);
+    golden_close(&g);
+    golden_open(&g, "t5-v10", &eval, 1);        /* an encoder's rows are i32: refused unallocated */
+    assert_int_equal(decode_new(&d, g.model, 1 << 16, 1 << 15, &err), CKPT_ELIMIT);
+    assert_non_null(strstr(err.text, "31 bits"));
+    golden_close(&g);
+}
+
+/* generate_pick on hand-made logits: how often each id is chosen over even draws. */
+static void draws(int count[6], const struct generate_opts *o, const int32_t *history,
+                  int64_t n)
+{
+    static const double p[6] = {0.05, 0.4, 0.1, 0.25, 0.15, 0.05};
+    const struct generate_place at = {.history = history, .n = n};
+    struct generate_choice scratch[6];
+
+    memset(count, 0, 6 * sizeof *count);
+    for (int i = 0; i < 1000; i++) {
+        float logits[6];
+        int32_t id;
+
+        for (int j = 0; j < 6; j++)
+            logits[j] = (float)log(p[j]) + 5;
+        id = generate_pick(logits, 6, &at, o, (i + 0.5) / 1000, scratch);
+        assert_in_range(id, 0, 5);
+        count[id]++;
+    }
+}
+
+static void test_generate_pick_follows_the_options(void **state)
+{
+    struct generate_opts o = {.do_sample = true, .temperature = 1, .top_p = 1,
+                              .repetition_penalty = 1};
+    const int32_t history[] = {1, 1, 3};
+    int c[6];
+
+    (void)state;
+    draws(c, &o, NULL, 0);
+    assert_true(c[0] == 50 && c[1] == 400 && c[2] == 100 && c[3] == 250 && c[4] == 150);
+    o.top_k = 2;
+    draws(c, &o, NULL, 0);
+    assert_true(c[1] == 615 && c[3] == 385);
+    o.top_k = 0;
+    o.top_p = 0.6;                      /* 0.4, then 0.25 reaches it */
+    draws(c, &o, NULL, 0);
+    assert_true(c[1] == 615 && c[3] == 385);
+    o.top_p = 0.7;                      /* 0.4 + 0.25 + 0.15 */
+    draws(c, &o, NULL, 0);
+    assert_in_range(c[1], 499, 501);
+    assert_in_range(c[3], 312, 313);
+    assert_in_range(c[4], 187, 188);
+    o.top_p = 0.01;
+    draws(c, &o, NULL, 0);
+    assert_int_equal(c[1], 1000);
+    o.top_p = 1;
+    o.temperature = 0.5;                /* p^2: 0.16 of 0.2600 */
+    draws(c, &o, NULL, 0);
+    assert_in_range(c[1], 615 - 2, 615 + 2);
+    o.temperature = 1;
+    o.repetition_penalty = 2;           /* once per id: logit 4.08 to 2.04, 3.61 to 1.81 */
+    draws(c, &o, history, 3);
+    assert_in_range(c[4], 338, 340);    /* Python: 0.3386, 0.1172, 0.0927 */
+    assert_in_range(c[1], 116, 118);
+    assert_in_range(c[3], 92, 94);
+    o.do_sample = false;
+    draws(c, &o, history, 3);
+    assert_int_equal(c[4], 1000);
+}
+
+static void test_generate_pick_refuses_nan(void **state)
+{
+    struct generate_opts o = {.repetition_penalty = 1};
+    const struct generate_place at = {.n = 0};
+    struct generate_choice scratch[3];
+    float bad[3] = {1, NAN, 2}, none[3] = {-INFINITY, -INFINITY, -INFINITY},
+          ties[3] = {1, 2, 2};
+
+    (void)state;
+    assert_int_equal(generate_pick(bad, 3, &at, &o, 0.5, scratch), -1);
+    assert_int_equal(generate_pick(none, 3, &at, &o, 0.5, scratch), -1);
+    assert_int_equal(generate_pick(ties, 3, &at, &o, 0.5, scratch), 1);
+}
+
+/* Sampled continuations are the same alone, in a batch, and in another order. */
+static void test_generate_is_independent_of_the_batch(void **state)
+{
+    struct generate_opts o = {.max_new_tokens = 12, .do_sample = true, .temperature = 1.3,
+                              .top_k = 50, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 9};
+    const int32_t prompt[3][4] = {{5, 6, 7, 8}, {9, 9, 1, 2}, {100, 3, 4, 4}};
+    int32_t out[3][12], alone[12], other[12];
+    struct generate_seq seq[3], one;
+    struct ckpt_err err = {0};
+    struct golden g;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &eval, 2);
+    for (int i = 0; i < 3; i++)
+        seq[i] = (struct generate_seq){
+            .prompt = prompt[i], .n_prompt = 2 + i, .stream = 10 + (unsigned)i, .out = out[i]};
+    seq[2].n_prompt = 4;
+    OK(generate_run(g.model, resident_door(g.weights), &o, seq, 3, &err), err);
+    for (int i = 0; i < 3; i++) {
+        one = seq[i];
+        one.out = alone;
+        OK(generate_run(g.model, resident_door(g.weights), &o, &one, 1, &err), err);
+        assert_memory_equal(alone, out[i], sizeof alone);
+    }
+    one.stream = 99;
+    one.out = other;
+    OK(generate_run(g.model, resident_door(g.weights), &o, &one, 1, &err), err);
+    assert_memory_not_equal(other, out[2], sizeof other);
+    golden_close(&g);
+}
+
+static void test_generate_stops_at_any_eos(void **state)
+{
+    struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
+    const int32_t prompt[2][7] = {{220, 100, 89, 217, 240, 42, 157},
+                                  {202, 219, 156, 45, 110, 59, 8}};
+    int32_t out[2][16], eos[2];
+    struct generate_seq seq[2];
+    struct ckpt_err err = {0};
+    struct golden g;
+    int64_t first = 0;
+
+    (void)state;
+    golden_open(&g, "bloom-a", &eval, 1);
+    for (int i = 0; i < 2; i++)
+        seq[i] = (struct generate_seq){.prompt = prompt[i], .n_prompt = 7, .out = out[i]};
+    OK(generate_run(g.model, resident_door(g.weights), &o, seq, 2, &err), err);
+    eos[0] = 1;
+    eos[1] = out[0][5];
+    while (out[0][first] != eos[1])
+        first++;
+    o.eos = eos;
+    o.n_eos = 2;
+    OK(generate_run(g.model, resident_door(g.weights), &o, seq, 1, &err), err);
+    assert_true(seq[0].stopped);
+    assert_int_equal(seq[0].n_out, first + 1);
+    assert_int_equal(out[0][first], eos[1]);
+    o.temperature = 0;
+    o.do_sample = true;
+    assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, seq, 1, &err),
+                     CKPT_ECONFIG);
+    golden_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decode_generates_as_transformers),
+        cmocka_unit_test(test_decode_searches_as_transformers),
+        cmocka_unit_test(test_decode_starts_again_where_angles_change),
+        cmocka_unit_test(test_decode_equals_whole_passes_when_fed_in_pieces),
+        cmocka_unit_test(test_decode_refuses_what_does_not_fit),
+        cmocka_unit_test(test_generate_pick_follows_the_options),
+        cmocka_unit_test(test_generate_pick_refuses_nan),
+        cmocka_unit_test(test_generate_is_independent_of_the_batch),
+        cmocka_unit_test(test_generate_stops_at_any_eos),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

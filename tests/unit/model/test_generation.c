@@ -1,0 +1,244 @@
+/*
+ * generation_config.json: what is done to logits before a token is chosen and what is generated,
+ * as transformers does by the same file (tests/golden/generation.json); what is refused.
+ */
+#include "tests/unit/golden_model.h"
+
+#include "trainer/model/generate/config.h"
+#include "trainer/model/generate/logits.h"
+
+static const struct model_opts eval = {.max_tokens = 200, .max_docs = 3, .max_rows = 1,
+                                       .max_enc = 200};
+
+static const json_t *at(const json_t *j, size_t i)
+{
+    const json_t *v = json_array_get(j, i);
+
+    assert_non_null(v);
+    return v;
+}
+
+static json_t *golden_json(const char *part, size_t least)
+{
+    json_t *all = json_load_file("tests/golden/generation.json", 0, NULL), *some;
+
+    assert_non_null(all);
+    some = json_incref(json_object_get(all, part));
+    json_decref(all);
+    assert_true(json_array_size(some) >= least);
+    return some;
+}
+
+/* One row of "processed": what is left of logits, or the probabilities of what may be drawn. */
+static void check_row(const json_t *row)
+{
+    json_t *config = json_deep_copy(json_object_get(row, "options"));
+    const json_t *logits = json_object_get(row, "logits"), *was = json_object_get(row, "history");
+    const json_t *p = json_object_get(row, "p"), *left = json_object_get(row, "left");
+    char *text = json_dumps(row, JSON_COMPACT);
+    struct generate_choice c[12];
+    struct generate_config g;
+    struct generate_place place = {.n = (int64_t)json_array_size(was)};
+    struct ckpt_err err = {0};
+    double total, got[12] = {0};
+    int32_t history[8];
+    float z[12];
+
+    json_object_set_new(config, "eos_token_id", json_pack("[i,i]", 2, 6));
+    json_object_set(config, "do_sample", json_object_get(row, "do_sample"));
+    OK(generate_config_of(&g, config, &err), err);
+    for (size_t i = 0; i < 12; i++)
+        z[i] = (float)json_number_value(at(logits, i));
+    for (size_t i = 0; i < json_array_size(was); i++)
+        history[i] = (int32_t)json_integer_value(at(was, i));
+    place.history = history;
+    place.n_fed = (int64_t)json_integer_value(json_object_get(row, "n_fed"));
+    place.most = g.opts.max_length - place.n_fed;
+    generate_process(z, 12, &place, &g.opts, c);
+    for (size_t i = 0; left && i < 12; i++) {
+        const json_t *want = at(left, i);
+
+        if (json_is_null(want) ? z[i] > -INFINITY
+                               : !(fabs((double)z[i] - json_number_value(want)) <= 1e-6))
+            fail_msg("logit %zu is %g: %s", i, (double)z[i], text);
+    }
+    if (p) {
+        int64_t n = generate_candidates(c, &total, z, 12, &g.opts);
+
+        for (int64_t i = 0; i < n; i++)
+            got[c[i].id] = c[i].p / total;
+        for (size_t i = 0; i < 12; i++)
+            if (!(fabs(got[i] - json_number_value(at(p, i))) <= 2e-6) ||
+                (got[i] > 0) != (json_number_value(at(p, i)) > 0))
+                fail_msg("id %zu is drawn by %g: %s", i, got[i], text);
+    }
+    generate_config_release(&g);
+    json_decref(config);
+    free(text);
+}
+
+static void test_logits_are_processed_as_in_transformers(void **state)
+{
+    json_t *rows = golden_json("processed", 70);
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        check_row(at(rows, i));
+    json_decref(rows);
+}
+
+/* One of "runs": both prompts at once. */
+static void check_run(struct golden *g, const json_t *run)
+{
+    const json_t *prompts = json_object_get(run, "prompts"), *output = json_object_get(run, "output");
+    int32_t ids[2][16], out[2][32];
+    struct generate_seq seq[2];
+    struct generate_config c;
+    struct ckpt_err err = {0};
+    char *text = json_dumps(run, JSON_COMPACT);
+
+    OK(generate_config_of(&c, json_object_get(run, "config"), &err), err);
+    OK(generate_config_built(&c, &c.opts, &err), err);
+    if (c.opts.max_new_tokens == 0)
+        c.opts.max_new_tokens = c.opts.max_length;
+    assert_in_range(c.opts.max_new_tokens, 1, 32);
+    for (size_t i = 0; i < 2; i++) {
+        seq[i] = (struct generate_seq){.prompt = ids[i], .out = out[i], .stream = i};
+        for (size_t j = 0; j < json_array_size(at(prompts, i)); j++)
+            ids[i][seq[i].n_prompt++] = (int32_t)json_integer_value(at(at(prompts, i), j));
+    }
+    OK(generate_run(g->model, resident_door(g->weights), &c.opts, seq, 2, &err), err);
+    for (size_t i = 0; i < 2; i++) {
+        if (seq[i].n_out != (int64_t)json_array_size(at(output, i)))
+            fail_msg("prompt %zu gives %d tokens: %s", i, (int)seq[i].n_out, text);
+        for (size_t j = 0; j < json_array_size(at(output, i)); j++)
+            if (out[i][j] != json_integer_value(at(at(output, i), j)))
+                fail_msg("prompt %zu, token %zu is %d: %s", i, j, (int)out[i][j], text);
+    }
+    generate_config_release(&c);
+    free(text);
+}
+
+static void test_runs_are_those_of_transformers(void **state)
+{
+    json_t *runs = golden_json("runs", 70);
+    const char *open = NULL;
+    struct golden g;
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const char *name = json_string_value(json_object_get(at(runs, i), "model"));
+
+        if (!open || strcmp(open, name) != 0) {
+            if (open)
+                golden_close(&g);
+            golden_open(&g, name, &eval, 2);
+            open = name;
+        }
+        check_run(&g, at(runs, i));
+    }
+    golden_close(&g);
+    json_decref(runs);
+}
+
+static int read_text(struct generate_config *c, const char *text, struct ckpt_err *err)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    int rc;
+
+    assert_non_null(json);
+    rc = generate_config_of(c, json, err);
+    json_decref(json);
+    return rc;
+}
+
+static void test_defaults_are_the_librarys(void **state)
+{
+    struct generate_config c;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    OK(read_text(&c, "{\"top_k\": null}", &err), err);
+    assert_true(!c.opts.do_sample && c.opts.top_k == 50 && c.opts.num_beams == 1);
+    assert_true(c.opts.temperature == 1 && c.opts.top_p == 1 && c.opts.min_p == 0);
+    assert_true(c.opts.repetition_penalty == 1 && c.opts.length_penalty == 1);
+    assert_true(c.opts.max_new_tokens == 0 && c.opts.max_length == 0 && c.opts.n_eos == 0);
+    generate_config_release(&c);
+    OK(read_text(&c, "{\"max_length\": 9, \"max_new_tokens\": 4, \"eos_token_id\": [5, 6],"
+                     "\"bos_token_id\": 3, \"early_stopping\": true}", &err), err);
+    assert_true(c.opts.max_new_tokens == 4 && c.opts.max_length == 0);
+    assert_true(c.opts.n_eos == 2 && c.opts.eos[1] == 6 && c.opts.start.id[0] == 3);
+    assert_int_equal(c.opts.early_stopping, GENERATE_FULL);
+    generate_config_release(&c);
+}
+
+static void test_what_is_not_built_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *text, *key;
+        bool        drawn, searched;    /* refused only then */
+    } rows[] = {
+        {"{\"guidance_scale\": 1.5}", "guidance_scale", false, false},
+        {"{\"bad_words_ids\": [[5]]}", "bad_words_ids", false, false},
+        {"{\"encoder_no_repeat_ngram_size\": 2}", "encoder_no_repeat_ngram_size", false, false},
+        {"{\"typical_p\": 0.9}", "typical_p", true, false},
+        {"{\"eta_cutoff\": 0.1}", "eta_cutoff", true, false},
+        {"{\"num_beam_groups\": 2}", "num_beam_groups", false, true},
+    };
+    struct generate_config c;
+    struct ckpt_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct generate_opts o;
+
+        OK(read_text(&c, rows[i].text, &err), err);
+        o = c.opts;
+        if (rows[i].drawn || rows[i].searched)
+            OK(generate_config_built(&c, &o, &err), err);
+        o.do_sample = rows[i].drawn;
+        o.num_beams = rows[i].searched ? 2 : 1;
+        assert_int_equal(generate_config_built(&c, &o, &err), CKPT_EUNSUPPORTED);
+        assert_non_null(strstr(err.text, rows[i].key));
+        ckpt_err_clear(&err);
+        generate_config_release(&c);
+    }
+    OK(read_text(&c, "{\"guidance_scale\": 1, \"typical_p\": 1.0, \"bad_words_ids\": null, "
+                     "\"num_return_sequences\": 1, \"cache_implementation\": \"static\", "
+                     "\"output_scores\": true, \"do_sample\": true}", &err), err);
+    OK(generate_config_built(&c, &c.opts, &err), err);
+    generate_config_release(&c);
+}
+
+static void test_what_is_malformed_is_told(void **state)
+{
+    static const char *const rows[][2] = {
+        {"[]", "no object"}, {"{\"top_k\": \"x\"}", "top_k"}, {"{\"top_k\": -3}", "top_k"},
+        {"{\"early_stopping\": \"soon\"}", "early_stopping"}, {"{\"do_sample\": 2}", "do_sample"},
+        {"{\"eos_token_id\": [1, \"x\"]}", "eos_token_id"}, {"{\"max_length\": 1e3}", "max_length"},
+        {"{\"suppress_tokens\": 99999999999}", "suppress_tokens"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct generate_config c;
+        struct ckpt_err err = {0};
+
+        assert_int_equal(read_text(&c, rows[i][0], &err), CKPT_EFORMAT);
+        assert_non_null(strstr(err.text, rows[i][1]));
+        generate_config_release(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits_are_processed_as_in_transformers),
+        cmocka_unit_test(test_runs_are_those_of_transformers),
+        cmocka_unit_test(test_defaults_are_the_librarys),
+        cmocka_unit_test(test_what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(test_what_is_malformed_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,531 @@
+/* parquet: every row of the reference writer's files, whatever the encoding; damage; limits. */
+#include "tests/unit/records_help.h"
+
+#include <pthread.h>
+
+#include "formats/records/parquet/bits.h"
+#include "formats/records/parquet/codec.h"
+#include "formats/records/parquet/rows.h"
+#include "formats/records/rows.h"
+#include "formats/records/spill_file.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/base/json.h"
+
+#define G "tests/golden/parquet/"
+
+static void test_rows_are_those_the_reference_reads(void **state)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    json_t *index, *expect;
+    const char *name;
+    char path[300], rows[300];
+
+    (void)state;
+    assert_int_equal(ckpt_file_open(&f, G "index.json", 0, &err), 0);
+    assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
+    ckpt_file_close(f);
+    assert_true(json_object_size(index) > 25);
+    json_object_foreach (index, name, expect) {
+        snprintf(path, sizeof path, G "%s.parquet", name);
+        snprintf(rows, sizeof rows, G "%s.jsonl", json_string_value(expect));
+        assert_same_rows(path, rows, 1);
+    }
+    json_decref(index);
+}
+
+static void test_a_whole_number_and_a_fraction_stay_what_they_are(void **state)
+{
+    struct records *r = must_open_records(G "flat.parquet");
+    json_t *v = must_get(r, 3), *text = must_get(r, 2);
+
+    (void)state;
+    assert_true(json_is_integer(json_object_get(v, "id")));
+    assert_true(json_is_real(json_object_get(v, "f64")));      /* -0.0 */
+    assert_string_equal(json_string_value(json_object_get(text, "f64")), "-Infinity");
+    json_decref(v);
+    json_decref(text);
+    records_close(r);
+}
+
+static void test_rows_come_in_any_order(void **state)
+{
+    struct records *r = must_open_records(G "flat-groups.parquet");
+
+    (void)state;
+    for (int64_t k = 0, i = 7; k < 200; k++, i = (i * 37 + 11) % 60) {
+        json_t *v = must_get(r, i);
+
+        assert_int_equal(json_integer_value(json_object_get(v, "id")), i);
+        json_decref(v);
+    }
+    records_close(r);
+}
+
+/* --- several threads */
+
+struct reader {
+    struct records *r;
+    int64_t         start;
+    int             wrong;
+};
+
+static void *read_all(void *arg)
+{
+    struct reader *me = arg;
+
+    for (int64_t k = 0; k < 40; k++) {
+        struct ckpt_err err = {0};
+        json_t *v = NULL;
+
+        if (records_get(me->r, (me->start + k) % 40, &v, &err) ||
+            json_integer_value(json_object_get(v, "last")) != (me->start + k) % 40)
+            me->wrong++;
+        json_decref(v);
+    }
+    return NULL;
+}
+
+static void test_threads_read_row_groups_side_by_side(void **state)
+{
+    struct records *r = must_open_records(G "nested-groups.parquet");
+    struct reader me[6];
+    pthread_t t[6];
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        me[i] = (struct reader){r, 9 * i % 40, 0};
+        assert_int_equal(pthread_create(&t[i], NULL, read_all, &me[i]), 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        pthread_join(t[i], NULL);
+        assert_int_equal(me[i].wrong, 0);
+    }
+    records_close(r);
+}
+
+/* --- rows without records */
+
+static unsigned char *slurp(const char *name, size_t *n)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    unsigned char *b;
+    char path[300];
+
+    snprintf(path, sizeof path, G "%s.parquet", name);
+    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
+    *n = (size_t)ckpt_file_size(f);
+    b = malloc(*n);
+    assert_non_null(b);
+    assert_int_equal(ckpt_file_read_at(f, b, *n, 0, &err), 0);
+    ckpt_file_close(f);
+    return b;
+}
+
+/* All rows of bytes, at most 2000, into out; the first failure. */
+static int read_rows(const void *bytes, size_t n, const bool *want, struct ckpt_buf *out,
+                     struct ckpt_err *err)
+{
+    struct ckpt_file *f;
+    struct pq_file file;
+    int64_t left = 2000;
+    int rc;
+
+    if (ckpt_file_memory(&f, bytes, n, "memory", err))
+        return err->code;
+    rc = pq_file_open(&file, f, err);
+    for (size_t g = 0; rc == 0 && g < file.n_group; g++) {
+        struct pq_rows *rows = NULL;
+
+        rc = pq_rows_open(&rows, &file, g, want, err);
+        for (int64_t i = 0; rc == 0 && i < file.group[g].rows && left-- > 0; i++) {
+            rc = pq_rows_next(rows, out, err);
+            ckpt_buf_put_u8(out, '\n');
+        }
+        if (rc == 0 && left > 0)
+            rc = pq_rows_end(rows, err);
+        pq_rows_close(rows);
+    }
+    pq_file_release(&file);
+    ckpt_file_close(f);
+    return rc;
+}
+
+static void test_columns_that_are_not_wanted_are_not_read(void **state)
+{
+    size_t n;
+    unsigned char *b = slurp("nested", &n);
+    /* tags, ll, m.key, m.value, fixed, st.a, st.b.c, st.b.d, ... last */
+    bool want[17] = {[3] = true, [7] = true, [16] = true};
+    struct ckpt_err err = {0};
+    struct ckpt_buf out;
+
+    (void)state;
+    ckpt_buf_init(&out, SIZE_MAX);
+    /* The first column's page is damaged: nobody looks. */
+    memset(b + 8, 0xff, 40);
+    if (read_rows(b, n, want, &out, &err))
+        fail_msg("%s", err.text);
+    assert_non_null(strstr(ckpt_buf_str(&out),
+                           "\"st\":{\"b\":{\"d\":[1,null]}},\"last\":1}"));
+    assert_null(strstr(ckpt_buf_str(&out), "tags"));
+    assert_non_null(strstr(ckpt_buf_str(&out), "\"m\":[[null,"));
+    out.len = 0;
+    want[0] = true;
+    assert_int_equal(read_rows(b, n, want, &out, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "column \"element\""));
+    ckpt_buf_release(&out);
+    free(b);
+}
+
+/* Any byte changed: rows, or a sentence; never more than that. */
+static void flip(const char *name, size_t step)
+{
+    size_t n, told = 0;
+    unsigned char *b = slurp(name, &n);
+
+    for (size_t at = 0; at < n; at += step)
+        for (int k = 0; k < 3; k++) {
+            unsigned char was = b[at];
+            struct ckpt_err err = {0};
+            struct ckpt_buf out;
+
+            b[at] = k == 0 ? was ^ 0xff : k == 1 ? (unsigned char)(was + 1) : 0x7f;
+            ckpt_buf_init(&out, 1 << 20);
+            if (read_rows(b, n, NULL, &out, &err)) {
+                assert_true(err.text[0] != '\0');
+                told++;
+            }
+            ckpt_buf_release(&out);
+            b[at] = was;
+        }
+    assert_true(told > 20);
+    free(b);
+}
+
+static void test_changed_bytes_are_told_or_harmless(void **state)
+{
+    (void)state;
+    flip("old-lists", 1);
+    flip("hadoop-lz4", 3);
+    flip("int96", 2);
+    flip("flat-delta", 11);
+    flip("flat-split", 23);
+    flip("nested-v2", 13);
+    flip("runs", 5);
+}
+
+static void test_checksums_are_held(void **state)
+{
+    size_t n, told = 0, tried = 0;
+    unsigned char *b = slurp("flat-crc", &n);
+
+    (void)state;
+    for (size_t at = 60; at < 400; at += 7, tried++) {
+        struct ckpt_err err = {0};
+        struct ckpt_buf out;
+
+        b[at] ^= 1;
+        ckpt_buf_init(&out, SIZE_MAX);
+        if (read_rows(b, n, NULL, &out, &err))
+            told += strstr(err.text, "checksum") != NULL;
+        ckpt_buf_release(&out);
+        b[at] ^= 1;
+    }
+    assert_true(told > tried / 2);
+    free(b);
+}
+
+static void test_a_cut_file_is_refused(void **state)
+{
+    size_t n;
+    unsigned char *b = slurp("flat-gzip", &n);
+
+    (void)state;
+    for (size_t len = 0; len < n; len += len < 20 || n - len < 20 ? 1 : 97) {
+        struct ckpt_err err = {0};
+        struct ckpt_buf out;
+
+        ckpt_buf_init(&out, SIZE_MAX);
+        assert_int_equal(read_rows(b, len, NULL, &out, &err), CKPT_EFORMAT);
+        ckpt_buf_release(&out);
+    }
+    free(b);
+}
+
+static void test_what_asks_for_much_is_refused(void **state)
+{
+    static const struct { const char *name; int code; const char *why; } rows[] = {
+        {"bomb", CKPT_ELIMIT, "unpacks to 134217728"},
+        {"too-deep", CKPT_ELIMIT, "nested deeper than 32"},
+        {"twice", CKPT_EFORMAT, "two fields are named \"n\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t n;
+        unsigned char *b = slurp(rows[i].name, &n);
+        struct ckpt_err err = {0};
+        struct ckpt_buf out;
+
+        ckpt_buf_init(&out, SIZE_MAX);
+        assert_int_equal(read_rows(b, n, NULL, &out, &err), rows[i].code);
+        if (!strstr(err.text, rows[i].why))
+            fail_msg("%s", err.text);
+        ckpt_buf_release(&out);
+        free(b);
+    }
+}
+
+static void test_encrypted_files_are_told(void **state)
+{
+    static const char file[] = "PARE....\4\0\0\0PARE";
+    struct ckpt_err err = {0};
+    struct ckpt_buf out;
+
+    (void)state;
+    ckpt_buf_init(&out, SIZE_MAX);
+    assert_int_equal(read_rows(file, sizeof file - 1, NULL, &out, &err), CKPT_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "encrypted"));
+    ckpt_buf_release(&out);
+}
+
+/* Rows that can be had one by one; what is said then, twice the same. */
+static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_err again = {0};
+    struct ckpt_file *f;
+    json_t *v = NULL;
+    void *self;
+    int64_t got = 0;
+
+    assert_int_equal(ckpt_file_memory(&f, b, n, "memory", err), 0);
+    assert_int_equal(record_parquet.open(&self, f, &(struct records_opts){0}, err), 0);
+    assert_int_equal(record_parquet.count(self), 60);
+    while (got < 60 && record_parquet.get(self, got, &v, err) == 0) {
+        assert_int_equal(json_integer_value(json_object_get(v, "id")), got);
+        json_decref(v);
+        got++;
+    }
+    if (strstr(err->text, "row group 1: column")) {     /* or a text is no UTF-8 any more */
+        assert_int_equal(record_parquet.get(self, 59, &v, &again), err->code);
+        assert_string_equal(err->text, again.text);
+    }
+    record_parquet.close(self);
+    return got;
+}
+
+static void test_rows_in_front_of_damage_can_be_had(void **state)
+{
+    size_t n, found = 0;
+    unsigned char *b = slurp("flat-smallpages", &n);
+
+    (void)state;
+    /* Pages of the text columns and others, far behind their first. */
+    for (size_t at = 2000; at < 8000; at += 29) {
+        struct ckpt_err err = {0};
+        int64_t got;
+
+        b[at] ^= 0xff;
+        got = rows_until_damage(b, n, &err);
+        found += got > 0 && got < 60 && strstr(err.text, "row group 1: column");
+        b[at] ^= 0xff;
+    }
+    assert_true(found > 3);
+    free(b);
+}
+
+/* --- integers */
+
+static void test_hybrid_runs(void **state)
+{
+    /* 5 times 3; one group 0..7 of width 3; an empty run; one group cut to 6 bits' worth */
+    static const unsigned char bytes[] = {0x0a, 3, 0x03, 0x88, 0xc6, 0xfa, 0x00, 0x03, 0xd1};
+    struct pq_hybrid h;
+    uint32_t v;
+
+    (void)state;
+    pq_hybrid_init(&h, bytes, sizeof bytes, 3);
+    for (int i = 0; i < 5; i++)
+        assert_true(pq_hybrid_next(&h, &v) && v == 3);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_true(pq_hybrid_next(&h, &v) && v == i);
+    assert_true(pq_hybrid_next(&h, &v) && v == 1);
+    assert_true(pq_hybrid_next(&h, &v) && v == 2);
+    assert_false(pq_hybrid_next(&h, &v));
+    pq_hybrid_init(&h, bytes, 1, 3);
+    assert_false(pq_hybrid_next(&h, &v));
+    pq_hybrid_init(&h, (const unsigned char *)"\x02\x09", 2, 3);     /* 9 in three bits */
+    assert_false(pq_hybrid_next(&h, &v));
+    pq_hybrid_init(&h, (const unsigned char *)"\x06", 1, 0);
+    for (int i = 0; i < 3; i++)
+        assert_true(pq_hybrid_next(&h, &v) && v == 0);
+    assert_false(pq_hybrid_next(&h, &v));
+    pq_hybrid_init(&h, NULL, 0, 1);
+    assert_false(pq_hybrid_next(&h, &v));
+}
+
+static void test_delta_headers_that_lie(void **state)
+{
+    static const struct { const char *bytes; size_t n; } bad[] = {
+        {"", 0}, {"\x80\x01\x00\x05\x00", 5}, {"\x80\x01\x04\x7f\x00", 5},
+        {"\x81\x01\x04\x05\x00", 5}, {"\xff\xff\xff\x7f\x01\x05\x00", 7},
+        {"\x00\x04\x05\x00", 4}, {"\x80\x01\x04\x05", 4},
+    };
+    struct pq_delta d;
+    int64_t v;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(pq_delta_init(&d, (const unsigned char *)bad[i].bytes, bad[i].n, 100));
+    /* 5 values, width 65 */
+    assert_true(pq_delta_init(&d, (const unsigned char *)"\x80\x01\x04\x05\x02\x00\x41\0\0\0", 10,
+                              5));
+    assert_false(pq_delta_next(&d, &v));
+    /* the same with width 0 and least difference -1 */
+    assert_true(pq_delta_init(&d, (const unsigned char *)"\x80\x01\x04\x05\x02\x01\0\0\0\0", 10, 5));
+    for (int64_t i = 1; i > -4; i--)
+        assert_true(pq_delta_next(&d, &v) && v == i);
+    assert_false(pq_delta_next(&d, &v));
+}
+
+static void test_pages_that_unpack_to_another_size_are_refused(void **state)
+{
+    struct ckpt_err err = {0};
+    unsigned char dst[64];
+
+    (void)state;
+    for (int codec = 0; codec < 10; codec++) {
+        int want = codec == PQ_LZO || codec > PQ_LZ4_RAW ? CKPT_EUNSUPPORTED : CKPT_EFORMAT;
+
+        assert_int_equal(pq_unpack(codec, dst, 40, (const unsigned char *)"\x28 no such page", 14,
+                                   &err), want);
+    }
+    assert_int_equal(pq_unpack(PQ_SNAPPY, dst, 3, (const unsigned char *)"\x03\x08" "abc", 5, &err),
+                     0);
+    assert_memory_equal(dst, "abc", 3);
+    assert_int_equal(pq_unpack(PQ_SNAPPY, dst, 4, (const unsigned char *)"\x03\x08" "abc", 5, &err),
+                     CKPT_EFORMAT);
+}
+
+/* --- the shelf */
+
+static void test_a_shelf_gives_back_its_lines(void **state)
+{
+    struct shelf_part p = {0}, q = {0};
+    struct ckpt_err err = {0};
+    char line[40000];
+    struct ckpt_buf buf;
+    struct shelf *s;
+
+    (void)state;
+    assert_int_equal(shelf_open(&s, &err), 0);
+    for (int i = 0; i < 3000; i++) {
+        size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
+
+        memset(line, 'a' + i % 26, n);
+        assert_int_equal(shelf_put(s, i % 3 ? &p : &q, line, n, &err), 0);
+    }
+    assert_int_equal(shelf_flush(s, &p, &err), 0);
+    assert_int_equal(shelf_flush(s, &q, &err), 0);
+    assert_int_equal(p.lines, 2000);
+    ckpt_buf_init(&buf, SIZE_MAX);
+    for (int i = 2999; i >= 0; i--) {
+        size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
+
+        assert_int_equal(shelf_get(s, i % 3 ? &p : &q, i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf,
+                                   &err), 0);
+        assert_int_equal(buf.len, n);
+        assert_true(n == 0 || (buf.data[0] == 'a' + i % 26 && buf.data[n - 1] == buf.data[0]));
+    }
+    ckpt_buf_release(&buf);
+    shelf_part_release(&p);
+    shelf_part_release(&q);
+    shelf_close(s);
+}
+
+static void test_a_shelf_without_a_place_is_told(void **state)
+{
+    struct ckpt_err err = {0};
+    struct shelf *s;
+
+    (void)state;
+    assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
+    assert_int_equal(shelf_open(&s, &err), CKPT_ECREATE);
+    assert_non_null(strstr(err.hint, "TMPDIR"));
+    unsetenv("TMPDIR");
+}
+
+#ifdef CKPT_FAULTS
+/* The k-th operation of a kind fails while all records are read once. */
+static int read_with_fault(const char *name, enum ckpt_fault kind, unsigned long k)
+{
+    struct ckpt_err err = {0};
+    struct records *r = NULL;
+    char path[300];
+    const char *list = path;
+    json_t *v;
+    int rc;
+
+    snprintf(path, sizeof path, G "%s.parquet", name);
+    ckpt_fault_arm(kind, k);
+    rc = records_open(&r, &list, 1, &err);
+    for (int64_t i = 0; rc == 0 && i < records_count(r); i++) {
+        rc = records_get(r, i, &v, &err);
+        json_decref(v);
+    }
+    ckpt_fault_arm(kind, 0);
+    records_close(r);
+    return rc;
+}
+#endif
+
+static void test_failures_at_any_point_are_told(void **state)
+{
+#ifdef CKPT_FAULTS
+    static const struct { enum ckpt_fault kind; int code, or; } rows[] = {
+        {CKPT_FAULT_ALLOC, CKPT_ENOMEM, 0}, {CKPT_FAULT_READ, CKPT_EIO, 0},
+        {CKPT_FAULT_WRITE, CKPT_EIO, 0}, {CKPT_FAULT_OPEN, CKPT_ECREATE, CKPT_EIO},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        unsigned long k = 1;
+        int rc;
+
+        for (; (rc = read_with_fault("flat-delta", rows[i].kind, k)) != 0; k++)
+            if (rc != rows[i].code && rc != rows[i].or)
+                fail_msg("kind %zu, number %lu: %d", i, k, rc);
+        assert_true(k > 1);
+    }
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_are_those_the_reference_reads),
+        cmocka_unit_test(test_a_whole_number_and_a_fraction_stay_what_they_are),
+        cmocka_unit_test(test_rows_come_in_any_order),
+        cmocka_unit_test(test_threads_read_row_groups_side_by_side),
+        cmocka_unit_test(test_columns_that_are_not_wanted_are_not_read),
+        cmocka_unit_test(test_changed_bytes_are_told_or_harmless),
+        cmocka_unit_test(test_checksums_are_held),
+        cmocka_unit_test(test_a_cut_file_is_refused),
+        cmocka_unit_test(test_what_asks_for_much_is_refused),
+        cmocka_unit_test(test_encrypted_files_are_told),
+        cmocka_unit_test(test_rows_in_front_of_damage_can_be_had),
+        cmocka_unit_test(test_hybrid_runs),
+        cmocka_unit_test(test_delta_headers_that_lie),
+        cmocka_unit_test(test_pages_that_unpack_to_another_size_are_refused),
+        cmocka_unit_test(test_a_shelf_gives_back_its_lines),
+        cmocka_unit_test(test_a_shelf_without_a_place_is_told),
+        cmocka_unit_test(test_failures_at_any_point_are_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,619 @@
+/* records: JSON documents, CSV, compressed files, token ids, folders and splits. */
+#include "tests/unit/records_help.h"
+
+#include <math.h>
+
+#include "formats/records/csv/value.h"
+#include "formats/records/card.h"
+#include "formats/records/rows.h"
+#include "formats/records/split.h"
+#include "libckpt/base/json.h"
+
+#define G "tests/golden/data/"
+
+static const char *dir;
+
+static struct records *open_with(const char *path, const struct records_opts *opts)
+{
+    struct ckpt_err err = {0};
+    struct records *r;
+
+    if (records_open_with(&r, &path, 1, opts, &err))
+        fail_msg("%s: %s", path, err.text);
+    return r;
+}
+
+static void assert_equal_rows(struct records *got, struct records *want, const char *name)
+{
+    assert_int_equal(records_count(got), records_count(want));
+    for (int64_t i = records_count(want) - 1; i >= 0; i--) {
+        json_t *a = must_get(got, i), *b = must_get(want, i);
+
+        if (!json_equal(a, b))
+            fail_msg("%s: row %lld is\n%s, not\n%s", name, (long long)i, json_dumps(a, 0),
+                     json_dumps(b, 0));
+        json_decref(a);
+        json_decref(b);
+    }
+    records_close(got);
+    records_close(want);
+}
+
+static void same_rows(const char *path, const struct records_opts *opts, const char *expect)
+{
+    assert_equal_rows(open_with(path, opts), open_with(expect, NULL), path);
+}
+
+static const char *put(const char *name, const void *bytes, size_t n)
+{
+    static char path[4][256];
+    static int i;
+    FILE *f;
+
+    i = (i + 1) % 4;
+    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
+    f = fopen(path[i], "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    return path[i];
+}
+
+static const char *put_str(const char *name, const char *s) { return put(name, s, strlen(s)); }
+
+/* The rows of a file of that text, one JSON text a line. */
+static void reads(const char *name, const char *text, const struct records_opts *opts,
+                  const char *rows)
+{
+    char want[64];
+
+    snprintf(want, sizeof want, "want-%s.jsonl", name);
+    same_rows(put_str(name, text), opts, put_str(want, rows));
+}
+
+/* The error of opening the file, or of its record i. */
+static void fails(const char *name, const char *text, const struct records_opts *opts, int64_t i,
+                  const char *why)
+{
+    struct ckpt_err err = {0};
+    const char *path = put_str(name, text);
+    struct records *r;
+    json_t *v;
+
+    if (records_open_with(&r, &path, 1, opts, &err) == 0) {
+        assert_int_not_equal(records_get(r, i, &v, &err), 0);
+        records_close(r);
+    }
+    if (!strstr(err.text, why) || !strstr(err.text, name))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, why);
+}
+
+/* -- what other libraries wrote -------------------------------------------------------------- */
+
+static void test_parquet_as_pyarrow_reads_it(void **state)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    json_t *index, *expect;
+    char path[300], want[300];
+    const char *name;
+
+    (void)state;
+    assert_int_equal(ckpt_file_open(&f, G "parquet/index.json", 0, &err), 0);
+    assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
+    ckpt_file_close(f);
+    assert_true(json_object_size(index) >= 25);
+    json_object_foreach (index, name, expect) {
+        snprintf(path, sizeof path, G "parquet/%s.parquet", name);
+        snprintf(want, sizeof want, G "parquet/%s.jsonl",
+                 json_string_value(json_object_get(expect, "expect")));
+        same_rows(path, NULL, want);
+    }
+    json_decref(index);
+}
+
+static void test_flat_files_as_datasets_reads_them(void **state)
+{
+    static const struct records_opts data = {.field = "data"};
+
+    (void)state;
+    same_rows(G "flat/array.json", NULL, G "flat/rows.jsonl");
+    same_rows(G "flat/columns.json", NULL, G "flat/rows.jsonl");
+    same_rows(G "flat/field-data.json", NULL, G "flat/rows.jsonl");
+    same_rows(G "flat/field-data.json", &data, G "flat/rows.jsonl");
+    same_rows(G "flat/rows.jsonl.gz", NULL, G "flat/rows.jsonl");
+    same_rows(G "flat/rows.csv", NULL, G "flat/rows-csv.jsonl");
+    same_rows(G "flat/rows.crlf.csv", NULL, G "flat/rows-csv.jsonl");
+    same_rows(G "flat/bom.csv", NULL, G "flat/rows-csv.jsonl");
+    same_rows(G "flat/rows.tsv", NULL, G "flat/rows-csv.jsonl");
+    same_rows(G "flat/nulls.csv", NULL, G "flat/nulls.jsonl");
+}
+
+static void test_nested_squad_is_one_record_a_question(void **state)
+{
+    struct records *got = open_with(G "squad-v2.json", NULL),
+                   *want = open_with(G "parquet/squad.jsonl", NULL);
+
+    (void)state;
+    assert_int_equal(records_count(got), records_count(want));
+    for (int64_t i = 0; i < records_count(got); i++) {
+        json_t *a = must_get(got, i), *b;
+
+        /* "q0007" is row 7 of the flat file; the nested one groups them by context. */
+        b = must_get(want, atoi(json_string_value(json_object_get(a, "id")) + 1));
+        assert_true(json_equal(a, b));
+        json_decref(a);
+        json_decref(b);
+    }
+    records_close(got);
+    records_close(want);
+}
+
+static void test_lines_of_text(void **state)
+{
+    struct records *r = open_with(G "flat/lines.txt", NULL);
+    static const char *const want[] = {"first", "", "third \xc3\xa9", "last without newline"};
+
+    (void)state;
+    assert_int_equal(records_count(r), 4);
+    for (int i = 0; i < 4; i++) {
+        json_t *v = must_get(r, i);
+
+        assert_string_equal(json_string_value(json_object_get(v, "text")), want[i]);
+        json_decref(v);
+    }
+    records_close(r);
+}
+
+/* -- JSON ------------------------------------------------------------------------------------ */
+
+static void test_json_layouts(void **state)
+{
+    static const struct records_opts deep = {.field = "a.rows"};
+
+    (void)state;
+    reads("a.json", " [ ]", NULL, "");
+    reads("b.json", "", NULL, "");
+    reads("c.json", "[{\"a\":[1,\"]\\\"\"]},\n {\"a\":NaN}]", NULL,
+          "{\"a\":[1,\"]\\\"\"]}\n{\"a\":\"NaN\"}\n");
+    reads("d.json", "{\"a\": 1}\n{\"a\": 2}\n", NULL, "{\"a\":1}\n{\"a\":2}");
+    reads("e.json", "{\n \"a\": 1\n}\n{\n \"a\": 2\n}", NULL, "{\"a\":1}\n{\"a\":2}");
+    reads("f.json", "{\"prompt\":\"x\",\"tags\":[1,2]}", NULL, "{\"prompt\":\"x\",\"tags\":[1,2]}");
+    reads("g.json", "{\"v\":1,\"a\":{\"rows\":[{\"b\":1}]}}", &deep, "{\"b\":1}");
+    reads("h.json", "{\"a\":{\"rows\":{\"b\":[1,2],\"c\":[null,\"x\"]}}}", &deep,
+          "{\"b\":1,\"c\":null}\n{\"b\":2,\"c\":\"x\"}");
+    fails("i.json", "{\"a\":[1],\"b\":[]}", NULL, 0, "column \"b\" has 0 values, \"a\" has 1");
+    fails("j.json", "[{\"a\":1}", NULL, 0, "ends at byte 8 where ',' or ']' was expected");
+    fails("k.json", "[{\"a\":1}, 7]", NULL, 1, "record 2: not a JSON object");
+    fails("l.json", "[{\"a\":\"x]", NULL, 0, "where the end of a string was expected");
+    fails("m.json", "{\"x\":1}", &deep, 0, "no member \"a.rows\"");
+    fails("n.json", "[{\"a\":1,}, {}]", NULL, 0, "record 1: at byte 1: json: line 1");
+    fails("p.jsonl", "{\"a\":1}\n\n{\"a\": 1 x}", NULL, 1, "record 2: line 3: json: column 9: ");
+    fails("o.json", "[{} {}]", NULL, 0, "byte 4 is '{' where ',' or ']' was expected");
+}
+
+/* -- CSV ------------------------------------------------------------------------------------- */
+
+/* Each of these is what pandas 3.0 read_csv gives. */
+static void test_csv_as_pandas_reads_it(void **state)
+{
+    static const struct records_opts literal = {.literal = true}, semi = {.delimiter = ';'},
+                                     named = {.columns = "x,y"};
+
+    (void)state;
+    reads("a.csv", "a,b,c,d,e,f,g\n1,1.0,true,True,x,,1e3\n,2,False,False,\"1\",,0x10\n"
+          " 3,-.5,TRUE,,  q,,inf\n", NULL,
+          "{\"a\":1.0,\"b\":1.0,\"c\":true,\"d\":true,\"e\":\"x\",\"f\":null,\"g\":\"1e3\"}\n"
+          "{\"a\":null,\"b\":2.0,\"c\":false,\"d\":false,\"e\":\"1\",\"f\":null,\"g\":\"0x10\"}\n"
+          "{\"a\":3.0,\"b\":-0.5,\"c\":true,\"d\":null,\"e\":\"  q\",\"f\":null,\"g\":\"inf\"}\n");
+    reads("b.csv", "a,a,,c\n1,2,3,x\n4,5\n\n7,8,9,\"a \"\"b\"\" c\"d\n", NULL,
+          "{\"a\":1,\"a.1\":2,\"Unnamed: 2\":3.0,\"c\":\"x\"}\n"
+          "{\"a\":4,\"a.1\":5,\"Unnamed: 2\":null,\"c\":null}\n"
+          "{\"a\":7,\"a.1\":8,\"Unnamed: 2\":9.0,\"c\":\"a \\\"b\\\" cd\"}");
+    reads("c.csv", "a,b\n\"x\"y\"z\",1\nq\"r,2\n", NULL,
+          "{\"a\":\"xy\\\"z\\\"\",\"b\":1}\n{\"a\":\"q\\\"r\",\"b\":2}");
+    reads("d.csv", "\n \na,b\r1,2\r3,4\r", NULL, "{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":4}");
+    reads("e.csv", "a\n\"1\n2\"\n\n\"\"\n\"NA\"", NULL, "{\"a\":\"1\\n2\"}\n{\"a\":null}\n{\"a\":null}");
+    reads("f.csv", "a,b\n1_0,1d2\n+5,007\n", NULL, "{\"a\":\"1_0\",\"b\":\"1d2\"}\n{\"a\":\"+5\",\"b\":\"007\"}");
+    reads("g.csv", "a,b\n+5,007\n 6 ,-1\n", NULL, "{\"a\":5,\"b\":7}\n{\"a\":6,\"b\":-1}");
+    reads("h.csv", "a,b\n99999999999999999999,1e400\n1,2\n", &(struct records_opts){0},
+          "{\"a\":\"99999999999999999999\",\"b\":\"1e400\"}\n{\"a\":\"1\",\"b\":\"2\"}");
+    reads("i.csv", "a,b\nNA,007\n,x\n", &literal, "{\"a\":\"NA\",\"b\":\"007\"}\n{\"a\":null,\"b\":\"x\"}");
+    reads("j.csv", "a;b\n1,5;2\n", &semi, "{\"a\":\"1,5\",\"b\":2}");
+    reads("k.csv", "1,2\n3,4\n", &named, "{\"x\":1,\"y\":2}\n{\"x\":3,\"y\":4}");
+    reads("l.csv", "a,b\n", NULL, "");
+    fails("m.csv", "a,b\n1,2\n1,2,3\n", NULL, 1, "record 2: at byte 8: 3 fields, the header names 2");
+    fails("mm.csv", "a,b\n1,2,3,4,5\n", NULL, 0, "at byte 4: 5 fields, the header names 2");
+    fails("n.csv", "a,b\n1,\"2\n3,4\n", NULL, 0, "record 1: a quote that begins behind byte 4 has no end");
+    fails("o.csv", "a,b\n1,\xff\n", NULL, 0, "column \"b\" is not UTF-8 text");
+    fails("p.csv", "a,\xff\n1,2\n", NULL, 0, "the name of column 2");
+}
+
+/* A record that lies across the blocks of the scan and of a read. */
+/* What is read without strtod and strtoll is what they read. */
+static void test_csv_numbers(void **state)
+{
+    static const char *const odd[] = {"5.", ".5", "-.5", "+1.", "-0", "-0.0", "000000000000001.5",
+                                      "0.000000000000001", "999999999999999", "1e22", "12345678.9e3",
+                                      "123456789012345.6", "9223372036854775807"};
+    static const char *const none[] = {"", ".", "-", "+", "--1", "1.2.3", "1-", "0x10", "1e400", "1 2",
+                                       "9223372036854775808", "-9223372036854775809", "1_0", "e5"};
+    char text[64];
+    int64_t whole;
+    double real;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_true(csv_as_real(odd[i], strlen(odd[i]), &real));
+        assert_true(real == strtod(odd[i], NULL) && !signbit(real) == !signbit(strtod(odd[i], NULL)));
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_false(csv_as_real(none[i], strlen(none[i]), &real));
+        assert_false(csv_as_int(none[i], strlen(none[i]), &whole));
+    }
+    assert_true(csv_as_int(" -9223372036854775808\t", 22, &whole) && whole == INT64_MIN);
+    srand(7);
+    for (int i = 0; i < 200000; i++) {
+        int n = snprintf(text, sizeof text, "%s%.*f", i % 3 ? "" : "-", rand() % 12,
+                         (double)rand() / (1 << rand() % 31));
+
+        assert_true(csv_as_real(text, (size_t)n, &real));
+        if (real != strtod(text, NULL))
+            fail_msg("%s is %.17g, not %.17g", text, real, strtod(text, NULL));
+    }
+}
+
+static void test_csv_over_block_ends(void **state)
+{
+    size_t n = (3u << 20) + 17, at;
+    char *text = malloc(n + 64), *long_one = malloc(n);
+    struct records *r;
+    json_t *v;
+
+    (void)state;
+    at = (size_t)sprintf(text, "a,b\n1,\"");
+    for (size_t i = 0; i < n - 40; i++)
+        long_one[i] = "ab,\n\"xyz\r"[i % 9];
+    for (size_t i = 0; at < n - 40; i++) {
+        if (long_one[i] == '"')
+            text[at++] = '"';
+        text[at++] = long_one[i];
+        long_one[i + 1] = i + 1 < n - 40 ? long_one[i + 1] : 0;
+    }
+    at += (size_t)sprintf(text + at, "\"\n2,y\n");
+    r = open_with(put("big.csv", text, at), NULL);
+    assert_int_equal(records_count(r), 2);
+    v = must_get(r, 0);
+    assert_memory_equal(json_string_value(json_object_get(v, "b")), long_one,
+                        json_string_length(json_object_get(v, "b")));
+    assert_true(json_string_length(json_object_get(v, "b")) > 2 << 20);
+    json_decref(v);
+    v = must_get(r, 1);
+    assert_string_equal(json_string_value(json_object_get(v, "b")), "y");
+    json_decref(v);
+    records_close(r);
+    free(text);
+    free(long_one);
+}
+
+/* -- token ids ------------------------------------------------------------------------------- */
+
+static void test_token_ids(void **state)
+{
+    static const char npy[] = "\x93NUMPY\x01\0\x46\0{'descr': '<u2', 'fortran_order': False, "
+                              "'shape': (5,), }            \n\1\0\2\0\3\0\xff\xff\5\0",
+                      table[] = "\x93NUMPY\x01\0\x46\0{'descr': '<i4', 'fortran_order': False, "
+                                "'shape': (2, 1), }          \n\7\0\0\0\x08\0\0\0",
+                      idx[] = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+                              "\2\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                      bin[] = "\x0a\0\x0b\0\x0c\0";
+    static const struct records_opts two = {.stream_tokens = 2};
+    struct ckpt_err err = {0};
+    const char *path;
+    struct records *r;
+
+    (void)state;
+    same_rows(put("s.npy", npy, sizeof npy - 1), &two,
+              put_str("s.jsonl", "{\"input_ids\":[1,2]}\n{\"input_ids\":[3,65535]}\n{\"input_ids\":[5]}"));
+    same_rows(put("t.npy", table, sizeof table - 1), &two,
+              put_str("t.jsonl", "{\"input_ids\":[7]}\n{\"input_ids\":[8]}"));
+    put("m.bin", bin, sizeof bin - 1);
+    same_rows(put("m.idx", idx, sizeof idx - 1), NULL,
+              put_str("m.jsonl", "{\"input_ids\":[10,11]}\n{\"input_ids\":[12]}"));
+    path = put("cut.npy", npy, sizeof npy - 3);
+    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "cut.npy: 5 x 1 ids of 2 bytes, the file has 8 bytes"));
+    ckpt_err_clear(&err);
+    path = put("cut.idx", idx, sizeof idx - 9);
+    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "cut.idx: 2 sequences and 1 documents do not fit"));
+}
+
+/* -- splits ---------------------------------------------------------------------------------- */
+
+static void test_names_say_the_split(void **state)
+{
+    /* As datasets 5.2 tells them. */
+    static const struct { const char *path; enum split_rule rule; const char *split; } rows[] = {
+        {"data/train-00000-of-00001.parquet", SPLIT_SHARDED, "train"},
+        {"data/my_split-00001-of-00003-abcdef.jsonl.gz", SPLIT_SHARDED, "my_split"},
+        {"train-00000-of-00001.parquet", SPLIT_BY_FILE, "train"},
+        {"train/a.jsonl", SPLIT_BY_DIR, "train"},
+        {"x/my_dev_2/a.jsonl", SPLIT_BY_DIR, "validation"},
+        {"trainer/a.jsonl", SPLIT_ALL_TRAIN, "train"},
+        {"my-testing.jsonl", SPLIT_BY_FILE, "test"},
+        {"latest.jsonl", SPLIT_ALL_TRAIN, "train"},
+        {"val.csv", SPLIT_BY_FILE, "validation"},
+        {"evaluation 1.csv", SPLIT_BY_FILE, "test"},
+        {"train.en-test.csv", SPLIT_BY_FILE, "train"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct split_name got;
+
+        assert_int_equal(split_rule_of(&rows[i].path, 1), rows[i].rule);
+        got = split_name_of(rows[i].path, rows[i].rule);
+        assert_int_equal(got.len, strlen(rows[i].split));
+        assert_memory_equal(got.name, rows[i].split, got.len);
+    }
+}
+
+/* Expression over 250 records "train" and 7 of "test": from, to of each part. */
+static void test_split_expressions(void **state)
+{
+    static const struct { const char *text; int64_t n, from, to; } rows[] = {
+        {"train", 250, 0, 250}, {"train[:10%]", 250, 0, 25}, {"train[10%:]", 250, 25, 250},
+        {"train[:1%]", 250, 0, 2}, {"train[:3%]", 250, 0, 8}, {"train[:33%]", 7, 0, 2},
+        {"train[-10:]", 250, 240, 250}, {"train[-20%:-10%]", 250, 200, 225},
+        {"train[100:2_00]", 250, 100, 200}, {"train[300:]", 250, 250, 250},
+        {"train[:50%](pct1_dropremainder)", 250, 0, 100}, {"train[:]", 250, 0, 250},
+        {"train[:50%](closest)", 7, 0, 4}, {"train[5:2]", 7, 2, 2},
+    };
+    struct split_part part[SPLIT_MAX_PARTS];
+    struct ckpt_err err = {0};
+    int64_t from, to;
+    size_t n;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(split_parse(part, &n, rows[i].text, &err), 0);
+        assert_int_equal(n, 1);
+        assert_int_equal(split_range(part, rows[i].n, &from, &to, &err), 0);
+        if (from != rows[i].from || to != rows[i].to)
+            fail_msg("%s of %lld is %lld..%lld", rows[i].text, (long long)rows[i].n,
+                     (long long)from, (long long)to);
+    }
+    assert_int_equal(split_parse(part, &n, " train[:5] + test ", &err), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(part[1].name, "test");
+    assert_int_equal(split_parse(part, &n, "train[5]", &err), CKPT_EUSAGE);
+    assert_int_equal(split_parse(part, &n, "train[:5", &err), CKPT_EUSAGE);
+    assert_int_equal(split_parse(part, &n, "train+", &err), CKPT_EUSAGE);
+    assert_int_equal(split_parse(part, &n, "", &err), CKPT_EUSAGE);
+    assert_int_equal(split_parse(part, &n, "train[:500%]", &err), 0);
+    assert_int_equal(split_range(part, 10, &from, &to, &err), CKPT_EUSAGE);
+}
+
+static void expect_ids(struct records *r, const char *want)
+{
+    char got[256] = "";
+
+    for (int64_t i = 0; i < records_count(r); i++) {
+        json_t *v = must_get(r, i);
+
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld", i ? " " : "",
+                 (long long)json_integer_value(json_object_get(v, "i")));
+        json_decref(v);
+    }
+    assert_string_equal(got, want);
+}
+
+static void test_parts_of_a_folder(void **state)
+{
+    static const struct {
+        int64_t n, index; bool strided; const char *ids, *second;
+    } shard[] = {
+        {3, 0, false, "1 2 3", ""}, {3, 1, false, "4 5", ""}, {3, 2, false, "6 7", ""},
+        {3, 0, true, "1 4 7", "4"}, {3, 1, true, "2 5", "5"}, {3, 2, true, "3 6", "6"},
+        {1, 0, false, "1 2 3 4 5 6 7", ""}, {7, 6, true, "7", ""}, {7, 6, false, "7", ""},
+    };
+    struct records_opts opts = {.split = "test[1:]+train[:50%]+test[:1]"};
+    struct ckpt_err err = {0};
+    const char *path = dir;
+    struct records *r;
+    char sub[300];
+
+    (void)state;
+    snprintf(sub, sizeof sub, "%s/set", dir);
+    assert_int_equal(mkdir(sub, 0777), 0);
+    snprintf(sub, sizeof sub, "%s/set/data", dir);
+    assert_int_equal(mkdir(sub, 0777), 0);
+    put_str("set/config.json", "{}");
+    put_str("set/data/train-00000-of-00002.jsonl", "{\"i\":1}\n{\"i\":2}\n");
+    put_str("set/data/train-00001-of-00002.jsonl", "{\"i\":3}\n{\"i\":4}\n");
+    put_str("set/data/test-00000-of-00001.jsonl", "{\"i\":5}\n{\"i\":6}\n{\"i\":7}\n");
+    snprintf(sub, sizeof sub, "%s/set", dir);
+    path = sub;
+    r = open_with(path, &opts);
+    expect_ids(r, "6 7 1 2 5");
+    records_slice(r, 1, 4);
+    expect_ids(r, "7 1 2");
+    records_slice(r, -2, INT64_MAX);
+    expect_ids(r, "1 2");
+    records_close(r);
+    /* Dataset.shard(n, index, contiguous) of datasets 5.2 of seven rows. */
+    opts.split = "train+test";
+    for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) {
+        r = open_with(path, &opts);
+        assert_int_equal(records_shard(r, shard[i].n, shard[i].index, shard[i].strided, &err), 0);
+        expect_ids(r, shard[i].ids);
+        if (shard[i].strided) {
+            records_slice(r, 1, 2);
+            assert_int_equal(records_shard(r, 1, 0, true, &err), 0);
+            expect_ids(r, shard[i].second);
+        }
+        records_close(r);
+    }
+    r = open_with(path, &opts);
+    assert_int_equal(records_shard(r, 3, 3, false, &err), CKPT_EUSAGE);
+    assert_int_equal(records_shard(r, 2, 1, true, &err), 0);
+    assert_int_equal(records_shard(r, 2, 1, false, &err), 0);
+    expect_ids(r, "6");
+    records_close(r);
+    ckpt_err_clear(&err);
+    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EUSAGE);
+    opts.split = "validation";
+    ckpt_err_clear(&err);
+    assert_int_equal(records_open_with(&r, &path, 1, &opts, &err), CKPT_ENOTFOUND);
+    assert_non_null(strstr(err.text, "no files of split \"validation\""));
+    opts.split = "train";
+    same_rows("tests/golden/hf-imdb", &opts, "tests/golden/hf-rows.jsonl");
+    same_rows("tests/golden/hf-saved", &opts, "tests/golden/hf-rows.jsonl");
+    opts.split = "nowhere";
+    path = "tests/golden/hf-saved";
+    ckpt_err_clear(&err);
+    assert_int_equal(records_open_with(&r, &path, 1, &opts, &err), CKPT_ENOTFOUND);
+}
+
+static void test_patterns(void **state)
+{
+    static const struct { const char *pattern, *path; bool want; } rows[] = {
+        {"data/train-*", "data/train-0.parquet", true}, {"data/train-*", "data/x/train-0", false},
+        {"*.jsonl", "a.jsonl", true}, {"*.jsonl", "data/a.jsonl", false}, {"*.jsonl", ".a.jsonl", false},
+        {"**/*.jsonl", "a.jsonl", true}, {"**/*.jsonl", "a/b/c.jsonl", true},
+        {"**/*.jsonl", ".git/c.jsonl", false}, {"a/**", "a/b/c", true}, {"a/**", "a", false},
+        {"**", "a/b", true}, {"a/**/z", "a/z", true}, {"a/**/z", "a/b/c/z", true},
+        {"a/**/z", "a/b/c/y", false}, {"a?[0-9]", "ab7", true}, {"a?[0-9]", "a/7", false},
+        {"**/b/**/d", "a/b/c/d", true}, {"**/b/**/d", "b/d", true}, {"**/b/**/d", "c/d", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (record_matches(rows[i].pattern, rows[i].path) != rows[i].want)
+            fail_msg("%s %s", rows[i].pattern, rows[i].path);
+}
+
+static void must_fail(const char *path, const struct records_opts *opts, int code,
+                      const char *why)
+{
+    struct ckpt_err err = {0};
+    struct records *r;
+
+    assert_int_equal(records_open_with(&r, &path, 1, opts, &err), code);
+    if (!strstr(err.text, why))
+        fail_msg("%s: no \"%s\"", err.text, why);
+}
+
+static void test_configurations_of_a_card(void **state)
+{
+    static const char card[] =
+        "---\nlicense: mit\nconfigs:\n"
+        "- config_name: main\n  data_files:\n"
+        "  - split: train\n    path: [m/a*.jsonl, \"m/**/z.jsonl\"]\n"
+        "  - split: test\n    path: m/b.jsonl\n"
+        "- config_name: socratic\n  data_dir: ./s/\n  data_files: '*.jsonl'\n"
+        "- config_name: whole\n  data_dir: m\n"
+        "- config_name: lost\n  data_files: nothing/*\n"
+        "%s---\n# Text\n";
+    struct records_opts opts = {0};
+    char path[300], text[1000];
+    struct records *r;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/card", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/m", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/m/deep", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/card/s", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    put_str("card/m/a2.jsonl", "{\"i\":2}\n");
+    put_str("card/m/a1.jsonl", "{\"i\":1}\n");
+    put_str("card/m/deep/z.jsonl", "{\"i\":3}\n");
+    put_str("card/m/b.jsonl", "{\"i\":4}\n");
+    put_str("card/s/x.jsonl", "{\"i\":5}\n");
+    snprintf(path, sizeof path, "%s/card", dir);
+    snprintf(text, sizeof text, card, "");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EUSAGE, "several configurations in README.md: main, socratic, whole, lost");
+    opts.config = "other";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "no configuration \"other\" in README.md; there are: main, soc");
+    opts.config = "main";
+    must_fail(path, &opts, CKPT_EUSAGE, "files of several splits, train and test");
+    opts.split = "train";
+    r = open_with(path, &opts);
+    expect_ids(r, "1 2 3");
+    records_close(r);
+    opts.split = "test+train[:1]";
+    r = open_with(path, &opts);
+    expect_ids(r, "4 1");
+    records_close(r);
+    opts.split = "validation";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "no files of split \"validation\"; README.md names train, test");
+    opts = (struct records_opts){.config = "socratic"};
+    r = open_with(path, &opts);
+    expect_ids(r, "5");
+    records_close(r);
+    opts.config = "whole";
+    r = open_with(path, &opts);
+    expect_ids(r, "1 2 4 3");
+    records_close(r);
+    opts.config = "lost";
+    must_fail(path, &opts, CKPT_ENOTFOUND, "configuration \"lost\": no file of data matches \"nothing/*\"");
+    /* One that is meant without its name. */
+    snprintf(text, sizeof text, card, "- config_name: d\n  default: true\n  data_files: s\n");
+    put_str("card/README.md", text);
+    opts.config = NULL;
+    r = open_with(path, &opts);
+    expect_ids(r, "5");
+    records_close(r);
+    snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ../x\n");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EREFUSED, "\"../x\" is no pattern of files below the folder");
+    snprintf(text, sizeof text, card, "- data_files: x\n");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EFORMAT, "README.md: a configuration without config_name");
+    /* What is no YAML is told, and the names of files decide. */
+    put_str("card/README.md", "---\nconfigs: [\n---\n");
+    r = open_with(path, &opts);
+    assert_int_equal(records_count(r), 5);
+    records_close(r);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    dir = scratch("records");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    scratch_remove(dir);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parquet_as_pyarrow_reads_it),
+        cmocka_unit_test(test_flat_files_as_datasets_reads_them),
+        cmocka_unit_test(test_nested_squad_is_one_record_a_question),
+        cmocka_unit_test(test_lines_of_text),
+        cmocka_unit_test(test_json_layouts),
+        cmocka_unit_test(test_csv_as_pandas_reads_it),
+        cmocka_unit_test(test_csv_numbers),
+        cmocka_unit_test(test_csv_over_block_ends),
+        cmocka_unit_test(test_token_ids),
+        cmocka_unit_test(test_names_say_the_split),
+        cmocka_unit_test(test_split_expressions),
+        cmocka_unit_test(test_parts_of_a_folder),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_configurations_of_a_card),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}

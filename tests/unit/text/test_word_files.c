@@ -1,0 +1,169 @@
+/*
+ * vocab.txt, and vocab.json with merges.txt: the same tokenizers as the tokenizer.json whose
+ * vocabularies they hold, line for line; what the configuration beside them changes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/tokens/tokenizer_parts.h"
+#include "formats/tokens/word_files.h"
+#include "libckpt/base/json.h"
+#include "tests/unit/golden_tokens.h"
+
+/* Every string: the same ids, places and text from both. */
+static void check_same(const char *files, const char *json)
+{
+    struct tokenizer *a = open_named(files), *b = open_named(json);
+    struct ckpt_arena arena = {0};
+    struct ckpt_err err = {0};
+    struct texts texts;
+
+    texts_read(&texts, &arena);
+    assert_int_equal(texts.n, 412);
+    for (size_t i = 0; i < texts.n; i++) {
+        const char *s = json_string_value(texts.text[i]);
+        size_t n = json_string_length(texts.text[i]), n_a, n_b;
+        struct encoding x = {0}, y = {0};
+        char *one, *two;
+
+        assert_int_equal(tokenizer_encode(a, &x, s, n, true, &err), 0);
+        assert_int_equal(tokenizer_encode(b, &y, s, n, true, &err), 0);
+        if (x.n != y.n || (x.n && (memcmp(x.id, y.id, x.n * sizeof *x.id) != 0 ||
+                                   memcmp(x.start, y.start, x.n * sizeof *x.start) != 0 ||
+                                   memcmp(x.end, y.end, x.n * sizeof *x.end) != 0)))
+            fail_msg("%s: string %zu", files, i);
+        assert_int_equal(tokenizer_decode(a, &one, &n_a, x.id, x.n, true, &err), 0);
+        assert_int_equal(tokenizer_decode(b, &two, &n_b, y.id, y.n, true, &err), 0);
+        assert_string_equal(one, two);
+        ckpt_free(one);
+        ckpt_free(two);
+        encoding_release(&x);
+        encoding_release(&y);
+    }
+    texts_release(&texts);
+    ckpt_arena_release(&arena);
+    tokenizer_close(a);
+    tokenizer_close(b);
+}
+
+static void test_vocab_txt(void **state)
+{
+    (void)state;
+    check_same("files/vocab-txt", "bert");
+}
+
+static void test_vocab_json_and_merges(void **state)
+{
+    struct tokenizer *t = open_named("files/vocab-merges");
+
+    (void)state;
+    assert_int_equal(tokenizer_bos(t), tokenizer_id(t, "<|endoftext|>"));
+    assert_int_equal(tokenizer_eos(t), tokenizer_id(t, "<|endoftext|>"));
+    tokenizer_close(t);
+    check_same("files/vocab-merges", "gpt2");
+}
+
+/* A tokenizer of these files and this configuration, and the tokens of a text. */
+static void expect(json_t *root, const char *config, const char *added, const char *text,
+                   const char *want)
+{
+    json_t *c = json_loads(config, 0, NULL), *a = added ? json_loads(added, 0, NULL) : NULL;
+    struct tokenizer *t;
+    struct encoding e = {0};
+    struct ckpt_err err = {0};
+    char found[256] = "";
+    size_t n = 0;
+
+    if (added_files_read(root, a, c, &err) || tokenizer_from_json(&t, root, 1000, &err) ||
+        tokenizer_config(t, c, false, &err) ||
+        tokenizer_encode(t, &e, text, strlen(text), true, &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < e.n; i++)
+        n += (size_t)snprintf(found + n, sizeof found - n, "%s%s", i ? " " : "",
+                              tokenizer_token(t, e.id[i]));
+    assert_string_equal(found, want);
+    encoding_release(&e);
+    tokenizer_close(t);
+    json_decref(root);
+    json_decref(c);
+    json_decref(a);
+}
+
+#define TXT "[UNK]\n[CLS]\n[SEP]\nab\n##c\nAB\n"
+
+static json_t *txt(const char *config)
+{
+    json_t *root, *c = json_loads(config, 0, NULL);
+    struct ckpt_err err = {0};
+
+    if (vocab_txt_read(&root, TXT, strlen(TXT), c, &err))
+        fail_msg("%s", err.text);
+    json_decref(c);
+    return root;
+}
+
+static json_t *merges(const char *config)
+{
+    json_t *vocab = json_loads("{\"<s>\":0,\"</s>\":1,\"a\":2,\"b\":3,\"ab\":4,\"\\u0120\":5,"
+                               "\"\\u0120a\":6}", 0, NULL);
+    json_t *root, *c = json_loads(config, 0, NULL);
+    struct ckpt_err err = {0};
+    const char *text = "#version: 0.2\na b\n\xc4\xa0 a\n";
+
+    if (vocab_merges_read(&root, vocab, text, strlen(text), c, &err))
+        fail_msg("%s", err.text);
+    json_decref(vocab);
+    json_decref(c);
+    return root;
+}
+
+static void test_what_the_configuration_says(void **state)
+{
+    static const char cased[] = "{\"do_lower_case\":false}";
+    static const char roberta[] = "{\"tokenizer_class\":\"RobertaTokenizer\","
+                                  "\"add_prefix_space\":true}";
+    static const char opt[] = "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_bos_token\":true,"
+                              "\"bos_token\":\"</s>\"}";
+    static const char more[] = "{\"added_tokens_decoder\":{\"7\":{\"content\":\"<x>\","
+                               "\"special\":true,\"lstrip\":true}}}";
+
+    (void)state;
+    expect(txt("{}"), "{}", NULL, "ABC ab", "[CLS] ab ##c ab [SEP]");
+    expect(txt(cased), cased, NULL, "AB abc b", "[CLS] AB ab ##c [UNK] [SEP]");
+    expect(merges("{}"), "{}", NULL, "ab a", "ab \xc4\xa0" "a");
+    expect(merges(roberta), roberta, NULL, "a", "<s> \xc4\xa0" "a </s>");
+    expect(merges(opt), opt, NULL, "ab", "</s> ab");
+    expect(merges("{}"), more, "{\"<y>\":8}", "ab  <x>a<y>", "ab <x> a <y>");
+}
+
+static void test_damage_is_named(void **state)
+{
+    json_t *root, *vocab = json_object();
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(vocab_txt_read(&root, "a\n\xff\n", 4, NULL, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "line 2"));
+    assert_int_equal(vocab_txt_read(&root, "", 0, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(vocab_merges_read(&root, vocab, "a b\n\xc0 b\n", 8, NULL, &err),
+                     CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "merges.txt:2"));
+    json_decref(vocab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vocab_txt),
+        cmocka_unit_test(test_vocab_json_and_merges),
+        cmocka_unit_test(test_what_the_configuration_says),
+        cmocka_unit_test(test_damage_is_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

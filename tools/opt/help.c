@@ -1,0 +1,268 @@
+/* opt/help - --help and shell completion from the rows; see opt/rows.h. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/opt/rows.h"
+#include "tools/term.h"
+
+#define COLUMN 34
+#define NARROW 64               /* below it, help stands under its option */
+#define INDENT 10
+#define USUAL  80
+#define WIDEST 100              /* longer lines are hard to read */
+
+/* Where help goes on this terminal. */
+struct page {
+    size_t column, width;
+    bool   bold;
+};
+
+static struct page page_of(void)
+{
+    int n = term_columns(STDOUT_FILENO);
+    size_t width = n == 0 ? USUAL : n < WIDEST ? (size_t)n : WIDEST;
+
+    return (struct page){width < NARROW ? INDENT : COLUMN, width, term_bold(STDOUT_FILENO)};
+}
+
+/* Words of text, the first at column at, broken before the page ends; later lines begin at left.
+ * Gives the column behind the last. */
+static size_t wrapped(const struct page *p, size_t left, const char *text, size_t at)
+{
+    bool first = true;
+
+    while (*text) {
+        size_t n = strcspn(text, " ");
+
+        if (!first && at + 1 + n > p->width) {
+            printf("\n%*s", (int)left, "");
+            at = left;
+        } else if (!first) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)n, text);
+        at += n;
+        text += n + (text[n] == ' ');
+        first = false;
+    }
+    return at;
+}
+
+/* The default in words; "" where there is none, or help tells it itself. */
+static const char *default_text(char dst[64], const struct opt *o, const union opt_value *was)
+{
+    *dst = '\0';
+    if (strstr(o->help, "default") || !o->dest ||
+        (o->kind == OPT_INT && o->min != o->max && (double)was->i < o->min))
+        return dst;                     /* what cannot be said is no default, but its absence */
+    switch (o->kind) {
+    case OPT_FLAG:
+        if (was->flag)
+            snprintf(dst, 64, "yes");
+        break;
+    case OPT_INT:
+        snprintf(dst, 64, "%lld", (long long)was->i);
+        break;
+    case OPT_REAL:
+        if (was->real == was->real)
+            snprintf(dst, 64, "%.10g", was->real);
+        break;
+    case OPT_SIZE:
+        snprintf(dst, 64, "%llu", (unsigned long long)was->size);
+        break;
+    case OPT_STR:
+    case OPT_PATH:
+    case OPT_CHOICE:
+        if (was->text && *was->text)
+            snprintf(dst, 64, "%s", was->text);
+        break;
+    default:
+        break;
+    }
+    return dst;
+}
+
+static void print_row(const struct page *p, const struct opt *o, const union opt_value *was)
+{
+    char left[128], word[64], note[96] = "";
+    size_t at = p->column;
+    int n;
+
+    if (o->kind == OPT_GROUP) {
+        printf(p->bold ? "\n\033[1m%s:\033[0m\n" : "\n%s:\n", o->help);
+        return;
+    }
+    n = o->short_name ? snprintf(left, sizeof left, "  -%c, --%s", o->short_name, o->name)
+                      : snprintf(left, sizeof left, "      --%s", o->name);
+    if (o->arg)
+        n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->arg);
+    printf("%s", left);
+    if ((size_t)n + 1 >= p->column)
+        printf("\n%*s", (int)p->column, "");
+    else
+        printf("%*s", (int)p->column - n, "");
+    at = wrapped(p, p->column, o->help, at);
+    if (*default_text(word, o, was)) {
+        snprintf(note, sizeof note, " (default: %s)", word);
+        if (at + strlen(note) > p->width)
+            printf("\n%*s%s", (int)p->column, "", note + 1);
+        else
+            printf("%s", note);
+    }
+    if (o->kind == OPT_CHOICE && o->choices) {
+        printf("\n%*sone of: ", (int)p->column, "");
+        wrapped(p, p->column, o->choices, p->column + 8);
+    }
+    putchar('\n');
+}
+
+void opt_help(const struct opt_table *t, const struct opt_spec *spec, const struct cli *cli)
+{
+    struct page p = page_of();
+    char line[300];
+
+    snprintf(line, sizeof line, "usage: %s %s", cli->tool, spec->synopsis);
+    wrapped(&p, strlen(cli->tool) + 8, line, 0);
+    printf("\n\n");
+    wrapped(&p, 0, spec->summary, 0);
+    putchar('\n');
+    if (t->n_tool && t->tool[0].kind != OPT_GROUP)
+        printf("\nOptions:\n");
+    for (size_t i = 0; i < opt_count(t); i++)
+        print_row(&p, opt_at(t, i), &t->was[i]);
+    putchar('\n');
+    snprintf(line, sizeof line, "Flags are undone by --no-NAME; \"_\" and \"-\" are the same in a "
+             "name.  See %s(1).", cli->tool);
+    wrapped(&p, 0, line, 0);
+    putchar('\n');
+}
+
+/* Text inside single quotes of a shell. */
+static void quoted(const char *s)
+{
+    for (; *s; s++)
+        if (*s == '\'')
+            printf("'\\''");
+        else
+            putchar(*s);
+}
+
+/* "ckpt-merge" as a shell's function may be called. */
+static void function_name(const char *tool)
+{
+    for (putchar('_'); *tool; tool++)
+        putchar(*tool == '-' ? '_' : *tool);
+}
+
+/* What may follow an option, as a case of bash's. */
+static void bash_value(const struct opt *o)
+{
+    if (o->short_name)
+        printf("    -%c|--%s)", o->short_name, o->name);
+    else
+        printf("    --%s)", o->name);
+    if (o->kind == OPT_CHOICE && o->choices)
+        printf(" COMPREPLY=($(compgen -W '%s' -- \"$cur\"));", o->choices);
+    else if (o->kind != OPT_PATH && o->kind != OPT_LIST)
+        printf(" compopt +o default 2>/dev/null;");     /* no file has that name */
+    printf(" return ;;\n");
+}
+
+/* bash splits "--to=hf" into three words. */
+static void bash(const struct opt_table *t, const struct cli *cli)
+{
+    function_name(cli->tool);
+    printf("() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+           "  COMPREPLY=()\n"
+           "  if [ \"$cur\" = '=' ]; then cur=; elif [ \"$prev\" = '=' ]; then"
+           " prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+           "  case $prev in\n");
+    for (size_t i = 0; i < opt_count(t); i++)
+        if (opt_takes_value(opt_at(t, i)))
+            bash_value(opt_at(t, i));
+    printf("  esac\n  case $cur in\n    -*) COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < opt_count(t); i++) {
+        const struct opt *o = opt_at(t, i);
+
+        if (o->kind != OPT_GROUP)
+            printf("--%s ", o->name);
+        if (opt_is_flag(o) && o->dest)
+            printf("--no-%s ", o->name);
+    }
+    printf("' -- \"$cur\")) ;;\n  esac\n}\ncomplete -o default -F ");
+    function_name(cli->tool);
+    printf(" %s\n", cli->tool);
+}
+
+/* Brackets and colons have a meaning in zsh's specifications. */
+static void zsh_text(const char *s)
+{
+    char one[2] = {0};
+
+    for (; *s; s++) {
+        one[0] = *s;
+        if (strchr("[]:", *s))
+            putchar('\\');
+        quoted(one);
+    }
+}
+
+static void zsh(const struct opt_table *t, const struct cli *cli)
+{
+    printf("#compdef %s\n_arguments \\\n", cli->tool);
+    for (size_t i = 0; i < opt_count(t); i++) {
+        const struct opt *o = opt_at(t, i);
+
+        if (o->kind == OPT_GROUP)
+            continue;
+        printf("  '%s--%s%s[", o->kind == OPT_LIST ? "*" : "", o->name,
+               opt_takes_value(o) ? "=" : "");
+        zsh_text(o->help);
+        printf("]");
+        if (o->kind == OPT_CHOICE && o->choices)
+            printf(":%s:(%s)", o->arg, o->choices);
+        else if (opt_takes_value(o))
+            printf(":%s:%s", o->arg, o->kind == OPT_PATH || o->kind == OPT_LIST ? "_files" : "");
+        printf("' \\\n");
+    }
+    printf("  '*:path:_files'\n");
+}
+
+static void fish(const struct opt_table *t, const struct cli *cli)
+{
+    for (size_t i = 0; i < opt_count(t); i++) {
+        const struct opt *o = opt_at(t, i);
+
+        if (o->kind == OPT_GROUP)
+            continue;
+        printf("complete -c %s -l %s", cli->tool, o->name);
+        if (o->short_name)
+            printf(" -s %c", o->short_name);
+        if (o->kind == OPT_CHOICE && o->choices)
+            printf(" -x -a '%s'", o->choices);
+        else if (opt_takes_value(o))
+            printf(" -r");
+        printf(" -d '");
+        for (const char *s = o->help; *s; s++)
+            printf(strchr("'\\", *s) ? "\\%c" : "%c", *s);
+        printf("'\n");
+    }
+}
+
+int opt_completion(const struct opt_table *t, const struct cli *cli, const char *shell,
+                   struct ckpt_err *err)
+{
+    static const struct {
+        const char *name;
+        void      (*print)(const struct opt_table *t, const struct cli *cli);
+    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
+        if (strcmp(shells[i].name, shell) == 0) {
+            shells[i].print(t, cli);
+            return 0;
+        }
+    return ckpt_fail(err, CKPT_EUSAGE, "--completion: \"%s\" is none of: bash zsh fish", shell);
+}

@@ -1,0 +1,164 @@
+/* opt/known - what other programs' users type -> what an option is called here; opt/rows.h. */
+#include <string.h>
+
+#include "tools/opt/rows.h"
+
+/* Names of transformers, TRL, PEFT, DeepSpeed and torchrun, and short ones that people try. */
+static const struct known {
+    const char *names;          /* space-separated, with "-" */
+    const char *option;         /* the first of these that the tool has is meant; NULL: none */
+    const char *hint;           /* what to do where no option is meant */
+} known[] = {
+    {"model-name-or-path model-name model-path base-model pretrained-model model-id checkpoint",
+     "model base", NULL},
+    {"tokenizer-name tokenizer-name-or-path tokenizer-path", "tokenizer", NULL},
+    {"config-name", "init", NULL},
+    {"dataset data dataset-path data-path train-data train-dataset training-data input-file files",
+     "train-file eval-file", NULL},
+    {"validation-file eval-data eval-dataset test-file validation-data", "eval-file", NULL},
+    {"split dataset-split dataset-train-split train-split-name", "train-split eval-split", NULL},
+    {"dataset-test-split validation-split", "eval-split", NULL},
+    {"dataset-config-name subset", "dataset-config", NULL},
+    {"dataset-text-field text-column", "text-field", NULL},
+    {"lr rate peak-lr", "learning-rate", NULL},
+    {"epochs num-epochs epoch n-epochs", "num-train-epochs", NULL},
+    {"steps num-steps num-training-steps total-steps iters max-iters train-steps", "max-steps",
+     NULL},
+    {"batch-size train-batch-size micro-batch-size batch per-gpu-train-batch-size bs "
+     "train-micro-batch-size-per-gpu", "per-device-train-batch-size batch-size", NULL},
+    {"eval-batch-size per-gpu-eval-batch-size", "per-device-eval-batch-size batch-size", NULL},
+    {"grad-accum gradient-accumulation accumulation-steps grad-accum-steps accumulate-grad-batches",
+     "gradient-accumulation-steps", NULL},
+    {"warmup num-warmup-steps", "warmup-steps", NULL},
+    {"scheduler lr-scheduler schedule", "lr-scheduler-type", NULL},
+    {"wd decay", "weight-decay", NULL},
+    {"clip grad-clip clip-grad-norm gradient-clipping max-norm", "max-grad-norm", NULL},
+    {"optimizer-type optim-type optimizer-name", "optim", NULL},
+    {"beta1", "adam-beta1", NULL},
+    {"beta2", "adam-beta2", NULL},
+    {"eps epsilon adam-eps", "adam-epsilon", NULL},
+    {"lora-r r rank lora-dim", "lora-rank extract-adapter", NULL},
+    {"alpha", "lora-alpha", NULL},
+    {"lora-target-modules", "target-modules", NULL},
+    {"lora adapter-path peft adapter-name-or-path lora-path peft-model", "adapter", NULL},
+    {"block-size max-length seq-length max-seq-len seq-len context-length model-max-length "
+     "cutoff-len max-source-length", "max-seq-length max-new-tokens", NULL},
+    {"grad-checkpointing activation-checkpointing checkpoint-activations",
+     "gradient-checkpointing", NULL},
+    {"resume resume-from continue", "resume-from-checkpoint", NULL},
+    {"out out-dir output outdir save-dir save-path output-path", "output-dir output", NULL},
+    {"log-every log-interval", "logging-steps", NULL},
+    {"eval-every eval-interval", "eval-steps", NULL},
+    {"save-every save-interval checkpoint-interval", "save-steps", NULL},
+    {"keep max-checkpoints", "save-total-limit", NULL},
+    {"nproc-per-node num-processes np n-procs world-size gpus num-gpus ranks", "nproc world", NULL},
+    {"zero stage", "zero-stage", NULL},
+    {"bfloat16", "bf16 dtype", NULL},
+    {"float16 half", "fp16 dtype", NULL},
+    {"torch-dtype precision type", "dtype bf16", NULL},
+    {"sample sampling", "do-sample", NULL},
+    {"max-tokens n-predict num-tokens length", "max-new-tokens", NULL},
+    {"temp", "temperature", NULL},
+    {"beams", "num-beams", NULL},
+    {"text input", "prompt", NULL},
+    {"format output-format target to-format outtype", "to", NULL},
+    {"shard-size", "max-shard-size", NULL},
+    {"mean avg average-checkpoints", "average", NULL},
+    {"commit-message msg", "message", NULL},
+    {"revision ref", "branch", NULL},
+    {"force f clobber yes y", "overwrite", NULL},
+    {"hist histogram summary", "stats", NULL},
+    {"sha256 hash checksum", "digest", NULL},
+    {"tensors filter name names keys", "glob", NULL},
+    {"check", "verify", NULL},
+
+    {"do-train", NULL, "ckpt-train always trains: leave it out"},
+    {"do-eval evaluation-strategy eval-strategy", NULL,
+     "ckpt-train evaluates whenever there is --eval-file, every --eval-steps: leave it out"},
+    {"do-predict predict-with-generate", NULL, "ckpt-eval does that: --eval-file with --generate"},
+    {"report-to logging-dir run-name wandb tensorboard", NULL,
+     "losses go to metrics.jsonl and trainer_state.json of --output-dir, which ckpt-inspect --plot "
+     "and --html show: leave it out"},
+    {"push-to-hub hub-model-id hub-token hub-strategy hub-private-repo", NULL,
+     "ckpt-push publishes: ckpt-train ... | ckpt-merge | ckpt-push DESTINATION"},
+    {"load-best-model-at-end metric-for-best-model greater-is-better", NULL,
+     "the best checkpoint by eval loss is kept, and named in trainer_state.json: leave it out"},
+    {"deepspeed deepspeed-config", NULL,
+     "ZeRO is built in: --nproc N --zero-stage 3, and --offload-optimizer, --offload-param"},
+    {"fsdp fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3"},
+    {"local-rank ddp-backend ddp-find-unused-parameters master-port master-addr node-rank nnodes",
+     NULL, "ranks come from --nproc N, or from mpirun or srun --mpi=pmix around ckpt-train"},
+    {"save-strategy", NULL, "--save-steps N says how often; 0: at the end only"},
+    {"logging-strategy", NULL, "--logging-steps N says how often"},
+    {"save-safetensors save-only-model save-on-each-node", NULL,
+     "weights are always safetensors, and all that resuming takes is saved: leave it out"},
+    {"trust-remote-code use-auth-token", NULL, "no code of a model is ever run: leave it out"},
+    {"remove-unused-columns dataloader-num-workers dataloader-pin-memory disable-tqdm "
+     "preprocessing-num-workers group-texts", NULL, "it comes by itself: leave it out"},
+    {"group-by-length", NULL, "--train-sampling-strategy group_by_length"},
+    {"use-cpu no-cuda", NULL, "--device cpu"},
+    {"cuda gpu", NULL, "--device cuda"},
+    {"load-in-8bit load-in-4bit use-qlora", NULL,
+     "weights that bitsandbytes has packed are read as they are: there is nothing to switch on"},
+    {"use-peft use-lora", NULL, "--lora-rank N trains an adapter"},
+    {"torch-compile use-liger-kernel attn-implementation use-flash-attention flash-attention",
+     NULL, "kernels are chosen by what the device can do: leave it out"},
+};
+
+static bool same(const char *name, size_t n, const char *word, size_t k)
+{
+    if (n != k)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((name[i] == '_' ? '-' : name[i]) != word[i])
+            return false;
+    return true;
+}
+
+static bool among(const char *words, const char *name, size_t n)
+{
+    for (const char *p = words; *p;) {
+        size_t k = strcspn(p, " ");
+
+        if (same(name, n, p, k))
+            return true;
+        p += k + (p[k] == ' ');
+    }
+    return false;
+}
+
+/* The first of a row's options that the tool has, or NULL. */
+static const char *meant(const struct opt_table *t, const struct known *row, bool in_file)
+{
+    for (const char *p = row->option; p && *p;) {
+        size_t k = strcspn(p, " "), i = opt_find(t, p, k);
+
+        if (i != SIZE_MAX && !(in_file && opt_at(t, i)->no_config))
+            return opt_at(t, i)->name;
+        p += k + (p[k] == ' ');
+    }
+    return NULL;
+}
+
+/* Advice that speaks of one tool's options helps there alone. */
+static bool for_this_tool(const struct opt_table *t)
+{
+    return opt_find(t, "train-file", strlen("train-file")) != SIZE_MAX;
+}
+
+int opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
+                     struct ckpt_err *err)
+{
+    const char *dashes = in_file ? "" : "--", *near = NULL;
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0] && !near; i++) {
+        if (!among(known[i].names, name, n))
+            continue;
+        if (known[i].hint && for_this_tool(t))
+            return ckpt_err_hint(err, "%s", known[i].hint);
+        near = meant(t, &known[i], in_file);
+    }
+    if (!near)
+        near = opt_nearest(t, name, n, in_file);
+    return near ? ckpt_err_hint(err, "did you mean %s%s?", dashes, near) : err->code;
+}

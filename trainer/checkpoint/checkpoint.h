@@ -1,0 +1,52 @@
+/*
+ * checkpoint - a run's whole state to and from disk: checkpoint-<step>/ as HF Trainer names it.
+ *
+ * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`.  Stage 0: model.safetensors
+ * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place of
+ * the model, in both stages, and its shards are of the adapter alone.  Both:
+ * config.json, tokenizer files, trainer_state.json, scheduler.pt, rng_state files,
+ * scaler.pt where the loss is scaled, training_args.bin and MANIFEST.json with the digests of all
+ * others.
+ * A checkpoint is built aside and renamed whole; what stands under its name is complete.
+ */
+#ifndef CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H
+#define CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H
+
+#include "trainer/run/state.h"
+#include "trainer/optim/scaler.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/run/session.h"
+#include "trainer/run/settings.h"
+
+struct side_files;
+
+/* What a save needs beside the session. */
+struct checkpoint {
+    const struct settings  *settings;
+    const struct schedule  *schedule;
+    const struct run_state *state;
+    struct scaler          *scaler;     /* of the loss; a resumed run's is read */
+    const struct side_files *side;      /* of the model that is trained */
+    const char             *base;       /* to be named by an adapter; NULL: as it does */
+    bool                    replace;    /* what has the name of the checkpoint is damaged */
+    unsigned char           data[16];   /* fingerprint of the training data */
+};
+
+/*
+ * Every rank writes a file into the directory of the output and removes it, so that a disk that is
+ * full, foreign or not there is known before the first step.  Collective; names rank and host.
+ */
+int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *err);
+/*
+ * Save as output_dir/checkpoint-<global_step>.  Collective.  path gets the final name on every
+ * rank.  On failure nothing stands under that name, or with c->replace what stood there before.
+ */
+int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
+                    struct ckpt_err *err);
+/*
+ * Write a bare model directory at path, which must not exist: model.safetensors, config.json,
+ * tokenizer files.  Collective.
+ */
+int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *err);
+
+#endif

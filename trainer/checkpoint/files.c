@@ -1,0 +1,157 @@
+/* checkpoint/files - see checkpoint/files.h. */
+#include "trainer/checkpoint/files.h"
+
+#include <string.h>
+
+#include "formats/jinja/chat.h"
+#include "formats/torch/out.h"
+#include "libckpt/base/json.h"
+#include "libckpt/mem.h"
+
+static const char *const tokenizer_files[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model",
+    "chat_template.jinja", "generation_config.json",
+};
+static const char chat_file[] = "chat_template.jinja";
+
+static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *which,
+                             struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    const char *text;
+    int rc = chat_template_text(&text, from, which, &a, err);
+
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, chat_file, text, strlen(text), err);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
+                   struct ckpt_err *err)
+{
+    int rc = chat_template ? put_chat_template(dir, from, chat_template, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++) {
+        struct ckpt_arena a = {0};
+        struct ckpt_file *f = NULL;
+        char *bytes;
+        size_t n;
+
+        if ((chat_template && strcmp(tokenizer_files[i], chat_file) == 0) ||
+            !ckpt_dir_has(from, tokenizer_files[i]))
+            continue;
+        rc = ckpt_file_open_at(&f, from, tokenizer_files[i], err);
+        if (rc == 0)
+            rc = ckpt_file_slurp(f, &a, CKPT_JSON_MAX_TOKENIZER_BYTES, &bytes, &n, err);
+        if (rc == 0)
+            rc = ckpt_outdir_put(dir, tokenizer_files[i], bytes, n, err);
+        ckpt_file_close(f);
+        ckpt_arena_release(&a);
+    }
+    return rc;
+}
+
+static bool is_tokenizer_file(const char *name)
+{
+    for (size_t i = 0; i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0)
+            return true;
+    return false;
+}
+
+int copy_side_files(struct ckpt_outdir *dir, const struct side_files *side, bool tokenizer,
+                    bool adapter, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < side->n; i++) {
+        const char *name = side->item[i].name;
+        bool licence = strncmp(name, "LICENSE", 7) == 0 || strncmp(name, "NOTICE", 6) == 0;
+
+        if (licence || (!adapter && strcmp(name, "config.json") != 0 &&
+                        !(tokenizer && is_tokenizer_file(name))))
+            rc = side_file_put(dir, &side->item[i], err);
+    }
+    return rc;
+}
+
+/* An enum member as pickle spells it: the class called with the value's text. */
+static struct value *choice(struct ckpt_arena *a, const char *module, const char *name,
+                            const char *text)
+{
+    struct value *args = value_tuple(a);
+
+    return value_append(a, args, value_str(a, text)) ? NULL
+                                                     : value_object(a, module, name, args, NULL,
+                                                                    false);
+}
+
+static int fields(struct ckpt_arena *a, struct value *d, const struct settings *s)
+{
+    const struct { const char *key; int64_t value; } ints[] = {
+        {"per_device_train_batch_size", s->per_device_train_batch_size},
+        {"per_device_eval_batch_size", s->per_device_eval_batch_size},
+        {"gradient_accumulation_steps", s->gradient_accumulation_steps},
+        {"max_steps", s->max_steps > 0 ? s->max_steps : -1},
+        {"warmup_steps", s->warmup_steps},
+        {"logging_steps", s->logging_steps},
+        {"save_steps", s->save_steps},
+        {"seed", (int64_t)s->seed},
+    };
+    const struct { const char *key; double value; } reals[] = {
+        {"learning_rate", s->learning_rate},   {"weight_decay", s->weight_decay},
+        {"adam_beta1", s->adam_beta1},         {"adam_beta2", s->adam_beta2},
+        {"adam_epsilon", s->adam_epsilon},     {"max_grad_norm", s->max_grad_norm},
+        {"num_train_epochs", s->num_train_epochs}, {"warmup_ratio", s->warmup_ratio},
+    };
+    int rc = value_set_str(a, d, "output_dir", value_str(a, s->output_dir));
+
+    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
+        rc |= value_set_str(a, d, ints[i].key, value_int(a, ints[i].value));
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        rc |= value_set_str(a, d, reals[i].key, value_float(a, reals[i].value));
+    rc |= value_set_str(a, d, "lr_scheduler_type",
+                        choice(a, "transformers.trainer_utils", "SchedulerType",
+                               s->lr_scheduler_type)) |
+          value_set_str(a, d, "optim",
+                        choice(a, "transformers.training_args", "OptimizerNames",
+                               strcmp(s->optim, "paged_adamw") == 0 ? "paged_adamw_32bit"
+                                                                    : s->optim)) |
+          value_set_str(a, d, "save_strategy",
+                        choice(a, "transformers.trainer_utils", "SaveStrategy", "steps")) |
+          value_set_str(a, d, "eval_strategy",
+                        choice(a, "transformers.trainer_utils", "IntervalStrategy",
+                               s->eval_steps > 0 ? "steps" : "no")) |
+          value_set_str(a, d, "eval_steps",
+                        s->eval_steps > 0 ? value_int(a, s->eval_steps) : value_none(a)) |
+          value_set_str(a, d, "save_total_limit",
+                        s->save_total_limit > 0 ? value_int(a, s->save_total_limit)
+                                                : value_none(a)) |
+          value_set_str(a, d, "gradient_checkpointing",
+                        value_bool(a, settings_recompute(s) == RECOMPUTE_FULL)) |
+          value_set_str(a, d, "fp16", value_bool(a, s->fp16)) |
+          value_set_str(a, d, "bf16", value_bool(a, s->bf16)) |
+          value_set_str(a, d, "tf32", s->tf32 ? value_bool(a, true) : value_none(a));
+    return rc;
+}
+
+int save_training_args(const struct settings *s, struct ckpt_outdir *dir, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct value *d = value_dict(&a, false), *root;
+    struct ckpt_out *out;
+    int rc = fields(&a, d, s);
+
+    root = value_object(&a, "transformers.training_args", "TrainingArguments", value_tuple(&a), d,
+                        true);
+    if (rc || !root)
+        rc = ckpt_nomem(err, (size_t)a.used);
+    if (rc == 0)
+        rc = ckpt_outdir_file(&out, dir, "training_args.bin", err);
+    if (rc == 0)
+        rc = torch_write(out, "archive", root, NULL, NULL, 0, err);
+    ckpt_arena_release(&a);
+    return rc;
+}

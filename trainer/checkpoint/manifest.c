@@ -1,0 +1,207 @@
+/* manifest - see manifest.h. */
+#include "trainer/checkpoint/manifest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/digest_of.h"
+#include "libckpt/base/json.h"
+#include "libckpt/mem.h"
+#include "libckpt/io/path.h"
+
+#define MAX_MANIFEST_BYTES ((uint64_t)64 << 20)
+
+/* Append {"name", "size", "sha256"} of one file to files. */
+static int add_file(json_t *files, struct ckpt_dir *dir, const char *prefix, const char *name,
+                    struct ckpt_err *err)
+{
+    char hex[CKPT_SHA256_HEX], rel[1024];
+    struct ckpt_file *f = NULL;
+    json_t *row;
+    int rc = ckpt_file_open_at(&f, dir, name, err);
+
+    if (rc == 0)
+        rc = ckpt_sha256_file(hex, f, err);
+    if (rc == 0) {
+        snprintf(rel, sizeof rel, "%s%s%s", prefix, *prefix ? "/" : "", name);
+        row = json_pack("{s:s,s:I,s:s}", "name", rel, "size", (json_int_t)ckpt_file_size(f),
+                        "sha256", hex);
+        if (!row || json_array_append_new(files, row))
+            rc = ckpt_nomem(err, sizeof *row);
+    }
+    ckpt_file_close(f);
+    return rc;
+}
+
+/* The files of one directory; sub-directories are walked once more when prefix is "". */
+static int add_dir(json_t *files, struct ckpt_dir *dir, const char *prefix, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_entry *entry;
+    size_t n = 0;
+    int rc = ckpt_dir_list(dir, &arena, &entry, &n, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_dir *sub = NULL;
+
+        if (entry[i].name[0] == '.' || (!*prefix && strcmp(entry[i].name, MANIFEST_NAME) == 0))
+            continue;
+        if (entry[i].is_file) {
+            rc = add_file(files, dir, prefix, entry[i].name, err);
+        } else if (entry[i].is_dir && !*prefix) {
+            rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
+            if (rc == 0)
+                rc = add_dir(files, sub, entry[i].name, err);
+            ckpt_dir_close(sub);
+        }
+    }
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* SHA-256 of the compact, sorted text of a manifest without its "digest". */
+static int own_digest(char hex[CKPT_SHA256_HEX], const json_t *manifest, struct ckpt_err *err)
+{
+    unsigned char digest[CKPT_SHA256_BYTES];
+    json_t *rest = json_copy((json_t *)manifest);
+    struct ckpt_sha256 *s = NULL;
+    struct ckpt_buf text;
+    int rc;
+
+    ckpt_buf_init(&text, MAX_MANIFEST_BYTES);
+    if (!rest) {
+        rc = ckpt_nomem(err, sizeof *rest);
+        goto out;
+    }
+    json_object_del(rest, "digest");
+    rc = ckpt_json_write(&text, rest, 0, true, err);
+    if (rc == 0)
+        rc = ckpt_sha256_new(&s, err);
+    if (rc == 0)
+        rc = ckpt_sha256_add(s, text.data, text.len, err);
+    if (rc == 0)
+        rc = ckpt_sha256_end(s, digest, err);
+    if (rc == 0)
+        ckpt_hex(hex, digest, sizeof digest);
+out:
+    ckpt_sha256_free(s);
+    ckpt_buf_release(&text);
+    json_decref(rest);
+    return rc;
+}
+
+int manifest_make(char **text, const char *path, const json_t *facts, struct ckpt_err *err)
+{
+    json_t *files = json_array(), *m = json_pack("{s:s,s:i}", "format", "ckpt-manifest",
+                                                 "version", 1);
+    char hex[CKPT_SHA256_HEX];
+    struct ckpt_dir *dir = NULL;
+    struct ckpt_buf b;
+    int rc;
+
+    *text = NULL;
+    ckpt_buf_init(&b, MAX_MANIFEST_BYTES);
+    if (!files || !m || json_object_update(m, (json_t *)facts) ||
+        json_object_set(m, "files", files)) {
+        rc = ckpt_nomem(err, sizeof *m);
+        goto out;
+    }
+    rc = ckpt_dir_open(&dir, path, 0, err);
+    if (rc == 0)
+        rc = add_dir(files, dir, "", err);
+    if (rc == 0)
+        rc = own_digest(hex, m, err);
+    if (rc == 0 && json_object_set_new(m, "digest", json_string(hex)))
+        rc = ckpt_nomem(err, sizeof hex);
+    if (rc == 0)
+        rc = ckpt_json_write(&b, m, 2, false, err);
+    if (rc == 0) {
+        *text = ckpt_buf_str(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
+        rc = *text ? 0 : ckpt_nomem(err, b.len);
+    }
+out:
+    ckpt_dir_close(dir);
+    ckpt_buf_release(&b);
+    json_decref(files);
+    json_decref(m);
+    return rc;
+}
+
+int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_depth depth,
+                        struct ckpt_err *err)
+{
+    char hex[CKPT_SHA256_HEX];
+    const char *name, *sha256;
+    struct ckpt_file *f = NULL;
+    int64_t size;
+    int rc;
+
+    if (ckpt_json_str(&name, row, "name", err) || ckpt_json_int(&size, row, "size", err) ||
+        ckpt_json_str(&sha256, row, "sha256", err))
+        return err->code;
+    if (!ckpt_relpath_is_clean(name))
+        return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "file %s: not a clean path", name);
+    rc = ckpt_file_open_at(&f, dir, name, err);
+    if (rc == CKPT_ENOTFOUND)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: absent", name);
+    if (rc == 0 && ckpt_file_size(f) != (uint64_t)size)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: %llu bytes, %lld expected", name,
+                          (unsigned long long)ckpt_file_size(f), (long long)size);
+    if (rc == 0 && depth == MANIFEST_DIGESTS) {
+        rc = ckpt_sha256_file(hex, f, err);
+        if (rc == 0 && strcmp(hex, sha256) != 0)
+            rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: sha-256 is %s, %s expected", name,
+                              hex, sha256);
+    }
+    ckpt_file_close(f);
+    return rc;
+}
+
+int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    char hex[CKPT_SHA256_HEX];
+    struct ckpt_file *f = NULL;
+    json_t *m = NULL, *files;
+    const char *digest;
+    int rc = ckpt_file_open_at(&f, dir, MANIFEST_NAME, err);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = ckpt_json_read(&m, f, MAX_MANIFEST_BYTES, 0, err);
+    if (rc == 0)
+        rc = ckpt_json_str(&digest, m, "digest", err);
+    if (rc == 0)
+        rc = own_digest(hex, m, err);
+    if (rc == 0 && strcmp(hex, digest) != 0)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: its own digest does not fit",
+                          MANIFEST_NAME);
+    if (rc == 0)
+        rc = ckpt_json_get(&files, m, "files", JSON_ARRAY, err);
+    ckpt_file_close(f);
+    if (rc)
+        json_decref(m);
+    else
+        *out = m;
+    return rc;
+}
+
+int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
+                   struct ckpt_err *err)
+{
+    struct ckpt_dir *dir = NULL;
+    json_t *m = NULL, *files;
+    int rc = ckpt_path_dir(&dir, path, 0, err);
+
+    if (rc == 0)
+        rc = manifest_read(&m, dir, err);
+    files = json_object_get(m, "files");
+    for (size_t i = 0; rc == 0 && i < json_array_size(files); i++)
+        rc = manifest_check_file(json_array_get(files, i), dir, depth, err);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    else if (out)
+        *out = json_incref(m);
+    json_decref(m);
+    ckpt_dir_close(dir);
+    return rc;
+}

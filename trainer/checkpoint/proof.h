@@ -1,0 +1,36 @@
+/*
+ * proof - that a checkpoint holds what its manifest says, as far as a resumed run reads it.
+ *
+ * Two steps, each file hashed once.  Before the load: sizes of everything, and digests of what is
+ * read first (configuration, state of the run).  Beside the load: digests of weights and of the
+ * optimizer, by threads of every rank, while the same bytes are read for the load.
+ *
+ * Files that a resumed run does not read (training_args.bin, cards, licences) may be absent or
+ * edited: a published checkpoint lacks some of them.
+ */
+#ifndef CKPT_TRAINER_CHECKPOINT_PROOF_H
+#define CKPT_TRAINER_CHECKPOINT_PROOF_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "libckpt/err.h"
+
+struct proof;
+
+/*
+ * Sizes and early digests of the checkpoint at path.  speak: name absent files that are not
+ * needed in a note.  CKPT_ENOTFOUND, reason "unproved": it has no manifest.  CKPT_EFORMAT: it is
+ * damaged; the sentence names the file.
+ */
+int proof_first(const char *path, bool speak, struct ckpt_err *err);
+/*
+ * Begin to prove weights and optimizer: this rank's share of the files, by size.  manifest is
+ * borrowed until proof_end.
+ */
+int proof_begin(struct proof **out, const char *path, const json_t *manifest, int rank,
+                int world_size, struct ckpt_err *err);
+/* Wait, and tell the first file that does not fit.  Takes p; NULL accepted. */
+int proof_end(struct proof *p, struct ckpt_err *err);
+
+#endif

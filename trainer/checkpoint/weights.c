@@ -1,0 +1,361 @@
+/* weights - see weights.h. */
+#include "trainer/checkpoint/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/convert.h"
+#include "libckpt/mem.h"
+#include "trainer/model/names.h"
+
+#define STAGE_BYTES ((size_t)1 << 20)
+
+/* The parameter a tensor belongs to, or SIZE_MAX: name without suffix, prefix optional. */
+static size_t param_of(const struct params *params, const char *name, const char *suffix,
+                       size_t (*find)(const struct params *p, const char *name))
+{
+    char bare[CKPT_MAX_NAME + 1];
+    size_t n = strlen(name), k = strlen(suffix);
+
+    if (n <= k || n - k >= sizeof bare || strcmp(name + n - k, suffix) != 0)
+        return SIZE_MAX;
+    memcpy(bare, name, n - k);
+    bare[n - k] = '\0';
+    return find(params, bare);
+}
+
+static int check_shape(const struct param *p, const struct ckpt_tensor *t, struct ckpt_err *err)
+{
+    char found[128], wanted[128];
+
+    if (ckpt_shape_equal(&p->shape, &t->shape))
+        return 0;
+    return ckpt_fail_as(err, CKPT_EMISMATCH, "shape", "tensor %s: shape %s, the model wants %s",
+                        t->name, ckpt_shape_text(found, sizeof found, &t->shape),
+                        ckpt_shape_text(wanted, sizeof wanted, &p->shape));
+}
+
+/* A head that was untied and has no tensor of its own begins as the embedding. */
+static void lend_tokens(size_t *index, const struct params *params, const char *tied)
+{
+    size_t tokens = SIZE_MAX;
+
+    for (size_t i = 0; tied && i < params->n; i++) {
+        if (params->item[i].kind == PARAM_BASE && params->item[i].role == ROLE_TOKENS)
+            tokens = i;
+        if (tokens != SIZE_MAX && index[i] == SIZE_MAX && strcmp(params->item[i].name, tied) == 0)
+            index[i] = index[tokens];
+    }
+}
+
+/* Tensor t is parameter i (SIZE_MAX: none). */
+static int take(size_t *index, const struct params *params, const struct ckpt_source *src,
+                size_t t, size_t i, struct ckpt_err *err)
+{
+    const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+
+    if (i == SIZE_MAX)
+        return 0;
+    if (index[i] != SIZE_MAX)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "duplicate", "tensors %s and %s: both are %s",
+                            ckpt_source_tensor(src, index[i])->name, tensor->name,
+                            params->item[i].name);
+    if (check_shape(&params->item[i], tensor, err))
+        return err->code;
+    index[i] = t;
+    return 0;
+}
+
+int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
+                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err)
+{
+    const char *odd = NULL;
+    size_t n_odd = 0, n_missing = 0;
+
+    for (size_t i = 0; i < params->n; i++)
+        index[i] = SIZE_MAX;
+    for (size_t t = 0; t < ckpt_source_count(src); t++) {
+        const char *name = ckpt_source_tensor(src, t)->name;
+
+        if (take(index, params, src, t, param_of(params, name, suffix, params_find), err))
+            return err->code;
+    }
+    for (size_t t = 0; t < ckpt_source_count(src); t++) {
+        const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+        size_t older = param_of(params, tensor->name, suffix, params_find_older);
+
+        if (param_of(params, tensor->name, suffix, params_find) != SIZE_MAX)
+            continue;
+        if (older != SIZE_MAX && index[older] == SIZE_MAX) {
+            if (take(index, params, src, t, older, err))
+                return err->code;
+        } else if (exact && tensor->kind == CKPT_WEIGHT && tensor->alias_of == t &&
+                   !(tied && strcmp(tensor->name, tied) == 0) &&
+                   !params_spare(params, tensor->name)) {
+            odd = n_odd++ ? odd : tensor->name;
+        }
+    }
+    if (n_odd)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
+                            "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
+    lend_tokens(index, params, tied);
+    for (size_t i = params->n; i-- > 0;)
+        if (index[i] == SIZE_MAX && params->item[i].kind == PARAM_BASE) {
+            odd = params->item[i].name;
+            n_missing++;
+        }
+    if (n_missing)
+        return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
+                            "tensor %s%s: absent (%zu such of %zu)", odd, suffix, n_missing,
+                            params->n);
+    return 0;
+}
+
+int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
+                        const char *suffix, bool live, struct ckpt_err *err)
+{
+    size_t n_found = 0, n_bare = 0;
+    char name[CKPT_MAX_NAME + 1], whole[CKPT_MAX_NAME + 64];
+
+    for (size_t i = 0; i < params->n; i++) {
+        bool may = params->item[i].stored && !*suffix && !live;
+
+        index[i] = SIZE_MAX;
+        if (!params->item[i].trainable && !may)
+            continue;
+        params_saved_name(name, sizeof name, params, i, live);
+        snprintf(whole, sizeof whole, "%s%s", name, suffix);
+        index[i] = ckpt_source_find(src, whole);
+        if (index[i] == SIZE_MAX && may)
+            continue;
+        if (index[i] == SIZE_MAX)
+            return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "tensor %s: absent", whole);
+        if (check_shape(&params->item[i], ckpt_source_tensor(src, index[i]), err))
+            return err->code;
+        n_found++;
+    }
+    for (size_t t = 0; t < ckpt_source_count(src); t++)
+        n_bare += ckpt_source_tensor(src, t)->kind == CKPT_WEIGHT &&
+                  ckpt_source_tensor(src, t)->alias_of == t;
+    if (*suffix || n_bare == n_found)
+        return 0;
+    return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
+                        "%zu tensors, of which this adapter has %zu", n_bare, n_found);
+}
+
+/* Elements [start, start + count) of tensor t as f32. */
+static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start, int64_t count,
+                    void *stage, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_source_tensor(src, t)->dtype;
+    int64_t step = (int64_t)(STAGE_BYTES / (ckpt_dtype_size(dtype) ? ckpt_dtype_size(dtype) : 1));
+
+    if (dtype == CKPT_F32)
+        return ckpt_source_read(src, t, start, count, dst, err);
+    if (!ckpt_convert_can(CKPT_F32, dtype))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be a weight",
+                         ckpt_source_tensor(src, t)->name, ckpt_dtype_name(dtype));
+    for (int64_t at = 0; at < count; at += step) {
+        int64_t n = count - at < step ? count - at : step;
+
+        if (ckpt_source_read(src, t, start + at, n, stage, err))
+            return err->code;
+        ckpt_convert(dst + at, CKPT_F32, stage, dtype, (size_t)n);
+    }
+    return 0;
+}
+
+/* What weights_load reads through. */
+struct reading {
+    struct ckpt_source *src;
+    const size_t       *index;
+    const int64_t      *from;
+    void               *stage;
+};
+
+/* Index of prefix + name, or of name alone. */
+static size_t find_either(const struct ckpt_source *src, const char *prefix, const char *name)
+{
+    char whole[CKPT_MAX_NAME + 1];
+
+    snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    return ckpt_source_find(src, whole) != SIZE_MAX ? ckpt_source_find(src, whole)
+                                                    : ckpt_source_find(src, name);
+}
+
+#define PART 8192               /* elements compared at a time */
+
+int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
+                       const char *prefix, const char *tokens, struct ckpt_err *err)
+{
+    size_t h = ckpt_source_find(src, head), t = find_either(src, prefix, tokens);
+    const struct ckpt_tensor *x, *y;
+    float *a;
+    void *stage;
+    int rc;
+
+    *apart = false;
+    if (h == SIZE_MAX || t == SIZE_MAX)
+        return 0;
+    x = ckpt_source_tensor(src, h);
+    y = ckpt_source_tensor(src, t);
+    if (x->alias_of == y->alias_of || !ckpt_shape_equal(&x->shape, &y->shape))
+        return 0;               /* the same storage; or no head of this model, told elsewhere */
+    a = ckpt_alloc_buffer(2 * PART * sizeof *a);
+    stage = ckpt_alloc_buffer(STAGE_BYTES);
+    rc = a && stage ? 0 : ckpt_nomem(err, STAGE_BYTES);
+    for (int64_t at = 0; rc == 0 && !*apart && at < x->numel; at += PART) {
+        int64_t n = x->numel - at < PART ? x->numel - at : PART;
+
+        rc = read_f32(a, src, h, at, n, stage, err);
+        if (rc == 0)
+            rc = read_f32(a + PART, src, t, at, n, stage, err);
+        *apart = rc == 0 && memcmp(a, a + PART, (size_t)n * sizeof *a) != 0;
+    }
+    ckpt_free(a);
+    ckpt_free(stage);
+    return rc;
+}
+
+static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
+                struct ckpt_err *err)
+{
+    const struct reading *r = ctx;
+
+    if (r->index[i] == SIZE_MAX)
+        return ZERO_LEAVES;
+    return read_f32(dst, r->src, r->index[i], start + (r->from ? r->from[i] : 0), count, r->stage,
+                    err);
+}
+
+int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
+                 const int64_t *from, struct ckpt_err *err)
+{
+    struct reading r = {src, index, from, ckpt_alloc_buffer(STAGE_BYTES)};
+    int rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+
+    ckpt_free(r.stage);
+    return rc;
+}
+
+/* A checkpoint of an adapter has what is trained, and an embedding that PEFT puts beside it. */
+static bool is_saved(const struct params *p, size_t i)
+{
+    return !p->adapted || p->item[i].trainable || p->item[i].stored;
+}
+
+static bool is_trained(const struct params *p, size_t i) { return p->item[i].trainable; }
+
+static int list_of(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                   bool (*in)(const struct params *p, size_t i), struct ckpt_err *err)
+{
+    char name[CKPT_MAX_NAME + 1];
+
+    for (size_t i = 0; i < params->n; i++) {
+        if (!in(params, i))
+            continue;
+        params_saved_name(name, sizeof name, params, i, false);
+        if (ckpt_tensors_add(out, NULL, name, strlen(name), dtype, &params->item[i].shape, NULL, 0,
+                             false, err))
+            return err->code;
+    }
+    return 0;
+}
+
+int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                 struct ckpt_err *err)
+{
+    return list_of(out, params, dtype, is_saved, err);
+}
+
+int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
+                         enum ckpt_dtype dtype, struct ckpt_err *err)
+{
+    return list_of(out, params, dtype, is_trained, err);
+}
+
+/* Elements [start, start + numel) of a tensor, in the sink's dtype; where that is F32 multiplied
+ * by `times`. */
+static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const float *from,
+                      int64_t numel, float times, void *stage, struct ckpt_err *err)
+{
+    enum ckpt_dtype dtype = ckpt_sink_tensors(sink)->item[i].dtype;
+    int64_t step = (int64_t)(STAGE_BYTES / ckpt_dtype_size(dtype));
+
+    for (int64_t at = 0; at < numel; at += step) {
+        int64_t n = numel - at < step ? numel - at : step;
+
+        ckpt_convert(stage, dtype, from + at, CKPT_F32, (size_t)n);
+        for (int64_t k = 0; dtype == CKPT_F32 && times != 1.0f && k < n; k++)
+            ((float *)stage)[k] *= times;
+        if (ckpt_sink_write(sink, i, start + at, n, stage, err))
+            return err->code;
+    }
+    return 0;
+}
+
+#define PIECE ((int64_t)1 << 20)        /* elements that leave the device at once */
+
+/* One parameter from where this rank holds it whole. */
+static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckpt_sink *sink,
+                        size_t to, float times, float *piece, void *stage, struct ckpt_err *err)
+{
+    int64_t numel = zero_flat(z)->params->item[i].numel;
+
+    for (int64_t at = 0; at < numel; at += PIECE) {
+        int64_t n = numel - at < PIECE ? numel - at : PIECE;
+
+        if (zero_read(z, of, i, at, n, piece, err) ||
+            write_some(sink, to, at, piece, n, times, stage, err))
+            return err->code;
+    }
+    return 0;
+}
+
+/* The chosen parameters of an array to the sink, in order; collective where others hold parts. */
+static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct ckpt_sink *sink,
+                  bool (*in)(const struct params *p, size_t i), float times, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(z);
+    const struct params *p = flat->params;
+    bool grads = of == ZERO_GRAD, whole = !zero_sharded(z);
+    void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    float *piece = sink && whole ? ckpt_alloc_buffer((size_t)PIECE * sizeof *piece) : NULL;
+    size_t k = 0;
+    int rc = 0;
+
+    if (sink && (!stage || (whole && !piece)))
+        rc = ckpt_nomem(err, STAGE_BYTES);
+    for (int unit = 0; !whole && unit < p->n_unit; unit++) {
+        const float *all = grads ? zero_gather_grad(z, unit, err) : zero_master(z, unit, err);
+        size_t first, end;
+
+        rc = rc ? rc : all ? 0 : err->code;
+        flat_unit(flat, unit, &first, &end);
+        for (size_t i = first; sink && rc == 0 && i < end; i++)
+            if (in(p, i))
+                rc = write_some(sink, k++, 0,
+                                all + (grads ? p->item[i].grad_offset : p->item[i].offset),
+                                p->item[i].numel, times, stage, err);
+    }
+    for (size_t i = 0; whole && sink && rc == 0 && i < p->n; i++)
+        if (in(p, i))
+            rc = stream_param(z, of, i, sink, k++, times, piece, stage, err);
+    ckpt_free(piece);
+    ckpt_free(stage);
+    if (rc == 0)
+        rc = comm_error(comm, err);
+    return rc;
+}
+
+int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                   struct ckpt_err *err)
+{
+    return gather(z, ZERO_MASTER, comm, sink, is_saved, 1, err);
+}
+
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
+                         struct ckpt_err *err)
+{
+    return gather(z, ZERO_GRAD, comm, sink, is_trained, times, err);
+}

@@ -1,0 +1,62 @@
+/*
+ * weights - tensors between a checkpoint and the ranks' memory, both ways, sliced by rank.
+ */
+#ifndef CKPT_TRAINER_CHECKPOINT_WEIGHTS_H
+#define CKPT_TRAINER_CHECKPOINT_WEIGHTS_H
+
+#include "libckpt/sink.h"
+#include "libckpt/source.h"
+#include "trainer/shard/zero.h"
+
+/*
+ * Which tensor of a source holds each parameter: index[n_params].  suffix is put behind the
+ * parameter's name ("" for weights, "|exp_avg" for a moment).  With exact set, tensors of kind
+ * WEIGHT that belong to no parameter are errors, except names tied to one (`tied`, may be NULL)
+ * and those the family calls spare.
+ * CKPT_EMISMATCH names the first missing or unexpected tensor, or both shapes, and counts the
+ * rest.
+ */
+int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
+                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err);
+
+/*
+ * A tied head that the checkpoint holds as well, with other values than the embedding (names as
+ * they may stand in src, prefix or not): *apart.  The head in the file is then the one that counts.
+ */
+int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
+                       const char *prefix, const char *tokens, struct ckpt_err *err);
+
+/*
+ * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
+ * as it is; from (or NULL) tells where in its tensor a parameter begins.  Reads only what the
+ * rank owns, through at most 1 MiB of staging.
+ */
+int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
+                 const int64_t *from, struct ckpt_err *err);
+
+/*
+ * The same for what an adapter's checkpoint holds: everything trained, under the names PEFT saves
+ * (live: those of the wrapped model) and suffix; the others get SIZE_MAX.  Without a suffix,
+ * tensors that belong to nothing are errors.
+ */
+int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
+                        const char *suffix, bool live, struct ckpt_err *err);
+
+/*
+ * Gather the model and write it on rank 0, in pieces or where it is sharded by units, as tensors
+ * named as torch names them, or an adapter's as PEFT names them.  Collective: every rank calls;
+ * sink is NULL but on rank 0, whose list is weights_list's.
+ */
+int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                   struct ckpt_err *err);
+/* The same for the gradients of the step in work; the list is that of what is trained. */
+int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
+                         struct ckpt_err *err);
+/* The list of what is saved in dtype, in the model's order: all parameters, or an adapter's. */
+int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
+                 struct ckpt_err *err);
+/* The list of what is trained. */
+int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
+                         enum ckpt_dtype dtype, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * comm/open - which communicator a process gets; the only room that knows them all.
+ *
+ * Ranks announce themselves through the environment of their launcher (ranks.h).  MPI lives in a
+ * plug-in, so a single-process run needs none installed.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "trainer/comm/comm.h"
+#include "trainer/comm/plugin.h"
+#include "trainer/comm/ranks.h"
+#include "trainer/comm/report.h"
+#include "trainer/plugin.h"
+
+static void single_close(struct comm *c) { (void)c; }
+
+/* One rank: the wrappers in comm.c never call the other entries. */
+static const struct comm_ops single_ops = {.name = "single", .close = single_close};
+
+/* As if there were more: what one rank brings stands for all. */
+static void plan_reduce(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, enum comm_op op)
+{
+    (void)c;
+    (void)buf;
+    (void)n;
+    (void)t;
+    (void)op;
+}
+
+static void plan_gather(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
+{
+    size_t bytes = (size_t)n * ckpt_dtype_size(t);
+
+    for (int r = 0; r < c->world_size; r++)
+        memmove((char *)dst + (size_t)r * bytes, src, bytes);
+}
+
+static void plan_scatter(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
+{
+    (void)c;
+    memmove(dst, src, (size_t)n * ckpt_dtype_size(t));
+}
+
+static void plan_broadcast(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, int root)
+{
+    (void)c;
+    (void)buf;
+    (void)n;
+    (void)t;
+    (void)root;
+}
+
+static void plan_barrier(struct comm *c) { (void)c; }
+
+static const struct comm_ops plan_ops = {
+    .name = "planned",
+    .all_reduce = plan_reduce, .all_gather = plan_gather, .reduce_scatter = plan_scatter,
+    .broadcast = plan_broadcast, .barrier = plan_barrier, .close = single_close,
+};
+
+int comm_open_single(struct comm **out, int n, struct ckpt_err *err)
+{
+    struct comm *c = ckpt_alloc(1, sizeof *c);
+
+    *out = NULL;
+    if (!c)
+        return ckpt_nomem(err, sizeof *c);
+    c->ops = n > 1 ? &plan_ops : &single_ops;
+    c->world_size = n;
+    *out = c;
+    return 0;
+}
+
+static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_err *err)
+{
+    const struct comm_plugin *plugin;
+    char why[512];
+    struct comm *c;
+    int rc;
+    void *so = plugin_open("libckpt_mpi.so", why, sizeof why);
+
+    if (!so)
+        return ckpt_fail(err, CKPT_EDEVICE,
+                         "%s says %ld ranks, but the MPI plug-in did not open: %s", ranks->where,
+                         ranks->world_size, why);
+    plugin = dlsym(so, "comm_plugin");
+    if (!plugin || plugin->version != COMM_PLUGIN_VERSION)
+        return ckpt_fail(err, CKPT_EDEVICE, "libckpt_mpi.so: of another version than this program");
+    c = ckpt_alloc(1, plugin->size);
+    if (!c)
+        return ckpt_nomem(err, plugin->size);
+    report_aside(true);
+    rc = plugin->start(c);
+    report_aside(false);
+    if (rc) {
+        *err = c->err;
+        ckpt_free(c);
+        return err->code;
+    }
+    if (c->world_size != ranks->world_size) {
+        ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), MPI found %d: they were not started "
+                  "by the MPI that is installed", ranks->where, ranks->world_size, ranks->launcher,
+                  c->world_size);
+        ckpt_err_hint(err, "--nproc %ld on one host, Open MPI's mpirun -np %ld, or srun "
+                      "--mpi=pmix", ranks->world_size, ranks->world_size);
+        comm_close(c);
+        return err->code;
+    }
+    *out = c;
+    return 0;
+}
+
+int comm_open(struct comm **out, struct ckpt_err *err)
+{
+    struct ranks ranks = ranks_found();
+
+    *out = NULL;
+    if (ranks_check(&ranks, err))
+        return err->code;
+    if (ranks.world_size > 1 && open_mpi(out, &ranks, err))
+        return ckpt_err_in(err, "rank %ld", ranks.rank);
+    if (ranks.world_size > 1)
+        return 0;
+    if (ranks.job)
+        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks; this process is none that srun started: one "
+                 "rank (--nproc %ld starts so many here)", ranks.job, ranks.job_size,
+                 ranks.job_size);
+    return comm_open_single(out, 1, err);
+}

@@ -1,0 +1,22 @@
+/*
+ * comm/plugin - what a communicator's plug-in exports under the name comm_plugin.
+ *
+ * A plug-in links neither libckpt nor the program: the opener allocates size bytes, start fills
+ * the head (ops, rank, world_size, local_rank) and its own fields behind it, and on failure
+ * returns non-zero with c->err filled.  ops->close releases what start made; the block itself is
+ * freed by comm_close.
+ */
+#ifndef CKPT_TRAINER_COMM_PLUGIN_H
+#define CKPT_TRAINER_COMM_PLUGIN_H
+
+#include "trainer/comm/comm.h"
+
+#define COMM_PLUGIN_VERSION 2
+
+struct comm_plugin {
+    int    version;
+    size_t size;
+    int  (*start)(struct comm *c);
+};
+
+#endif

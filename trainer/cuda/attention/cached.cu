@@ -1,0 +1,405 @@
+/*
+ * attention/cached - attention of new rows against a cache of keys and values (generation).
+ *
+ * First the new keys and values are put behind those in the cache (cache_append.cu); a
+ * sequence's only row does that itself, in the block that reads the part with its key.  Prompts,
+ * many rows of a sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound
+ * by reading the cache once: a block takes one row, one key head with the heads that share it, and
+ * a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a
+ * softmax of their own.  Heads that share keys are left to cached_heads.cu.  The groups of a
+ * block, then the parts of a row, are put together in a fixed order.
+ *
+ * Source: Dao et al. 2023 (Flash-Decoding).
+ */
+#include "trainer/cuda/attention/cached.cuh"
+
+enum {
+    ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
+    LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
+    MANY = 264, MANY_KEYS = 256,        /* so many rows and heads are there, not worth a join */
+    FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
+    MOST_SHARE = 8,                     /* heads of a block */
+};
+
+/* Eight elements as they came. */
+template <typename T> struct __align__(16) raw { T at[8]; };
+
+/* Those of a row of the cache from column c on, zeros beyond dim. */
+template <typename T>
+__device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool vec)
+{
+    struct raw<T> x;
+
+    if (vec && c < dim) {
+#pragma unroll
+        for (int i = 0; i < (int)sizeof x / 16; i++)
+            ((uint4 *)&x)[i] = ((const uint4 *)(at + c))[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x.at[i] = c + i < dim ? at[c + i] : from_f32<T>(0.0f);
+    }
+    return x;
+}
+
+/* What a group of lanes has seen of one head: the lane's eight columns. */
+struct seen {
+    float max, sum, out[8];
+};
+
+__device__ __forceinline__ void join(struct seen &to, float max, float sum, const float *out)
+{
+    float most = fmaxf(to.max, max), low = most == -INFINITY ? 0.0f : most;
+    float fix = exp2_fast(to.max - low), add = exp2_fast(max - low);
+
+    to.max = most;
+    to.sum = to.sum * fix + sum * add;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to.out[i] = to.out[i] * fix + out[i] * add;
+}
+
+/* KEYS keys at once, so that their loads are in flight together. */
+template <typename T, int LANES, int HEADS, int KEYS>
+__device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HEADS],
+                                     const float (&q)[HEADS][8], const T *k, const T *v, int j,
+                                     int stride, int end, int pos, int heads, const float *slopes,
+                                     int h0)
+{
+    int c = (int)threadIdx.x % LANES * 8;
+    struct raw<T> rk[KEYS], rv[KEYS];
+    float s[HEADS][KEYS];
+
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) {
+        int64_t at = min(j + i * stride, end - 1);
+
+        rk[i] = eight(k + at * a.dim, c, a.dim, a.vec);
+        rv[i] = eight(v + at * a.dim, c, a.dim, a.vec);
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            float sum = 0;
+
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                sum = fmaf(q[h][e], to_f32(rk[i].at[e]), sum);
+#pragma unroll
+            for (int l = LANES / 2; l > 0; l /= 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, l);
+            s[h][i] = sum;
+        }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float most = w[h].max, low, fix;
+
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            int at = j + i * stride, rel = min(max(at - pos, -a.far), a.far);
+            float y = fmaf(slopes[h], (float)(at - pos), s[h][i]);
+
+            if (a.table && h < heads)
+                y += LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head +
+                                                         h0 + h]);
+            s[h][i] = at < end ? y : -INFINITY;
+            most = fmaxf(most, s[h][i]);
+        }
+        low = most == -INFINITY ? 0.0f : most;
+        fix = exp2_fast(w[h].max - low);
+        w[h].max = most;
+        w[h].sum *= fix;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            w[h].out[e] *= fix;
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            float p = exp2_fast(s[h][i] - low);
+
+            w[h].sum += p;
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                w[h].out[e] = fmaf(p, to_f32(rv[i].at[e]), w[h].out[e]);
+        }
+    }
+}
+
+/* A part of a row: its largest score, sum and out [parts][n][H][2 + dim], in the workspace. */
+template <typename T, int LANES, int HEADS>
+__global__ void __launch_bounds__(THREADS)
+    row_part(const __grid_constant__ struct attend a, float *parts, int n_parts, int chunks)
+{
+    const int GROUPS = THREADS / LANES, KEYS = HEADS > 4 ? 2 : 4;
+    __shared__ float stats[GROUPS][HEADS][2], outs[GROUPS][HEADS][LANES * 8];
+    int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
+    int part = (int)blockIdx.y, row = g / a.n_kv;
+    int group = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES, c = lane * 8;
+    struct seen w[HEADS];
+    float q[HEADS][8], slopes[HEADS];
+
+    cuda_begin();
+    g %= a.n_kv;
+    int h0 = g * a.share + chunk * HEADS, heads = min(HEADS, a.share - chunk * HEADS);
+    struct part p = part_of(a, row, g, part, n_parts);
+
+    take_new<T>(a, row, g, p);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        bool there = h < heads;
+
+        slopes[h] = there ? head_slope(a, h0 + h) : 0.0f;
+        struct raw<T> x = eight((const T *)a.q + row * a.row_stride +
+                                (there ? h0 + h : h0) * a.q_head, c, a.dim, false);
+
+        for (int e = 0; e < 8; e++) {
+            q[h][e] = to_f32(x.at[e]) * a.scale2;
+            w[h].out[e] = 0;
+        }
+        w[h].max = -INFINITY;
+        w[h].sum = 0;
+    }
+    for (int j = p.from; j < p.to; j += GROUPS * KEYS)
+        step<T, LANES, HEADS, KEYS>(a, w, q, (const T *)a.k + p.at, (const T *)a.v + p.at,
+                                    j + group, GROUPS, p.to, p.pos, heads, slopes, h0);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        if (lane == 0) {
+            stats[group][h][0] = w[h].max;
+            stats[group][h][1] = w[h].sum;
+        }
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            outs[group][h][c + e] = w[h].out[e];
+    }
+    __syncthreads();
+    for (int h = group; h < heads; h += GROUPS) {
+        struct seen all = {-INFINITY, 0, {}};
+        int64_t id = (int64_t)row * a.n_head + h0 + h;
+        float *to_part = parts + (part * a.n * a.n_head + id) * (a.dim + 2);
+
+        for (int i = 0; i < GROUPS; i++)
+            join(all, stats[i][h][0], stats[i][h][1], &outs[i][h][c]);
+        if (n_parts > 1 && lane == 0) {
+            to_part[0] = all.max;
+            to_part[1] = all.sum;
+        }
+        for (int e = 0; e < 8 && c + e < a.dim; e++) {
+            if (n_parts > 1)
+                to_part[2 + c + e] = all.out[e];
+            else
+                ((T *)a.out)[id * a.dim + c + e] = from_f32<T>(all.out[e] / all.sum);
+        }
+    }
+}
+
+/* out[row, h] from its parts: a block each, so that loads of many parts are in flight. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    join_parts(const __grid_constant__ struct attend a, const float *parts, int n_parts)
+{
+    __shared__ float by[ENOUGH], sums[ENOUGH];
+    int64_t id = blockIdx.x, next = a.n * a.n_head * (a.dim + 2);
+    const float *at = parts + id * (a.dim + 2);
+    float max = -INFINITY, sum = 0;
+
+    cuda_begin();
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+        by[i] = at[i * next];
+    __syncthreads();
+    for (int i = 0; i < n_parts; i++)
+        max = fmaxf(max, by[i]);
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS) {
+        by[i] = exp2_fast(by[i] - max);
+        sums[i] = by[i] * at[i * next + 1];
+    }
+    __syncthreads();
+    for (int i = 0; i < n_parts; i++)
+        sum += sums[i];
+    for (int c = (int)threadIdx.x; c < a.dim; c += THREADS) {
+        float x = 0;
+
+#pragma unroll 8
+        for (int i = 0; i < n_parts; i++)
+            x = fmaf(by[i], at[i * next + 2 + c], x);
+        ((T *)a.out)[id * a.dim + c] = from_f32<T>(x / sum);
+    }
+}
+
+/* Into how many parts the keys of a row are cut. */
+static int64_t parts_of(int64_t n, int64_t n_kv, int64_t max_keys)
+{
+    int64_t least = n * n_kv < MANY ? LEAST_KEYS : MANY_KEYS;
+    int64_t want = cuda_blocks(ENOUGH, n * n_kv), most = cuda_blocks(max_keys, least);
+
+    return want < most ? want : most < 1 ? 1 : most;
+}
+
+/* More than one part only while n * K < ENOUGH: then parts * n * K < 2 * ENOUGH. */
+static uint64_t parts_bytes(int64_t blocks, int64_t share, int64_t dim)
+{
+    return (uint64_t)(blocks * share * (dim + 2)) * sizeof(float);
+}
+
+uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l)
+{
+    (void)dev;
+    return l->max_keys > 0 && l->n_kv > 0 ?
+               parts_bytes(2 * ENOUGH, l->n_head / l->n_kv, l->head_dim) : 0;
+}
+
+template <typename T, int LANES, int HEADS>
+static void launch_rows(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+{
+    int64_t chunks = cuda_blocks(a.share, HEADS);
+    dim3 grid((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
+
+    cuda_early(dev, true, row_part<T, LANES, HEADS>, grid, THREADS, 0, a, parts, (int)n_parts,
+               (int)chunks);
+    cuda_launched(dev, "attention_cached");
+}
+
+template <typename T, int LANES>
+static void by_share(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+{
+    if (a.share == 1)
+        launch_rows<T, LANES, 1>(dev, a, parts, n_parts);
+    else if (a.share <= 4)
+        launch_rows<T, LANES, 4>(dev, a, parts, n_parts);
+    else
+        launch_rows<T, LANES, MOST_SHARE>(dev, a, parts, n_parts);
+}
+
+/* Whether heads that share keys are the rows of products. */
+static bool shares(const struct device *dev, const struct attend &a)
+{
+    return dev->act != CKPT_F32 && a.share > 1;
+}
+
+template <typename T>
+static void by_width(struct device *dev, const struct attend &a, const struct turned &t,
+                     float *parts, int64_t n_parts)
+{
+    if constexpr (sizeof(T) == 2) {
+        if (shares(dev, a)) {
+            attend_heads<T>(dev, a, t, parts, n_parts);
+            return;
+        }
+    }
+    if (a.dim <= 64)
+        by_share<T, 8>(dev, a, parts, n_parts);
+    else if (a.dim <= 128)
+        by_share<T, 16>(dev, a, parts, n_parts);
+    else
+        by_share<T, 32>(dev, a, parts, n_parts);
+}
+
+/* Rows one by one. */
+template <typename T>
+static void rows(struct device *dev, const struct attend &a, const struct turned &t,
+                 int64_t max_keys)
+{
+    int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
+    bool at_once = shares(dev, a) && a.wide &&      /* the code for 9.0a knows clusters */
+                   (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
+    float *parts = NULL;
+
+    if (at_once && n_parts > CLUSTER)   /* larger ones take less than a kernel behind them */
+        n_parts = CLUSTER;
+    if (n_parts > 1 && !at_once) {
+        parts = (float *)cuda_work(dev, "attention_cached",
+                                   parts_bytes(n_parts * a.n * a.n_kv, a.share, a.dim));
+        if (!parts)
+            return;
+    }
+    by_width<T>(dev, a, t, parts, n_parts);
+    if (parts && !dev->err.code) {
+        cuda_early(dev, true, join_parts<T>, (unsigned)all, THREADS, 0, a, parts, (int)n_parts);
+        cuda_launched(dev, "attention_cached");
+    }
+}
+
+/* As one of packed documents, whose keys lie elsewhere. */
+static struct attend of_cached(const struct device *dev, const struct op_cached *o)
+{
+    struct op_attention as = {};
+    struct attend a;
+
+    as.out = o->out;
+    as.in = o->in;
+    as.doc_start = o->seg_start;
+    as.slopes = o->slopes;
+    as.distance = o->distance;
+    as.n = o->n;
+    as.n_docs = o->n_seg;
+    as.max_doc = o->max_keys;
+    as.n_head = o->n_head;
+    as.n_kv = o->n_kv;
+    as.dim = o->dim;
+    as.window = o->window;
+    as.scale = o->scale;
+    a = attend_of(dev, &as);
+    a.seq = o->seg_seq;
+    a.past = o->seg_past;
+    a.capacity = o->capacity;
+    a.vec = a.vec && o->dim % 8 == 0 && cuda_aligned(o->k_cache, 16) &&
+            cuda_aligned(o->v_cache, 16);
+    return a;
+}
+
+/* Whether a block that reads a row's queries can turn them itself: then t says how, and a where
+ * they stand. */
+static bool turns(const struct device *dev, const struct op_cached *o, struct attend *a,
+                  struct turned *t)
+{
+    const struct op_rope *r = o->rope;
+    size_t size = ckpt_dtype_size(dev->act);
+    struct op_heads in = r->in;
+
+    in.kv_stride = in.kv_stride ? in.kv_stride : in.row_stride;
+    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->turned != o->dim ||
+        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attend_vec(&in, o->dim, size) ||
+        !cuda_aligned(r->q_norm, 16) || !cuda_aligned(r->k_norm, 16) ||
+        !cuda_aligned(r->table, 16))
+        return false;
+    a->q = in.q;
+    a->new_k = in.k;
+    a->new_v = in.v;
+    a->row_stride = in.row_stride;
+    a->q_head = in.q_head;
+    a->kv_head = in.kv_head;
+    t->table = r->table;
+    t->positions = r->positions;
+    t->q_norm = r->q_norm;
+    t->k_norm = r->k_norm;
+    t->eps = r->eps;
+    return true;
+}
+
+void cuda_attention_cached(struct device *dev, const struct op_cached *o)
+{
+    struct turned t = {};
+    struct attend a;
+
+    if (dev->err.code || o->n == 0 || o->n_seg == 0)
+        return;
+    a = of_cached(dev, o);
+    if (o->n == o->n_seg) {
+        a.new_k = a.k;
+        a.new_v = a.v;
+    }
+    if (o->rope && !turns(dev, o, &a, &t))
+        cuda_rope_fwd(dev, o->rope);
+    if (o->n != o->n_seg)
+        put_keys(dev, a, o);
+    a.k = o->k_cache;
+    a.v = o->v_cache;
+    a.kv_stride = a.dim;
+    if (dev->err.code)
+        return;
+    if (o->n >= FEW_ROWS * o->n_seg)
+        CUDA_ACT(dev, attend_fwd<T>(dev, "attention_cached", a));
+    else
+        CUDA_ACT(dev, rows<T>(dev, a, t, o->max_keys));
+}

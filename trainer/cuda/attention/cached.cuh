@@ -1,0 +1,64 @@
+/*
+ * attention/cached - what both ways of attending to a cache share: parts of rows.
+ */
+#ifndef CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
+#define CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
+
+#include "trainer/cuda/attention/attention.cuh"
+
+enum {
+    THREADS = 128, WARPS = THREADS / 32,
+    CLUSTER = 8,                        /* parts that attend_heads puts together itself */
+};
+
+/* How a row's queries and key are turned before they are used; table NULL: they are not. */
+struct turned {
+    const float   *table;               /* of as many columns as a head has */
+    const int32_t *positions;
+    const void    *q_norm, *k_norm;     /* or NULL */
+    float          eps;
+};
+
+/* Where a part of a row lies: its position, its keys [from, to) and where the cache of its key head
+ * begins. */
+struct part {
+    int     pos, from, to;
+    int64_t at;
+};
+
+__device__ __forceinline__ struct part part_of(const struct attend &a, int row, int g, int part,
+                                               int n_parts)
+{
+    int seg = a.new_k ? row : segment_of(a.doc_start, a.n_docs, row);   /* rows alone */
+    int pos = a.past[seg] + (a.new_k ? 0 : row - a.doc_start[seg]);
+    int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
+    int from = first + part * each;
+
+    return {pos, from, min(from + each, pos + 1),
+            ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
+}
+
+/* A row's own key and value go to the cache where its part has them, before the part is read.  The
+ * whole block calls it. */
+template <typename T>
+__device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
+                                         const struct part &p)
+{
+    int64_t from = row * a.row_stride + g * a.kv_head, to = p.at + (int64_t)p.pos * a.dim;
+
+    if (!a.new_k || p.pos < p.from || p.pos >= p.to)
+        return;
+    for (int c = (int)threadIdx.x; c < a.dim; c += THREADS) {
+        ((T *)(uintptr_t)a.k)[to + c] = ((const T *)a.new_k)[from + c];
+        ((T *)(uintptr_t)a.v)[to + c] = ((const T *)a.new_v)[from + c];
+    }
+    __syncthreads();
+}
+
+/* cached_heads.cu: rows whose heads share keys, of 16 bits.  parts: room for what parts leave,
+ * as row_part does; NULL: there are at most CLUSTER of them, and out is made. */
+template <typename T>
+void attend_heads(struct device *dev, const struct attend &a, const struct turned &t, float *parts,
+                  int64_t n_parts);
+
+#endif

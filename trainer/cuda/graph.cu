@@ -1,0 +1,67 @@
+/*
+ * cuda/graph - operations that are done again and again as one graph, without the host's part.
+ *
+ * The stream is captured; what an operation's room asks of the stream that a capture does not
+ * allow (waiting, timing algorithms) ends it, and the device is as it was.  Source: CUDA 13.0
+ * runtime API, graphs.
+ */
+#include "trainer/cuda/cuda.h"
+
+struct recording {
+    cudaGraphExec_t exec;
+};
+
+bool cuda_record(struct device *dev)
+{
+    if (dev->err.code)
+        return false;
+    return cuda_ok(dev, "recording", cudaStreamBeginCapture(cuda_of(dev)->stream,
+                                                            cudaStreamCaptureModeThreadLocal));
+}
+
+bool cuda_recording(struct device *dev)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(cuda_of(dev)->stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
+struct recording *cuda_recorded(struct device *dev)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t rc = cudaStreamEndCapture(cuda_of(dev)->stream, &graph);
+    struct recording *r;
+
+    if (rc == cudaSuccess && !dev->err.code)
+        rc = cudaGraphInstantiate(&exec, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    r = rc == cudaSuccess && exec ? (struct recording *)calloc(1, sizeof *r) : NULL;
+    if (r) {
+        r->exec = exec;
+        return r;
+    }
+    if (exec)
+        cudaGraphExecDestroy(exec);
+    cudaGetLastError();
+    dev->err.code = 0;                  /* nothing was done; done plainly it tells its failure */
+    dev->err.text[0] = '\0';
+    return NULL;
+}
+
+void cuda_replay(struct device *dev, struct recording *r)
+{
+    if (!dev->err.code)
+        cuda_ok(dev, "replay", cudaGraphLaunch(r->exec, cuda_of(dev)->stream));
+}
+
+void cuda_forget(struct device *dev, struct recording *r)
+{
+    if (!r)
+        return;
+    cudaStreamSynchronize(cuda_of(dev)->stream);
+    cudaGraphExecDestroy(r->exec);
+    free(r);
+}

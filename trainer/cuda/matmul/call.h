@@ -1,0 +1,76 @@
+/*
+ * matmul/call - what the rooms of matmul share: a product as cuBLASLt is told it, and the search
+ * for what computes it fastest.
+ */
+#ifndef CKPT_TRAINER_CUDA_MATMUL_CALL_H
+#define CKPT_TRAINER_CUDA_MATMUL_CALL_H
+
+#include "trainer/cuda/matmul/matmul.h"
+#include "trainer/cuda/matmul/choice.h"
+
+struct matmul {
+    cublasLtHandle_t      handle;
+    struct matmul_choices choices;
+    cudaEvent_t           begin, end;
+    double               *made;         /* on the device, for matmul_make */
+};
+
+/* One product. */
+struct call {
+    cublasLtMatmulDescOpaque_t   desc;
+    cublasLtMatrixLayoutOpaque_t a, b, c, d;
+    const void                  *pa, *pb, *pc;
+    void                        *pd;
+    float                        alpha, beta;
+    uint64_t                     work;
+    struct matmul_args           args;
+    bool                         tiles;     /* matmul_tiles can do it */
+};
+
+/* Bytes of an element. */
+static inline size_t matmul_size(enum ckpt_dtype t)
+{
+    return t == CKPT_F32 ? 4 : t == CKPT_BF16 || t == CKPT_F16 ? 2 : 1;
+}
+
+/* The largest power of two, 16 at most, that divides both. */
+static inline uint32_t matmul_alignment(const void *p, int64_t ld, enum ckpt_dtype type)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)ld * matmul_size(type) | 16;
+
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+/* matmul.cu */
+void matmul_describe(struct device *dev, struct call *to, const struct matmul_args *a);
+/* algo NULL: by matmul_tiles.  Not supported: also where an algorithm would leave some of k out. */
+cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
+                             const cublasLtMatmulAlgo_t *algo);
+
+/* matmul/search.cu */
+/* The first `most` algorithms the heuristic names, the likely best first; gives how many. */
+int matmul_ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
+               int most);
+/* What computes it: the choice's state and algorithm.  False: nothing can. */
+bool matmul_search(struct device *dev, const struct matmul_args *a, const struct call *x,
+                   struct matmul_choice *choice);
+
+/* matmul/probe.cu: numbers of D that tell a right result from a wrong one. */
+enum { MADE_SIGNS = 8 };
+
+struct made { double sum[MADE_SIGNS + 1]; };
+
+/* That algorithm's, which finds garbage in the workspace.  False: it did not run. */
+bool matmul_make(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
+                 struct made *to);
+/* Whether y is x but for roundings; fast: sums of 14 bits. */
+bool made_alike(const struct made *x, const struct made *y, bool fast);
+
+/*
+ * matmul/tiles.cu: products of 16 bits on Hopper by a kernel of our own (tiles.cuh), with all
+ * epilogues but that of RELU with aux.
+ */
+bool matmul_tiles_can(const struct device *dev, const struct matmul_args *a);
+void matmul_tiles(struct device *dev, const struct matmul_args *a);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * matmul/choice - which algorithm of cuBLASLt computes which shape: a table, and the file that
+ * keeps it between runs.
+ *
+ * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
+ * a line with its name, then a line for each shape: the numbers of its key, a colon (a plus: by
+ * our own kernel; a dash: it is faster in two steps), the eight words of the algorithm, which
+ * cuBLASLt lets one store for the same version, and a sum over all of these.  It is replaced whole;
+ * what another process put there first wins.
+ */
+#ifndef CKPT_TRAINER_CUDA_MATMUL_CHOICE_H
+#define CKPT_TRAINER_CUDA_MATMUL_CHOICE_H
+
+#include <cublasLt.h>
+#include <stdint.h>
+
+enum {
+    KEY_M, KEY_N, KEY_K, KEY_BATCH,     /* sizes, rounded up to three significant bits */
+    KEY_IN, KEY_OUT, KEY_COMPUTE,
+    KEY_FLAGS,                          /* transposed A, B; beta, in place; alone; quick; parts */
+    KEY_EPILOGUE,
+    KEY_ALIGN,                          /* what pointers and row lengths allow */
+    KEY_WORK,                           /* workspace there */
+    KEY_NUMBERS
+};
+
+struct matmul_key { int64_t at[KEY_NUMBERS]; };
+
+struct matmul_choice {
+    struct matmul_key    key;
+    cublasLtMatmulAlgo_t algo;
+    int                  state;         /* CHOICE_ */
+    bool                 kept;          /* in the file */
+};
+
+enum { CHOICE_EMPTY, CHOICE_FOUND, CHOICE_TILES, CHOICE_NONE };
+
+struct matmul_choices {
+    struct matmul_choice *at;           /* hashed, open; a power of two of places */
+    size_t                places, n;
+    char                 *path;         /* NULL: nowhere to keep them */
+    char                  name[160];    /* the file's first line */
+};
+
+/* An unreadable or foreign file counts as none.  Non-zero: no memory. */
+int matmul_choices_open(struct matmul_choices *c, const char *gpu, size_t version);
+void matmul_choices_close(struct matmul_choices *c);
+const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
+                                                const struct matmul_key *key);
+/* Of those whose m and k are those of the key or up to a third more or less, and all else is the
+ * same, the nearest that is kept; or NULL. */
+const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
+                                                const struct matmul_key *key);
+/* Put one in; with keep also into the file, unless another stands there, which is taken then.
+ * Gives what stands now, or NULL without memory. */
+const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,
+                                               const struct matmul_choice *choice, bool keep);
+
+#endif

@@ -1,0 +1,360 @@
+/*
+ * fp8 - see fp8.h.
+ *
+ * At the end of the workspace lie, from the end down: what the product reads of x, turned for dw;
+ * the weights where they are not kept; dy, and dy turned.  They stay where they are from dx to dw,
+ * and x stays for the next projection of the same x.
+ */
+#include "trainer/cuda/matmul/fp8.h"
+
+#include <stdlib.h>
+
+/*
+ * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s where 16 bits go at 680; rounding
+ * reads a factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of
+ * x or of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
+ * where x is rounded already.  With fewer rows launches weigh as much as what is saved.
+ */
+enum { LEAST_ROWS = 1024, WIDE = 2048, NARROW = 1024 };
+
+enum { KEPT_MOST = 4096, KEPT_PLACES = 2 * KEPT_MOST };
+enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_KEPT };
+
+/* A weight that stays in 8 bits. */
+struct kept {
+    const void    *w;                   /* NULL: a free place */
+    int64_t        rows, cols;
+    unsigned char *plain, *turned;
+    uint64_t       stepped;             /* the device's count when it was rounded */
+    bool           rounded, frozen;     /* it was; an optimizer does not change it */
+    struct fp8_scale *scale;
+};
+
+struct fp8 {
+    uint32_t         *parts;            /* as fp8_cast asks */
+    struct fp8_scale *scale;            /* [SCALE_KEPT + KEPT_MOST] on the device */
+    struct kept      *kept;             /* [KEPT_PLACES], hashed */
+    int64_t           n_kept;
+    const void       *copies;           /* dev->copies, which they lie in */
+    uint64_t          loaded, taken;    /* the device's count then; bytes of it */
+    const void       *turned;           /* the dy that lies there turned; NULL: none */
+    const void       *x;                /* likewise; with x_turned turned */
+    int64_t           n, n_in;          /* of it */
+    bool              x_turned;
+};
+
+/* One operation's part of the workspace. */
+struct space { unsigned char *x, *w, *dy, *dy_t; };
+
+int fp8_open(struct cuda_device *d)
+{
+    struct fp8 *f;
+
+    if (!d->dev.fp8)
+        return 0;
+    f = d->fp8 = (struct fp8 *)calloc(1, sizeof *f);
+    if (f)
+        f->kept = (struct kept *)calloc(KEPT_PLACES, sizeof *f->kept);
+    if (!f || !f->kept) {
+        cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
+        return d->dev.err.code;
+    }
+    if (cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->parts,
+                                               (FP8_PARTS + 1) * sizeof *f->parts)) &&
+        cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->scale, (SCALE_KEPT + KEPT_MOST) *
+                                                                       sizeof *f->scale)))
+        cuda_ok(&d->dev, "opening", cudaMemsetAsync(f->parts, 0, (FP8_PARTS + 1) *
+                                                                     sizeof *f->parts, d->stream));
+    return d->dev.err.code;
+}
+
+void fp8_close(struct cuda_device *d)
+{
+    struct fp8 *f = d->fp8;
+
+    if (!f)
+        return;
+    cudaFree(f->parts);
+    cudaFree(f->scale);
+    free(f->kept);
+    free(f);
+    d->fp8 = NULL;
+}
+
+static int64_t filled(int64_t n) { return (n + 15) / 16 * 16; }
+
+static uint64_t size_of_all(int64_t n, int64_t in, int64_t out, uint64_t weights)
+{
+    return cuda_part((uint64_t)(filled(n) * in)) + cuda_part(weights) +
+           2 * cuda_part((uint64_t)(filled(n) * out));
+}
+
+uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t in, int64_t out)
+{
+    int64_t wide = in > out ? in : out, dim = l->dim > l->n_head * l->head_dim
+                                                  ? l->dim
+                                                  : l->n_head * l->head_dim;
+
+    return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
+}
+
+/* Whether all that the products and what rounds their factors reach for lies at 16 bytes: kernels
+ * for 8 bits move no less. */
+static bool aligned(const struct op_linear *a)
+{
+    const void *all[] = {a->x, a->w, a->b, a->out, a->pre, a->residual, a->dout, a->x_pre, a->dx,
+                         a->dw};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!cuda_aligned(all[i], 16))
+            return false;
+    return a->out_ld % 8 == 0;
+}
+
+/* Also forgets another x than the last. */
+static bool possible(struct device *dev, const struct op_linear *a)
+{
+    if (dev->err.code || !dev->fp8)
+        return false;
+    if (!a->x_again)
+        cuda_of(dev)->fp8->x = NULL;
+    return a->n >= LEAST_ROWS && a->n_in >= NARROW && a->n_out >= NARROW && a->n_in % 16 == 0 &&
+           a->n_out % 16 == 0 && aligned(a);
+}
+
+/* Whether x pays for being rounded. */
+static bool x_pays(const struct op_linear *a) { return a->x_again || a->n_out >= WIDE; }
+
+/* Whether dy does: for dx, and then for dw too. */
+static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
+
+/* False, and the device marked, when the workspace is too small: our bug. */
+static bool open_space(struct space *s, struct device *dev, const struct op_linear *a,
+                       const struct matmul_args *p)
+{
+    uint64_t weights = (uint64_t)(a->n_in * a->n_out);
+    uint64_t need = size_of_all(a->n, a->n_in, a->n_out, weights);
+    uint64_t end = dev->work_bytes / 256 * 256;
+    struct fp8 *f = cuda_of(dev)->fp8;
+
+    if (!cuda_work(dev, p->op, MATMUL_WORK + cuda_part(p->busy) + need))
+        return false;
+    s->x = (unsigned char *)dev->work + end - cuda_part((uint64_t)(filled(a->n) * a->n_in));
+    s->w = s->x - cuda_part(weights);
+    s->dy = s->w - cuda_part((uint64_t)(filled(a->n) * a->n_out));
+    s->dy_t = s->dy - cuda_part((uint64_t)(filled(a->n) * a->n_out));
+    cuda_of(dev)->tail = dev->work_bytes - end + need;
+    if (f->n != a->n || f->n_in != a->n_in)
+        f->x = NULL;
+    f->n = a->n;
+    f->n_in = a->n_in;
+    return true;
+}
+
+/* x as it lies, or turned. */
+static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear *a,
+                                      const struct matmul_args *p, const void *x,
+                                      const struct space *s, bool turned)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_cast c = {};
+
+    c.scale = &f->scale[SCALE_X];
+    if (f->x == x && f->x_turned == turned)
+        return c.scale;
+    c.x = x;
+    c.rows = a->n;
+    c.cols = c.ld = a->n_in;
+    *(turned ? &c.turned : &c.plain) = s->x;
+    fp8_cast(dev, p->op, &c, f->parts);
+    f->x = x;
+    f->x_turned = turned;
+    return c.scale;
+}
+
+/* -- weights ---------------------------------------------------------------------------------- */
+
+/* Where a weight is in the table, or would be. */
+static struct kept *seat_of(struct fp8 *f, const void *w)
+{
+    size_t i = (size_t)((uintptr_t)w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
+
+    while (f->kept[i].w && f->kept[i].w != w)
+        i = (i + 1) % KEPT_PLACES;
+    return &f->kept[i];
+}
+
+/* The place of a weight; NULL: it is not kept. */
+static struct kept *place_of(struct device *dev, const struct op_linear *a)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
+    uint64_t each = cuda_part((uint64_t)(rows * cols));
+    struct kept *k;
+
+    if (f->copies != dev->copies || f->loaded != dev->loaded) {
+        for (size_t i = 0; i < KEPT_PLACES; i++)
+            f->kept[i].w = NULL;
+        f->copies = dev->copies;
+        f->loaded = dev->loaded;
+        f->taken = 0;
+        f->n_kept = 0;
+    }
+    if (!dev->copies)
+        return NULL;
+    k = seat_of(f, a->w);
+    if (k->w)
+        return k->rows == rows && k->cols == cols ? k : NULL;
+    if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->copies_bytes)
+        return NULL;
+    *k = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
+          (unsigned char *)dev->copies + f->taken + each, 0, false, false,
+          &f->scale[SCALE_KEPT + f->n_kept++]};
+    f->taken += 2 * each;
+    return k;
+}
+
+/* What is recorded is run again after optimizer steps that we do not see. */
+static bool fresh(struct device *dev, const struct kept *k)
+{
+    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_recording(dev)));
+}
+
+/* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */
+static const unsigned char *weights(struct device *dev, const struct op_linear *a, const char *op,
+                                    unsigned char *to, bool turned, struct fp8_scale **scale)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_cast c = {};
+    struct kept *k;
+
+    c.rows = a->in_out ? a->n_in : a->n_out;
+    c.cols = c.ld = a->in_out ? a->n_out : a->n_in;
+    c.x = a->w;
+    k = place_of(dev, a);
+    *scale = c.scale = k ? k->scale : &f->scale[SCALE_W];
+    if (!k) {
+        *(turned ? &c.turned : &c.plain) = to;
+        fp8_cast(dev, op, &c, f->parts);
+        return to;
+    }
+    if (!fresh(dev, k)) {
+        c.plain = k->plain;
+        c.turned = k->turned;
+        fp8_cast(dev, op, &c, f->parts);
+        k->stepped = dev->stepped;
+        k->rounded = true;
+        k->frozen = false;
+    }
+    return turned ? k->turned : k->plain;
+}
+
+/* No optimizer changes what has no gradient; that may come in a call of its own, behind the one
+ * for dx. */
+static void note_gradient(struct device *dev, const struct op_linear *a)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct kept *k = f ? seat_of(f, a->w) : NULL;
+
+    if (k && k->w)
+        k->frozen = k->rounded && !a->dw;
+}
+
+/* -- products --------------------------------------------------------------------------------- */
+
+/* p's factors: A [m, k] and B [n, k], both with k innermost. */
+static void factors(struct matmul_args *p, const unsigned char *a, const struct fp8_scale *a_scale,
+                    const unsigned char *b, const struct fp8_scale *b_scale, int64_t k)
+{
+    p->a = a;
+    p->b = b;
+    p->k = p->lda = p->ldb = k;
+    p->a_t = false;
+    p->b_t = true;
+    p->in = p->in_b = CKPT_F8_E4M3;
+    p->scale_a = &a_scale->back;
+    p->scale_b = &b_scale->back;
+}
+
+static bool wide_gradients(const struct device *dev) { return dev->fp8 == DEVICE_FP8_HYBRID; }
+
+void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p)
+{
+    const struct fp8_scale *x_scale;
+    struct fp8_scale *w_scale;
+    const unsigned char *w;
+    struct space s;
+
+    if (!possible(dev, a) || !x_pays(a) || !open_space(&s, dev, a, p))
+        return;
+    x_scale = cast_x(dev, a, p, p->a, &s, false);
+    w = weights(dev, a, p->op, s.w, a->in_out, &w_scale);
+    factors(p, s.x, x_scale, w, w_scale, a->n_in);
+    p->fast = true;
+}
+
+/* dy, turned too where dw is wanted. */
+static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, const void *dy,
+                               int64_t ld, const struct space *s)
+{
+    struct fp8_cast c = {};
+
+    c.x = dy;
+    c.rows = a->n;
+    c.cols = a->n_out;
+    c.ld = ld;
+    c.scale = &cuda_of(dev)->fp8->scale[SCALE_DY];
+    c.e5m2 = wide_gradients(dev);
+    c.plain = s->dy;
+    c.turned = a->dw && x_pays(a) ? s->dy_t : NULL;
+    return c;
+}
+
+void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+            struct matmul_args *p)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    struct fp8_scale *w_scale;
+    const unsigned char *w;
+    struct fp8_cast c;
+    struct space s;
+
+    if (!possible(dev, a) || !dy_pays(a) || !open_space(&s, dev, a, p))
+        return;
+    c = cast_dy(dev, a, dy, ld, &s);
+    fp8_cast(dev, p->op, &c, f->parts);
+    f->turned = c.turned ? dy : NULL;
+    w = weights(dev, a, p->op, s.w, !a->in_out, &w_scale);
+    factors(p, s.dy, c.scale, w, w_scale, a->n_out);
+    if (c.e5m2)
+        p->in = CKPT_F8_E5M2;
+}
+
+void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+            struct matmul_args *p)
+{
+    struct fp8 *f = cuda_of(dev)->fp8;
+    const struct fp8_scale *x_scale;
+    struct fp8_cast c;
+    struct space s;
+    bool there;
+
+    note_gradient(dev, a);
+    if (!possible(dev, a))
+        return;
+    there = f->turned == dy;
+    f->turned = NULL;
+    if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
+        return;
+    c = cast_dy(dev, a, dy, ld, &s);
+    c.plain = NULL;
+    if (!there)
+        fp8_cast(dev, p->op, &c, f->parts);
+    x_scale = cast_x(dev, a, p, a->x, &s, true);
+    if (a->in_out)
+        factors(p, s.x, x_scale, s.dy_t, c.scale, filled(a->n));
+    else
+        factors(p, s.dy_t, c.scale, s.x, x_scale, filled(a->n));
+    if (c.e5m2)
+        *(a->in_out ? &p->in_b : &p->in) = CKPT_F8_E5M2;
+}

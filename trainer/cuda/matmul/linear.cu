@@ -1,0 +1,356 @@
+/*
+ * linear - projections with bias, activation, residual and dropout, and their backward.
+ *
+ * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
+ * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
+ * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
+ * their own.  A bias' gradient comes first on the way back, while what it sums may still be in the
+ * cache.
+ */
+#include "trainer/cuda/matmul/linear.h"
+
+#include "trainer/cuda/matmul/fp8.h"
+#include "trainer/cuda/matmul/gemv.h"
+
+enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
+
+struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
+                                  const void *x, void *to, int64_t ld)
+{
+    struct matmul_args p = {};
+
+    p.op = "linear_fwd";
+    p.m = a->n;
+    p.n = a->n_out;
+    p.k = a->n_in;
+    p.a = x;
+    p.lda = a->n_in;
+    p.b = a->w;
+    p.b_t = !a->in_out;
+    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.d = to;
+    p.ldd = ld;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    return p;
+}
+
+/* The product with what an epilogue can do at once: true when nothing is left to be done. */
+static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
+                  const void *add, int64_t add_ld, uint64_t busy)
+{
+    struct matmul_args p = *product;
+    bool narrow = dev->act != CKPT_F32;
+
+    p.d = a->out;
+    if (a->drop.p > 0 || (a->pre && (add || a->act != OP_ACT_GELU_TANH)))
+        return false;
+    switch (a->act) {
+    case OP_ACT_NONE:
+        p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
+        break;
+    case OP_ACT_RELU:
+        p.epilogue = MATMUL_RELU;
+        break;
+    case OP_ACT_GELU_TANH:
+        p.epilogue = MATMUL_GELU;
+        p.aux = a->pre;
+        if (narrow && (!a->pre || a->n_out % 8 == 0))
+            break;
+        return false;
+    default:
+        return false;
+    }
+    p.bias = a->b;
+    p.c = add;
+    p.ldc = add_ld;
+    p.beta = add ? 1.0f : 0.0f;
+    p.busy = busy;
+    return matmul(dev, &p);
+}
+
+void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
+                 uint64_t busy)
+{
+    struct matmul_args p = linear_product(dev, a, a->x, a->pre ? a->pre : a->out,
+                                          linear_out_ld(a));
+    struct linear_finish f = {};
+
+    p.busy = busy;
+    fp8_forward(dev, a, &p);
+    if (fused(dev, a, &p, add, add_ld, busy))
+        return;
+    p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
+    p.bias = a->b;
+    p.c = add;
+    p.ldc = add_ld;
+    p.beta = add ? 1.0f : 0.0f;
+    if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
+        p.epilogue = MATMUL_PLAIN;
+        p.bias = NULL;
+        matmul(dev, &p);
+        f.bias = a->b;
+        f.pre = a->pre;
+    }
+    f.out = a->out;
+    f.p = p.d;
+    f.residual = a->drop.p > 0 ? a->residual : NULL;
+    f.n = a->n;
+    f.width = a->n_out;
+    f.ld = linear_out_ld(a);
+    f.act = a->act;
+    f.drop = a->drop;
+    if (f.out != f.p || f.bias || f.act != OP_ACT_NONE || f.drop.p > 0)
+        linear_finish(dev, &f);
+}
+
+bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                   uint64_t busy)
+{
+    struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
+
+    p.part = more;
+    p.parts = 1;
+    return !dev->fp8 && !a->in_out &&
+           fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
+}
+
+/* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
+static bool narrow(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                   const struct op_gate *gate)
+{
+    struct gemv g = {};
+
+    if (a->in_out || a->lora.rank || a->drop.p > 0 || (a->pre && a->residual) || (gate && a->b))
+        return false;
+    g.op = gate ? "gated_fwd" : "linear_fwd";
+    g.norm = norm;
+    g.out = gate ? gate->out : a->out;
+    g.x = a->x;
+    g.w = a->w;
+    g.n = a->n;
+    g.n_in = a->n_in;
+    g.n_out = a->n_out;
+    g.out_ld = gate ? gate->ff : linear_out_ld(a);
+    g.alpha = 1.0f;
+    g.act = gate ? gate->act : a->act;
+    g.gated = gate != NULL;
+    if (!gate) {
+        g.pre = a->pre;
+        g.b = a->b;
+        g.residual = a->residual;
+    }
+    return gemv(dev, &g);
+}
+
+void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
+{
+    if (dev->err.code || a->n == 0)
+        return;
+    if (a->lora.rank)
+        lora_linear_fwd(dev, a);
+    else if (!narrow(dev, NULL, a, NULL))
+        linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
+}
+
+void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
+{
+    if (narrow(dev, NULL, a, gate))
+        return;
+    cuda_linear_fwd(dev, a);
+    cuda_gate_fwd(dev, gate);
+}
+
+void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
+                     const struct op_gate *gate)
+{
+    if (norm->n == a->n && narrow(dev, norm, a, gate))
+        return;
+    cuda_norm_fwd(dev, norm);
+    if (gate)
+        cuda_gated_fwd(dev, a, gate);
+    else
+        cuda_linear_fwd(dev, a);
+}
+
+/* The product with ReLU's slope at x_pre at once, by way of bits. */
+static bool clipped(struct device *dev, const struct op_linear *a,
+                    const struct matmul_args *product, uint64_t busy)
+{
+    uint64_t bytes = cuda_part((uint64_t)(a->n * a->n_in) / 8);
+    struct matmul_args p = *product;
+    unsigned char *work;
+
+    if (a->x_act != OP_ACT_RELU || (a->x != a->x_pre && !a->x_made) || a->x_drop.p > 0 ||
+        dev->act == CKPT_F32 || a->n_in % 128 || p.scale_a)
+        return false;
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_part(busy) + bytes);
+    if (!work)
+        return false;
+    p.epilogue = MATMUL_DRELU;
+    p.aux = work + cuda_part(busy);
+    p.busy = cuda_part(busy) + bytes;
+    if (!matmul_able(dev, &p))
+        return false;
+    linear_positive(dev, p.aux, a->x_pre, a->n, a->n_in);
+    return matmul(dev, &p);
+}
+
+/* The product for dx, without anything around it. */
+static struct matmul_args dx_product(const struct device *dev, const struct op_linear *a,
+                                     const void *dy, int64_t ld, bool add, uint64_t busy)
+{
+    struct matmul_args p = {};
+
+    p.op = "linear_bwd";
+    p.m = a->n;
+    p.n = a->n_in;
+    p.k = a->n_out;
+    p.a = dy;
+    p.lda = ld;
+    p.b = a->w;
+    p.b_t = a->in_out;
+    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.d = a->dx;
+    p.ldd = a->n_in;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.beta = add ? 1.0f : 0.0f;
+    p.busy = busy;
+    return p;
+}
+
+bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                      const struct matmul_part *more, int n, bool add, uint64_t busy)
+{
+    struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
+
+    p.part = more;
+    p.parts = n;
+    return !dev->fp8 && !a->in_out && a->x_act == OP_ACT_NONE && matmul(dev, &p);
+}
+
+void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
+               uint64_t busy)
+{
+    struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
+    struct op_drop none = {};
+    void *x = a->x == a->x_pre || a->x_made ? NULL : a->x;
+    bool act = a->x_act != OP_ACT_NONE, sloped = false;
+
+    fp8_dx(dev, a, dy, ld, &p);
+    if (clipped(dev, a, &p, busy))
+        return;
+    if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
+        a->n_in % 8 == 0 && !p.scale_a) {       /* of 8 bits a pass of its own is faster */
+        p.epilogue = MATMUL_DGELU;
+        p.aux = (void *)(uintptr_t)a->x_pre;
+        p.alone = !x;
+        sloped = matmul(dev, &p);
+        p.epilogue = MATMUL_PLAIN;
+        p.aux = NULL;
+    }
+    if (!sloped)
+        matmul(dev, &p);
+    if (act && !(sloped && !x))
+        linear_act_back(dev, a->x_act, x, sloped ? NULL : a->dx, a->x_pre, a->n, a->n_in,
+                        sloped ? &none : &a->x_drop);
+}
+
+void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               uint64_t busy)
+{
+    struct matmul_args p = {};
+
+    p.op = "linear_bwd";
+    p.m = a->in_out ? a->n_in : a->n_out;
+    p.n = a->in_out ? a->n_out : a->n_in;
+    p.k = a->n;
+    p.a = a->in_out ? a->x : dy;
+    p.lda = a->in_out ? a->n_in : ld;
+    p.b = a->in_out ? dy : a->x;
+    p.ldb = a->in_out ? ld : a->n_in;
+    p.a_t = true;
+    p.d = a->dw;
+    p.ldd = p.n;
+    p.in = dev->act;
+    p.out = CKPT_F32;
+    p.alpha = 1.0f;
+    p.beta = a->fresh ? 0.0f : 1.0f;
+    p.busy = busy;
+    fp8_dw(dev, a, dy, ld, &p);         /* frozen too: it takes note of x */
+    if (a->dw)
+        matmul(dev, &p);
+}
+
+void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+               float *part)
+{
+    if (a->db)
+        linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part, !a->fresh);
+}
+
+const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to)
+{
+    struct linear_mix m = {};
+
+    m.to = to;
+    m.x = a->dout;
+    m.n = a->n;
+    m.width = a->n_out;
+    m.ld = linear_out_ld(a);
+    m.drop = a->drop;
+    linear_mix(dev, &m);
+    return to;
+}
+
+void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
+{
+    uint64_t dropped = a->drop.p > 0 ? cuda_part(linear_bytes(dev, a->n * a->n_out)) : 0;
+    uint64_t busy = dropped + (a->db ? linear_sums_bytes(a->n_out) : 0);
+    int64_t ld = linear_out_ld(a);
+    const void *dy = a->dout;
+    unsigned char *work;
+
+    if (dev->err.code)
+        return;
+    if (a->n == 0) {
+        if (a->fresh && a->dw)
+            dev->ops->zero(dev, a->dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
+        if (a->fresh && a->db)
+            dev->ops->zero(dev, a->db, (size_t)a->n_out * sizeof(float));
+        return;
+    }
+    if (a->lora.rank) {
+        lora_linear_bwd(dev, a);
+        return;
+    }
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", busy);
+    if (!work)
+        return;
+    if (dropped) {
+        dy = linear_dropped(dev, a, work);
+        ld = a->n_out;
+    }
+    linear_db(dev, a, dy, ld, (float *)(void *)(work + dropped));
+    if (a->dx)
+        linear_dx(dev, a, dy, ld, a->dx_add && a->x_act == OP_ACT_NONE, busy);
+    linear_dw(dev, a, dy, ld, busy);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
+{
+    int64_t q = l->n_head * l->head_dim, D = larger(l->dim, l->embed);
+    int64_t in = larger(larger(D, q), l->ff);
+    int64_t out = larger(larger(D, 2 * l->ff), (l->n_head + 2 * l->n_kv) * l->head_dim);
+    uint64_t bytes = fp8_work(dev, l, in, out);
+
+    if (l->train) {
+        bytes += linear_sums_bytes(out) + TRIAL_BYTES;
+        bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
+        bytes += cuda_part((uint64_t)(l->n * l->ff) / 8) + 256;
+    }
+    return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);
+}

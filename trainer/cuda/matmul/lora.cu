@@ -1,0 +1,467 @@
+/*
+ * lora - projections with a low-rank change beside the matrix.
+ *
+ * The change's product t B^T joins the matrix' own where a kernel does both at once; else it goes
+ * first, and the other is added to it, so that bias, activation and residual stay where they are
+ * without it.  t = scale * xd A^T [n, r] and
+ * dt = scale * dz B [n, r] have the device's type, rows padded to eight elements, and are made
+ * again in backward.
+ *
+ * Lengths of the rows of W' = W + scale B A, which a magnitude needs, come from
+ *   |W'_o|^2 = |W_o|^2 + B_o . (2 scale (W A^T)_o + scale^2 (A A^T) B_o),
+ * without W' itself.
+ *
+ * With dropout of the change's input the gradient through the change is dropped out likewise:
+ *   dx = dy W + drop((dz - dy) W + dt A), dz = gain dy with a magnitude, else dy.
+ */
+#include "trainer/cuda/matmul/lora.h"
+
+enum { THREADS = 256, COLS = 32, GROUPS = 8 };
+
+struct sizes {
+    int64_t n, in, out, r;
+    bool    x_drop, magnitude, drop, sums;
+};
+
+/* Bytes of the parts; s gets their places from base on. */
+static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned char *base,
+                        const struct sizes *z)
+{
+    uint64_t at = 0;
+
+#define TAKE(field, type, wanted, bytes)                                                       \
+    do {                                                                                       \
+        s->field = (wanted) && base ? (type *)(void *)(base + at) : NULL;                      \
+        at += (wanted) ? cuda_part(bytes) : 0;                                                 \
+    } while (0)
+    s->r8 = (z->r + 7) / 8 * 8;
+    TAKE(t, unsigned char, true, linear_bytes(dev, z->n * s->r8));
+    TAKE(dt, unsigned char, true, linear_bytes(dev, z->n * s->r8));
+    TAKE(xd, unsigned char, z->x_drop, linear_bytes(dev, z->n * z->in));
+    TAKE(xr, unsigned char, z->x_drop, linear_bytes(dev, z->n * z->in));
+    TAKE(z, unsigned char, z->magnitude, linear_bytes(dev, z->n * z->out));
+    TAKE(dz, unsigned char, z->magnitude, linear_bytes(dev, z->n * z->out));
+    TAKE(gain, float, z->magnitude, (uint64_t)z->out * sizeof(float));
+    TAKE(inv, float, z->magnitude, (uint64_t)z->out * sizeof(float));
+    TAKE(wa, float, z->magnitude, (uint64_t)(z->out * z->r) * sizeof(float));
+    TAKE(aa, float, z->magnitude, (uint64_t)(z->r * z->r) * sizeof(float));
+    TAKE(dy, unsigned char, z->drop, linear_bytes(dev, z->n * z->out));
+    TAKE(part, float, z->sums, linear_sums_bytes(z->out));
+#undef TAKE
+    s->busy = at;
+    return at;
+}
+
+static bool open_space(struct lora_space *s, struct device *dev, const struct op_linear *a,
+                       bool back, const char *op)
+{
+    struct sizes z = {a->n, a->n_in, a->n_out, a->lora.rank, a->lora.drop.p > 0,
+                      a->lora.magnitude != NULL, back && a->drop.p > 0, back && a->db != NULL};
+    unsigned char *base = (unsigned char *)matmul_work(dev, op, lay_out(s, dev, NULL, &z));
+
+    if (!base)
+        return false;
+    lay_out(s, dev, base, &z);
+    if (a->lora.t)
+        s->t = (unsigned char *)a->lora.t;
+    return true;
+}
+
+uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
+                           int64_t out)
+{
+    struct sizes z = {l->n, in, out, l->lora_rank, l->lora_drop, l->lora_magnitude, false, false};
+    uint64_t many = lora_many_bytes(dev, l->n, in, l->lora_rank), one;
+    struct lora_space none;
+
+    one = lay_out(&none, dev, NULL, &z);
+    return one > many ? one : many;
+}
+
+/* -- products --------------------------------------------------------------------------------- */
+
+struct matmul_args lora_product(const struct device *dev, const char *op,
+                                const struct lora_space *s)
+{
+    struct matmul_args p = {};
+
+    p.op = op;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.busy = s->busy;
+    return p;
+}
+
+/* to[n, n_in] = drop(x) + add as the change's input is dropped out; rest as in linear_mix. */
+static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
+                    const void *x, const void *add)
+{
+    struct linear_mix m = {};
+
+    m.to = to;
+    m.rest = rest;
+    m.x = x;
+    m.add = add;
+    m.n = a->n;
+    m.width = a->n_in;
+    m.drop = a->lora.drop;
+    linear_mix(dev, &m);
+}
+
+/* t = scale * xd A^T, with xd = drop(x) first where there is such, and with rest x - xd. */
+static void narrow(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                   bool rest, bool back)
+{
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+
+    if (s->xd)
+        drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
+    if (back && a->lora.t)
+        return;
+    p.m = a->n;
+    p.n = a->lora.rank;
+    p.k = p.lda = p.ldb = a->n_in;
+    p.a = s->xd ? s->xd : a->x;
+    p.b = a->lora.a;
+    p.b_t = true;
+    p.d = s->t;
+    p.ldd = s->r8;
+    p.alpha = a->lora.scale;
+    matmul(dev, &p);
+}
+
+void lora_widen(struct device *dev, const struct op_linear *a, const struct lora_space *s, void *to,
+                  int64_t ld, const void *add)
+{
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+
+    p.m = a->n;
+    p.n = a->n_out;
+    p.k = p.ldb = a->lora.rank;
+    p.a = s->t;
+    p.lda = s->r8;
+    p.b = a->lora.b;
+    p.b_t = true;
+    p.c = add;
+    p.d = to;
+    p.ldd = ld;
+    p.beta = add ? 1.0f : 0.0f;
+    matmul(dev, &p);
+}
+
+struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s)
+{
+    return {s->t, a->lora.b, s->r8, a->lora.rank, a->lora.rank};
+}
+
+struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s)
+{
+    return {s->dt, a->lora.a, s->r8, a->n_in, a->lora.rank};
+}
+
+void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                        const void *dz, int64_t ld)
+{
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+
+    p.m = a->n;
+    p.n = p.ldb = a->lora.rank;
+    p.k = a->n_out;
+    p.a = dz;
+    p.lda = ld;
+    p.b = a->lora.b;
+    p.d = s->dt;
+    p.ldd = s->r8;
+    p.alpha = a->lora.scale;
+    matmul(dev, &p);
+}
+
+/* to[n, n_in] = dt A, on what is there with add. */
+static void widen_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                       void *to, bool add)
+{
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+
+    p.m = a->n;
+    p.n = p.ldb = p.ldd = a->n_in;
+    p.k = a->lora.rank;
+    p.a = s->dt;
+    p.lda = s->r8;
+    p.b = a->lora.a;
+    p.d = to;
+    p.beta = add ? 1.0f : 0.0f;
+    matmul(dev, &p);
+}
+
+void lora_add_outer(struct device *dev, const struct lora_space *s, void *to, const void *x,
+                      int64_t x_ld, const void *y, int64_t y_ld, int64_t rows, int64_t m,
+                      int64_t n)
+{
+    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+
+    p.m = m;
+    p.n = p.ldd = n;
+    p.k = rows;
+    p.a = x;
+    p.lda = x_ld;
+    p.a_t = true;
+    p.b = y;
+    p.ldb = y_ld;
+    p.d = to;
+    p.out = CKPT_F32;
+    p.beta = 1.0f;
+    matmul(dev, &p);
+}
+
+/* -- a magnitude ------------------------------------------------------------------------------ */
+
+/* 32 rows of W' a block: 8 groups of threads share the columns of each.  step is from row to row
+ * of W, each from column to column. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, const T *b,
+            const T *magnitude, const float *wa, const float *aa, int64_t in, int64_t out, int r,
+            float scale)
+{
+    __shared__ float part[GROUPS][COLS];
+    int lane = (int)threadIdx.x % COLS, group = (int)threadIdx.x / COLS;
+    int64_t o = (int64_t)blockIdx.x * COLS + lane;
+    float sum = 0;
+
+    if (o < out) {
+        for (int64_t c = group; c < in; c += GROUPS) {
+            float v = to_f32(w[o * step + c * each]);
+
+            sum += v * v;
+        }
+        for (int j = group; j < r; j += GROUPS) {
+            float inner = 2.0f * wa[o * r + j];
+
+            for (int k = 0; k < r; k++)
+                inner += scale * aa[j * r + k] * to_f32(b[o * r + k]);
+            sum += scale * to_f32(b[o * r + j]) * inner;
+        }
+    }
+    part[group][lane] = sum;
+    __syncthreads();
+    if (group != 0 || o >= out)
+        return;
+    for (int g = 1; g < GROUPS; g++)
+        sum += part[g][lane];
+    inv[o] = 1.0f / sqrtf(sum);
+    gain[o] = to_f32(magnitude[o]) * inv[o];
+}
+
+/* gain and inv, by way of wa and aa. */
+static void gains(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+{
+    const struct op_lora *l = &a->lora;
+    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+    int64_t step = a->in_out ? 1 : a->n_in, each = a->in_out ? a->n_out : 1;
+    cudaStream_t stream = cuda_of(dev)->stream;
+
+    p.m = a->n_out;
+    p.n = p.ldd = l->rank;
+    p.k = p.ldb = a->n_in;
+    p.a = a->w;
+    p.a_t = a->in_out;
+    p.lda = a->in_out ? a->n_out : a->n_in;
+    p.b = l->a;
+    p.b_t = true;
+    p.d = s->wa;
+    p.out = CKPT_F32;
+    matmul(dev, &p);
+    p.m = l->rank;
+    p.a = l->a;
+    p.a_t = false;
+    p.lda = a->n_in;
+    p.d = s->aa;
+    matmul(dev, &p);
+    if (dev->err.code)
+        return;
+    CUDA_ACT(dev, gain_kernel<T>
+             <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, stream>>>(
+                 s->gain, s->inv, (const T *)a->w, step, each, (const T *)l->b,
+                 (const T *)l->magnitude, s->wa, s->aa, a->n_in, a->n_out, (int)l->rank,
+                 l->scale));
+    cuda_launched(dev, "linear_fwd");
+}
+
+/* to = x * (gain - less) + add, by columns of the output. */
+static void times(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                  void *to, const void *x, int64_t ld, float less, const void *add)
+{
+    struct linear_mix m = {};
+
+    m.to = to;
+    m.x = x;
+    m.add = add;
+    m.gain = s->gain;
+    m.less = less;
+    m.n = a->n;
+    m.width = a->n_out;
+    m.ld = ld;
+    linear_mix(dev, &m);
+}
+
+/* dm[o] += inv[o] * sum over rows of dy[i, o] z[i, o] */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *z, int64_t n,
+                 int64_t out)
+{
+    __shared__ float part[GROUPS][COLS];
+    int lane = (int)threadIdx.x % COLS, group = (int)threadIdx.x / COLS;
+    int64_t o = (int64_t)blockIdx.x * COLS + lane;
+    float sum = 0;
+
+    for (int64_t i = group; o < out && i < n; i += GROUPS)
+        sum += to_f32(dy[i * ld + o]) * to_f32(z[i * out + o]);
+    part[group][lane] = sum;
+    __syncthreads();
+    if (group != 0 || o >= out)
+        return;
+    for (int g = 1; g < GROUPS; g++)
+        sum += part[g][lane];
+    dm[o] += sum * inv[o];
+}
+
+/* z = xd W^T + t B^T */
+static void changed(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+{
+    struct matmul_args p = linear_product(dev, a, s->xd ? s->xd : a->x, s->z, a->n_out);
+
+    lora_widen(dev, a, s, s->z, a->n_out, NULL);
+    p.beta = 1.0f;
+    p.busy = s->busy;
+    matmul(dev, &p);
+}
+
+/* -- the operations --------------------------------------------------------------------------- */
+
+static void magnitude_fwd(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+{
+    const void *add = a->drop.p > 0 ? NULL : a->residual;
+    struct linear_finish f = {};
+    struct op_linear rest = *a;
+
+    gains(dev, a, s);
+    changed(dev, a, s);
+    times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
+    if (s->xd) {
+        rest.x = s->xr;
+        rest.x_again = false;
+        linear_main(dev, &rest, s->z, a->n_out, s->busy);
+        return;
+    }
+    f.out = a->out;
+    f.pre = a->pre;
+    f.p = s->z;
+    f.p_ld = a->n_out;
+    f.bias = a->b;
+    f.residual = a->residual;
+    f.n = a->n;
+    f.width = a->n_out;
+    f.ld = linear_out_ld(a);
+    f.act = a->act;
+    f.drop = a->drop;
+    linear_finish(dev, &f);
+}
+
+void lora_linear_fwd(struct device *dev, const struct op_linear *a)
+{
+    void *to = a->pre ? a->pre : a->out;
+    struct matmul_part change;
+    struct lora_space s;
+
+    if (!open_space(&s, dev, a, false, "linear_fwd"))
+        return;
+    narrow(dev, a, &s, a->lora.magnitude != NULL, false);
+    change = lora_part(a, &s);
+    if (a->lora.magnitude) {
+        magnitude_fwd(dev, a, &s);
+        return;
+    }
+    if (linear_joined(dev, a, &change, s.busy))
+        return;
+    lora_widen(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
+    linear_main(dev, a, to, linear_out_ld(a), s.busy);
+}
+
+/* dx from dy and dt, and x where it is rebuilt. */
+static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                  const void *dy, int64_t ld)
+{
+    bool add = a->dx_add && a->x_act == OP_ACT_NONE;
+    struct matmul_part change = lora_part_back(a, s);
+    struct op_linear back = *a;
+
+    if (!s->xd && linear_dx_joined(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, &change, 1,
+                                   add, s->busy))
+        return;
+    if (!s->xd) {
+        widen_back(dev, a, s, a->dx, add);
+        linear_dx(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, true, s->busy);
+        return;
+    }
+    widen_back(dev, a, s, s->xr, false);
+    if (s->gain) {                      /* z: dz - dy */
+        times(dev, a, s, s->z, dy, ld, 1.0f, NULL);
+        back.dx = s->xr;
+        back.x_act = OP_ACT_NONE;
+        linear_dx(dev, &back, s->z, a->n_out, true, s->busy);
+    }
+    drop_in(dev, a, a->dx, NULL, s->xr, add ? a->dx : NULL);
+    linear_dx(dev, a, dy, ld, true, s->busy);
+}
+
+static void change_grads(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                         const void *dy, int64_t ld)
+{
+    const struct op_lora *l = &a->lora;
+    const void *dz = s->dz ? s->dz : dy;
+
+    narrow(dev, a, s, false, true);
+    if (l->db)
+        lora_add_outer(dev, s, l->db, dz, s->dz ? a->n_out : ld, s->t, s->r8, a->n, a->n_out,
+                       l->rank);
+    if (l->da)
+        lora_add_outer(dev, s, l->da, s->dt, s->r8, s->xd ? s->xd : a->x, a->n_in, a->n, l->rank,
+                  a->n_in);
+    if (!s->z || !l->dmagnitude)
+        return;
+    changed(dev, a, s);
+    if (dev->err.code)
+        return;
+    CUDA_ACT(dev, magnitude_kernel<T>
+             <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, cuda_of(dev)->stream>>>(
+                 (float *)l->dmagnitude, s->inv, (const T *)dy, ld, (const T *)s->z, a->n,
+                 a->n_out));
+    cuda_launched(dev, "linear_bwd");
+}
+
+void lora_linear_bwd(struct device *dev, const struct op_linear *a)
+{
+    const struct op_lora *l = &a->lora;
+    int64_t ld = linear_out_ld(a);
+    const void *dy = a->dout;
+    struct lora_space s;
+
+    if (!open_space(&s, dev, a, true, "linear_bwd"))
+        return;
+    if (s.dy) {
+        dy = linear_dropped(dev, a, s.dy);
+        ld = a->n_out;
+    }
+    linear_db(dev, a, dy, ld, s.part);
+    if (s.gain) {
+        gains(dev, a, &s);
+        times(dev, a, &s, s.dz, dy, ld, 0.0f, NULL);
+    }
+    lora_narrow_back(dev, a, &s, s.dz ? s.dz : dy, s.dz ? a->n_out : ld);
+    if (a->dx)
+        dx_of(dev, a, &s, dy, ld);
+    if (l->da || l->db || l->dmagnitude)
+        change_grads(dev, a, &s, dy, ld);
+    linear_dw(dev, a, dy, ld, s.busy);
+}

@@ -1,0 +1,42 @@
+/*
+ * lora - the products of a low-rank change, which one projection and several at once share.
+ */
+#ifndef CKPT_TRAINER_CUDA_MATMUL_LORA_H
+#define CKPT_TRAINER_CUDA_MATMUL_LORA_H
+
+#include "trainer/cuda/matmul/linear.h"
+
+/* The workspace of one call; NULL: not needed. */
+struct lora_space {
+    unsigned char *t, *dt;          /* [n, r8] */
+    unsigned char *xd, *xr;         /* [n, n_in]: dropped-out x; x - xd, or what goes back */
+    unsigned char *z, *dz;          /* [n, n_out]: with a magnitude */
+    float         *gain, *inv;      /* [n_out]: magnitude / length of the row; 1 / length */
+    float         *wa, *aa;         /* [n_out, r], [r, r]: W A^T, A A^T */
+    unsigned char *dy;              /* [n, n_out]: dropped-out dout */
+    float         *part;            /* as linear_sums asks */
+    int64_t        r8;              /* elements from row to row of t and dt */
+    uint64_t       busy;
+};
+
+/* What all of them have in common, to be filled up. */
+struct matmul_args lora_product(const struct device *dev, const char *op,
+                                const struct lora_space *s);
+/* to = t B^T + add; rows of to and add are ld apart. */
+void lora_widen(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                void *to, int64_t ld, const void *add);
+/* t B^T, and dt A, as parts of a product. */
+struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s);
+struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s);
+/* dt = scale * dz B */
+void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                      const void *dz, int64_t ld);
+/* to[m, n] += x[rows, m]^T y[rows, n], in f32 */
+void lora_add_outer(struct device *dev, const struct lora_space *s, void *to, const void *x,
+                    int64_t x_ld, const void *y, int64_t y_ld, int64_t rows, int64_t m,
+                    int64_t n);
+
+/* lora_many.cu: bytes behind MATMUL_WORK, but for what sums need. */
+uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank);
+
+#endif

@@ -1,0 +1,314 @@
+/*
+ * lora_many - projections with low-rank changes that read one x, at once.
+ *
+ * The factors A lie one below the other in the workspace, [R, n_in], R the sum of the ranks: so
+ * x is read once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of
+ * A; and dx gets what goes back through the changes from one product, dt A, which those of the
+ * matrices join, or are added to.  Changes with a magnitude or dropout, ranks that are no multiple
+ * of 8 and scales that differ are done one by one.
+ */
+#include "trainer/cuda/matmul/lora.h"
+
+#include "trainer/cuda/rows.h"
+
+enum { MANY = 3, THREADS = 256 };
+
+/* One array of each. */
+struct each {
+    void   *at[MANY];
+    int64_t begin[MANY + 1];            /* rows before its own */
+};
+
+struct many {
+    struct lora_space all;              /* t, dt: [n, R] */
+    unsigned char    *a;                /* [R, n_in] */
+    float            *da;               /* [R, n_in] */
+    struct each       rank;             /* begin: columns of t */
+};
+
+static bool stacks(const struct op_linear *a, int n)
+{
+    const struct op_linear *first = a;
+
+    if (n < 2 || n > MANY)
+        return false;
+    for (int i = 0; i < n; i++, a++) {
+        const struct op_lora *l = &a->lora;
+
+        if (!l->rank || l->rank % 8 || l->magnitude || l->drop.p > 0 || a->drop.p > 0 ||
+            a->x_act != OP_ACT_NONE || l->scale != first->lora.scale || a->x != first->x ||
+            a->n != first->n || a->n_in != first->n_in || a->dx != first->dx)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t lay_out(struct many *s, const struct device *dev, unsigned char *base, int64_t n,
+                        int64_t in, int64_t R)
+{
+    uint64_t t = cuda_part(linear_bytes(dev, n * R)), a = cuda_part(linear_bytes(dev, R * in));
+
+    s->all.t = base;
+    s->all.dt = base + t;
+    s->a = base + 2 * t;
+    s->da = (float *)(void *)(base + 2 * t + a);
+    return 2 * t + a + cuda_part((uint64_t)(R * in) * sizeof(float));
+}
+
+uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank)
+{
+    struct many none;
+
+    return lay_out(&none, dev, NULL, n, in, MANY * ((rank + 7) / 8 * 8));
+}
+
+static bool open_many(struct many *s, struct device *dev, const struct op_linear *a, int n,
+                      const char *op, bool back)
+{
+    struct many none;
+    unsigned char *base;
+    uint64_t bytes, sums = 0;
+    int64_t R = 0;
+
+    *s = {};
+    for (int i = 0; i < n; i++) {
+        uint64_t some = back && a[i].db ? linear_sums_bytes(a[i].n_out) : 0;
+
+        s->rank.at[i] = (void *)(uintptr_t)a[i].lora.a;
+        s->rank.begin[i] = R;
+        R += a[i].lora.rank;
+        sums = some > sums ? some : sums;
+    }
+    for (int i = n; i <= MANY; i++)
+        s->rank.begin[i] = R;
+    bytes = lay_out(&none, dev, NULL, a->n, a->n_in, R);
+    base = (unsigned char *)matmul_work(dev, op, bytes + sums);
+    if (!base)
+        return false;
+    lay_out(s, dev, base, a->n, a->n_in, R);
+    if (a->lora.t)
+        s->all.t = (unsigned char *)a->lora.t;
+    s->all.part = (float *)(void *)(base + bytes);
+    s->all.r8 = R;
+    s->all.busy = bytes + sums;
+    return true;
+}
+
+/* -- one below the other ---------------------------------------------------------------------- */
+
+/* Which array row r is of. */
+__device__ __forceinline__ int array_of(const struct each &e, int64_t r)
+{
+    return r < e.begin[1] ? 0 : r < e.begin[2] ? 1 : 2;
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(THREADS) stack_kernel(T *to, struct each from, int64_t in)
+{
+    int64_t r = blockIdx.y, c = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
+    int i = array_of(from, r);
+
+    if (c < in)
+        *(cuda_pack<T, N> *)(to + r * in + c) =
+            *(const cuda_pack<T, N> *)((const T *)from.at[i] + (r - from.begin[i]) * in + c);
+}
+
+template <int N>
+static __global__ void __launch_bounds__(THREADS)
+add_kernel(struct each to, const float *from, int64_t in)
+{
+    int64_t r = blockIdx.y, c = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N;
+    int i = array_of(to, r);
+    float *sum = (float *)to.at[i] + (r - to.begin[i]) * in + c, x[N], y[N];
+
+    if (c >= in || !to.at[i])
+        return;
+    row_get<float, N>(x, from + r * in + c);
+    row_get<float, N>(y, sum);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+        y[j] += x[j];
+    row_put<float, N>(sum, y);
+}
+
+static bool wide(const struct each *e, int64_t in)
+{
+    bool fine = in % 8 == 0;
+
+    for (int i = 0; i < MANY; i++)
+        fine &= cuda_aligned(e->at[i], 16);
+    return fine;
+}
+
+static dim3 grid_of(int64_t in, int64_t R, int N)
+{
+    return dim3((unsigned)cuda_blocks(in, THREADS * N), (unsigned)R);
+}
+
+static void stack(struct device *dev, const struct op_linear *a, const struct many *s)
+{
+    cudaStream_t stream = cuda_of(dev)->stream;
+    int64_t in = a->n_in, R = s->all.r8;
+
+    if (dev->err.code)
+        return;
+    CUDA_ACT(dev, {
+        constexpr int N = 16 / (int)sizeof(T);
+
+        if (wide(&s->rank, in))
+            stack_kernel<T, N><<<grid_of(in, R, N), THREADS, 0, stream>>>((T *)(void *)s->a,
+                                                                          s->rank, in);
+        else
+            stack_kernel<T, 1><<<grid_of(in, R, 1), THREADS, 0, stream>>>((T *)(void *)s->a,
+                                                                          s->rank, in);
+    });
+    cuda_launched(dev, "linear");
+}
+
+/* Each A's gradient += its rows of da. */
+static void add_rows(struct device *dev, const struct op_linear *a, int n, const struct many *s)
+{
+    cudaStream_t stream = cuda_of(dev)->stream;
+    struct each to = s->rank;
+
+    for (int i = 0; i < MANY; i++)
+        to.at[i] = i < n ? a[i].lora.da : NULL;
+    if (dev->err.code)
+        return;
+    if (wide(&to, a->n_in))
+        add_kernel<4><<<grid_of(a->n_in, s->all.r8, 4), THREADS, 0, stream>>>(to, s->da, a->n_in);
+    else
+        add_kernel<1><<<grid_of(a->n_in, s->all.r8, 1), THREADS, 0, stream>>>(to, s->da, a->n_in);
+    cuda_launched(dev, "linear_bwd");
+}
+
+/* -- the operations --------------------------------------------------------------------------- */
+
+/* t of all. */
+static void narrow(struct device *dev, const struct op_linear *a, const struct many *s)
+{
+    struct matmul_args p = lora_product(dev, "linear_fwd", &s->all);
+
+    p.m = a->n;
+    p.n = p.ldd = s->all.r8;
+    p.k = p.lda = p.ldb = a->n_in;
+    p.a = a->x;
+    p.b = s->a;
+    p.b_t = true;
+    p.d = s->all.t;
+    p.alpha = a->lora.scale;
+    matmul(dev, &p);
+}
+
+/* Its columns of t and dt. */
+static struct lora_space own(const struct device *dev, const struct many *s, int i)
+{
+    struct lora_space o = s->all;
+
+    o.t += linear_bytes(dev, s->rank.begin[i]);
+    o.dt += linear_bytes(dev, s->rank.begin[i]);
+    return o;
+}
+
+void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
+{
+    bool at_once = stacks(a, n);
+    struct many s;
+
+    for (int i = 0; !at_once && i < n; i++)
+        cuda_linear_fwd(dev, &a[i]);
+    if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_fwd", false))
+        return;
+    stack(dev, a, &s);
+    narrow(dev, a, &s);
+    for (int i = 0; i < n; i++) {
+        struct lora_space o = own(dev, &s, i);
+        void *to = a[i].pre ? a[i].pre : a[i].out;
+        struct matmul_part change = lora_part(&a[i], &o);
+
+        if (linear_joined(dev, &a[i], &change, o.busy))
+            continue;
+        lora_widen(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
+        linear_main(dev, &a[i], to, linear_out_ld(&a[i]), o.busy);
+    }
+}
+
+/* dx: through all changes, then through each matrix. */
+static void dx_of(struct device *dev, const struct op_linear *a, int n, const struct many *s)
+{
+    struct matmul_args p = lora_product(dev, "linear_bwd", &s->all);
+    struct matmul_part more[MANY] = {{s->all.dt, s->a, s->all.r8, a->n_in, s->all.r8}};
+    bool alike = true;
+
+    for (int i = 1; i < n; i++) {
+        more[i] = {a[i].dout, a[i].w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
+        alike &= !a[i].in_out;
+    }
+    if (alike && linear_dx_joined(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
+                                  s->all.busy))
+        return;
+    p.m = a->n;
+    p.n = p.ldb = p.ldd = a->n_in;
+    p.k = p.lda = s->all.r8;
+    p.a = s->all.dt;
+    p.b = s->a;
+    p.d = a->dx;
+    p.beta = a->dx_add ? 1.0f : 0.0f;
+    matmul(dev, &p);
+    for (int i = 0; i < n; i++)
+        linear_dx(dev, &a[i], a[i].dout, linear_out_ld(&a[i]), true, s->all.busy);
+}
+
+/* Gradients of all A: dt^T x. */
+static void a_grads(struct device *dev, const struct op_linear *a, int n, const struct many *s)
+{
+    struct matmul_args p = lora_product(dev, "linear_bwd", &s->all);
+
+    p.m = p.lda = s->all.r8;
+    p.n = p.ldb = p.ldd = a->n_in;
+    p.k = a->n;
+    p.a = s->all.dt;
+    p.a_t = true;
+    p.b = a->x;
+    p.d = s->da;
+    p.out = CKPT_F32;
+    matmul(dev, &p);
+    add_rows(dev, a, n, s);
+}
+
+void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
+{
+    bool at_once = stacks(a, n), a_trained = false, b_trained = false;
+    struct many s;
+
+    for (int i = 0; !at_once && i < n; i++)
+        cuda_linear_bwd(dev, &a[i]);
+    for (int i = 0; at_once && i < n && a->n == 0; i++)
+        cuda_linear_bwd(dev, &a[i]);    /* what is written all the same */
+    if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_bwd", true))
+        return;
+    for (int i = 0; i < n; i++) {
+        struct lora_space o = own(dev, &s, i);
+
+        lora_narrow_back(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
+        a_trained |= a[i].lora.da != NULL;
+        b_trained |= a[i].lora.db != NULL;
+    }
+    stack(dev, a, &s);
+    if (a->dx)
+        dx_of(dev, a, n, &s);
+    if (b_trained && !a->lora.t)
+        narrow(dev, a, &s);
+    for (int i = 0; i < n; i++) {
+        struct lora_space o = own(dev, &s, i);
+        int64_t ld = linear_out_ld(&a[i]);
+
+        if (a[i].lora.db)
+            lora_add_outer(dev, &o, a[i].lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
+                           a[i].lora.rank);
+        linear_db(dev, &a[i], a[i].dout, ld, o.part);
+        linear_dw(dev, &a[i], a[i].dout, ld, o.busy);
+    }
+    if (a_trained)
+        a_grads(dev, a, n, &s);
+}

@@ -1,0 +1,81 @@
+/*
+ * matmul - every dense product of the backend, by cuBLASLt:
+ *   D = epilogue(alpha op(A) op(B) + beta C)
+ *
+ * Matrices are row-major.  Sums are f32; f32 factors are exact unless the device says tf32.
+ * Which algorithm computes a shape is found by timing when the shape is first seen and kept in a
+ * file (matmul/choice.h), so that later products of that shape, in this run and the next, give
+ * the same bits; nothing that adds in an order of its own is ever taken.
+ *
+ * The workspace of every operation that multiplies begins with this room's part: others lay
+ * theirs behind it, at MATMUL_WORK bytes.
+ */
+#ifndef CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
+#define CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
+
+#include "trainer/cuda/cuda.h"
+
+#define MATMUL_WORK ((uint64_t)64 << 20)
+
+/* What happens to a sum before it is stored; p is the sum with the bias.
+ *   BIAS    p                               RELU   max(0, p)
+ *   GELU    its tanh form of p; aux, where given, <- p
+ *   DGELU   the sum times the slope of GELU at aux
+ *   DRELU   the sum where aux has a bit, else 0: bit j % 8 of byte j / 8 of a row, n a multiple
+ *           of 128
+ * Each of RELU and GELU also without bias. */
+enum matmul_epilogue {
+    MATMUL_PLAIN, MATMUL_BIAS, MATMUL_RELU, MATMUL_GELU, MATMUL_DGELU, MATMUL_DRELU
+};
+
+/* A further product of the same m and n, laid out likewise, whose sums join the first's. */
+struct matmul_part {
+    const void *a, *b;
+    int64_t     lda, ldb, k;
+};
+
+struct matmul_args {
+    const char     *op;             /* for errors */
+    int64_t         m, n, k;        /* D [m, n] */
+    const void     *a, *b;          /* A [m, k], or [k, m] with a_t; B [k, n], or [n, k] with b_t */
+    const void     *c;              /* read with beta only; NULL: d */
+    void           *d;
+    int64_t         lda, ldb, ldc, ldd;     /* elements from row to row; ldc 0: ldd */
+    bool            a_t, b_t;
+    enum ckpt_dtype in, out;        /* of A and B; of C and D */
+    enum ckpt_dtype in_b;           /* of B where scales are */
+    const float    *scale_a, *scale_b;      /* on the device, at 16 bytes: what undoes the scales of
+                                               factors of 8 bits, both; NULL: they are wider.  Then
+                                               k lies innermost in both, a multiple of 16 */
+    bool            fast;           /* sums of those may keep 14 bits between promotions to f32 */
+    float           alpha, beta;
+    int64_t         batch, stride_a, stride_b, stride_d;    /* batch 0: one */
+    enum matmul_epilogue epilogue;
+    const void     *bias;           /* [n] of out's type, or NULL */
+    void           *aux;            /* [m, n] of out's type, or bits; rows dense */
+    bool            quick;          /* one of many shapes: not timed for long, and not where one of
+                                       about its size was */
+    bool            alone;          /* DGELU: else a pass over aux follows all the same */
+    const struct matmul_part *part; /* [parts], at most 3: all at once or, false, not at all */
+    int             parts;
+    uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
+};
+
+/*
+ * Queue the product.  False: cuBLASLt cannot do it with this epilogue, or is slower so than with
+ * a pass of its own, and nothing was queued; what it cannot do plainly marks the device.  m or n
+ * 0: nothing; k is at least 1.
+ */
+bool matmul(struct device *dev, const struct matmul_args *a);
+/* What it would say; nothing is queued but the timing of a shape that is seen first. */
+bool matmul_able(struct device *dev, const struct matmul_args *a);
+
+/* The workspace with `bytes` behind matmul's part: gives those; NULL as cuda_work. */
+static inline void *matmul_work(struct device *dev, const char *op, uint64_t bytes)
+{
+    unsigned char *work = (unsigned char *)cuda_work(dev, op, MATMUL_WORK + bytes);
+
+    return work ? work + MATMUL_WORK : NULL;
+}
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * experts - routed feed-forwards.
+ *
+ * Rows are put in order by expert, so that each expert's products run over its own rows at once;
+ * what experts make is added up row by row afterwards, by rising expert.  Where the matrices of
+ * gate and up lie behind one another they are one product.
+ */
+#include "trainer/cuda/moe/experts.h"
+
+#include <stdio.h>
+
+enum { TRIAL_BYTES = 64 << 20 };
+
+/* The workspace of one call. */
+struct space {
+    struct route   r;
+    unsigned char *x, *y;           /* [n k, D] rows of x; outputs, or gradients of x */
+    unsigned char *g, *dg;          /* [n k, F] */
+    unsigned char *du;              /* bwd: [n k, 2F] */
+    unsigned char *dlogits;         /* bwd: [n, E] */
+    const int32_t *first;           /* [E + 1] on the host, where it is needed there */
+    bool           here;
+    uint64_t       busy;
+};
+
+static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char *base, int64_t n,
+                        int64_t k, int64_t E, int64_t D, int64_t F, bool back)
+{
+    uint64_t item = dev->act == CKPT_F32 ? 4 : 2;
+    uint64_t at = route_lay_out(s ? &s->r : NULL, base, n, k, E);
+
+#define TAKE(field, wanted, count)                                                             \
+    do {                                                                                       \
+        if (s)                                                                                 \
+            s->field = (wanted) ? base + at : NULL;                                            \
+        at += (wanted) ? cuda_part((uint64_t)(count) * item) : 0;                              \
+    } while (0)
+    TAKE(x, true, n * k * D);
+    TAKE(y, true, n * k * D);
+    TAKE(g, true, n * k * F);
+    TAKE(dg, back, n * k * F);
+    TAKE(du, back, 2 * n * k * F);
+    TAKE(dlogits, back, n * E);
+#undef TAKE
+    return at;
+}
+
+uint64_t cuda_experts_work(const struct device *dev, const struct op_limits *l)
+{
+    if (!l->n_expert)
+        return 0;
+    return MATMUL_WORK + (l->train ? (uint64_t)TRIAL_BYTES : 0) +
+           lay_out(NULL, dev, NULL, l->n, l->top_k, l->n_expert, l->dim, l->expert_ff, l->train);
+}
+
+static bool refuse(struct device *dev, const char *op, const char *what, int64_t found,
+                   int64_t most)
+{
+    if (dev->err.code == 0) {
+        dev->err.code = CKPT_ECONFIG;
+        dev->err.reason[0] = dev->err.hint[0] = '\0';
+        snprintf(dev->err.text, sizeof dev->err.text, "GPU %d, %s: %lld %s, at most %lld",
+                 cuda_of(dev)->index, op, (long long)found, what, (long long)most);
+    }
+    return false;
+}
+
+static bool open_space(struct space *s, struct device *dev, const struct op_experts *a, bool back,
+                       const char *op)
+{
+    uint64_t bytes = lay_out(NULL, dev, NULL, a->n, a->top_k, a->n_expert, a->dim, a->ff, back);
+    unsigned char *base;
+
+    if (a->n_expert > ROUTE_MOST)
+        return refuse(dev, op, "experts", a->n_expert, ROUTE_MOST);
+    if (a->n * a->top_k > INT32_MAX)
+        return refuse(dev, op, "picked experts of all rows", a->n * a->top_k, INT32_MAX);
+    base = (unsigned char *)matmul_work(dev, op, bytes);
+    if (!base)
+        return false;
+    lay_out(s, dev, base, a->n, a->top_k, a->n_expert, a->dim, a->ff, back);
+    s->busy = bytes;
+    return true;
+}
+
+/* Who goes where, and to the host how many go to each. */
+static void order(struct device *dev, const struct op_experts *a, struct space *s, bool outer)
+{
+    size_t bytes = (size_t)(a->n_expert + 1) * sizeof(int32_t);
+
+    route_order(dev, a, &s->r);
+    s->first = NULL;
+    s->here = grouped_able(dev, a);
+    if (s->here)
+        grouped_order(dev, &s->r, a->n_expert);
+    if (s->here && !outer)
+        return;
+    dev->ops->to_host(dev, cuda_of(dev)->host, s->r.first, bytes);
+    s->first = (const int32_t *)(const void *)cuda_of(dev)->host;
+}
+
+static const void *behind(const struct device *dev, const void *p, int64_t elements)
+{
+    return (const unsigned char *)p + elements * (dev->act == CKPT_F32 ? 4 : 2);
+}
+
+/* Products over rows: d = a op(b_e), on what is there with beta. */
+static struct grouped rows_of(const struct op_experts *a, const struct space *s, const char *op)
+{
+    struct grouped g = {};
+
+    g.op = op;
+    g.E = a->n_expert;
+    g.stride = a->stride;
+    g.first = s->first;
+    g.route = &s->r;
+    g.slots = a->n * a->top_k;
+    g.here = s->here;
+    g.busy = s->busy;
+    return g;
+}
+
+static bool joint(const struct device *dev, const struct op_experts *a)
+{
+    return a->up == behind(dev, a->gate, a->ff * a->dim);
+}
+
+/* u = x [Wgate; Wup]^T; g = act(u_gate) * u_up */
+static void widen(struct device *dev, const struct op_experts *a, const struct space *s)
+{
+    struct grouped g = rows_of(a, s, "experts_fwd");
+    bool both = joint(dev, a), gated = s->here && both && a->act == OP_ACT_SILU;
+    struct op_gate gate = {};
+
+    g.a = s->x;
+    g.lda = g.ldb = g.k = a->dim;
+    g.b = a->gate;
+    g.b_t = true;
+    g.d = a->u;
+    g.ldd = 2 * a->ff;
+    g.n = both ? 2 * a->ff : a->ff;
+    g.gated = gated ? s->g : NULL;
+    grouped(dev, &g);
+    if (gated)
+        return;
+    if (!both) {
+        g.b = a->up;
+        g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
+        grouped(dev, &g);
+    }
+    gate.out = s->g;
+    gate.u = a->u;
+    gate.act = a->act;
+    gate.n = a->n * a->top_k;
+    gate.ff = a->ff;
+    cuda_gate_fwd(dev, &gate);
+}
+
+void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
+{
+    struct matmul_args p = {};
+    struct grouped g;
+    struct space s;
+
+    if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, false, "experts_fwd"))
+        return;
+    p.op = "experts_fwd";
+    p.m = a->n;
+    p.n = p.ldd = a->n_expert;
+    p.k = p.lda = p.ldb = a->dim;
+    p.a = a->x;
+    p.b = a->router;
+    p.b_t = true;
+    p.d = a->probs;
+    p.in = dev->act;
+    p.out = CKPT_F32;
+    p.alpha = 1.0f;
+    p.busy = s.busy;
+    matmul(dev, &p);
+    route_pick(dev, a);
+    order(dev, a, &s, false);
+    if (a->used)
+        route_count_used(dev, a, &s.r);
+    route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+    if (dev->err.code)
+        return;
+    widen(dev, a, &s);
+    g = rows_of(a, &s, "experts_fwd");
+    g.a = s.g;
+    g.lda = g.ldb = g.k = a->ff;
+    g.b = a->down;
+    g.b_t = true;
+    g.d = s.y;
+    g.n = g.ldd = a->dim;
+    grouped(dev, &g);
+    route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
+}
+
+/* The gradients of an expert's matrices: y is dout by slot, g what down read, weighted. */
+static void matrices_back(struct device *dev, const struct op_experts *a, const struct space *s)
+{
+    struct grouped g = rows_of(a, s, "experts_bwd");
+    float *dgate = (float *)a->dgate, *dup = (float *)a->dup;
+    bool both = dgate && dup == dgate + a->ff * a->dim && joint(dev, a);
+
+    g.outer = true;
+    if (a->ddown) {
+        g.a = s->y;
+        g.lda = g.m = a->dim;
+        g.b = s->g;
+        g.ldb = g.n = g.ldd = a->ff;
+        g.d = a->ddown;
+        grouped(dev, &g);
+    }
+    g.a = s->du;
+    g.lda = 2 * a->ff;
+    g.m = both ? 2 * a->ff : a->ff;
+    g.b = s->x;
+    g.ldb = g.n = g.ldd = a->dim;
+    if (dgate) {
+        g.d = dgate;
+        grouped(dev, &g);
+    }
+    if (dup && !both) {
+        g.a = behind(dev, s->du, a->ff);
+        g.d = dup;
+        grouped(dev, &g);
+    }
+}
+
+/* y = du [Wgate; Wup]: the gradient of x by slot. */
+static void narrow_back(struct device *dev, const struct op_experts *a, const struct space *s)
+{
+    struct grouped g = rows_of(a, s, "experts_bwd");
+    bool both = joint(dev, a);
+
+    g.a = s->du;
+    g.lda = 2 * a->ff;
+    g.k = both ? 2 * a->ff : a->ff;
+    g.b = a->gate;
+    g.d = s->y;
+    g.n = g.ldb = g.ldd = a->dim;
+    grouped(dev, &g);
+    if (both)
+        return;
+    g.a = behind(dev, s->du, a->ff);
+    g.b = a->up;
+    g.beta = 1.0f;
+    grouped(dev, &g);
+}
+
+/* dx from the router alone; its matrix' gradient. */
+static void router_back(struct device *dev, const struct op_experts *a, const struct space *s)
+{
+    struct matmul_args p = {};
+
+    route_back(dev, a, &s->r, s->dlogits);
+    p.op = "experts_bwd";
+    p.m = a->n;
+    p.n = p.ldb = p.ldd = a->dim;
+    p.k = p.lda = a->n_expert;
+    p.a = s->dlogits;
+    p.b = a->router;
+    p.d = a->dx;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.busy = s->busy;
+    matmul(dev, &p);
+    if (!a->drouter)
+        return;
+    p.m = a->n_expert;
+    p.k = a->n;
+    p.a_t = true;
+    p.b = a->x;
+    p.d = a->drouter;
+    p.out = CKPT_F32;
+    p.beta = 1.0f;
+    matmul(dev, &p);
+}
+
+void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
+{
+    struct grouped g;
+    struct space s;
+
+    if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, true, "experts_bwd"))
+        return;
+    order(dev, a, &s, a->dgate || a->dup || a->ddown);
+    if (a->dgate || a->dup)
+        route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+    route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
+    if (dev->err.code)
+        return;
+    g = rows_of(a, &s, "experts_bwd");
+    g.a = s.y;
+    g.lda = g.k = a->dim;
+    g.b = a->down;
+    g.d = s.dg;
+    g.n = g.ldb = g.ldd = a->ff;
+    grouped(dev, &g);
+    route_gate_back(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
+    matrices_back(dev, a, &s);
+    narrow_back(dev, a, &s);
+    router_back(dev, a, &s);
+    route_combine(dev, a, &s.r, a->dx, a->dx, s.y, false);
+}

@@ -1,0 +1,26 @@
+/*
+ * cuda/plugin - what libckpt_cuda.so exports under the name cuda_plugin.
+ *
+ * The plug-in links neither libckpt nor the program; it needs the driver (libcuda.so.1, by way of
+ * the static runtime) and libcublasLt.
+ */
+#ifndef CKPT_TRAINER_CUDA_PLUGIN_H
+#define CKPT_TRAINER_CUDA_PLUGIN_H
+
+#include "trainer/ops/ops.h"
+
+#define CUDA_PLUGIN_VERSION 5
+
+struct cuda_plugin {
+    int version;
+    /* Device `index` as opts asks for it, whatever its name there; CKPT_EDEVICE without a driver or
+     * such a device. */
+    int (*open)(struct device **out, int index, const struct device_opts *opts,
+                struct ckpt_err *err);
+    /* How many devices there are; 0 without a driver. */
+    int (*count)(void);
+    /* Where device `index` is, as NVML knows it, before it is opened; "": not known. */
+    void (*bus)(int index, char *to, int size);
+};
+
+#endif

@@ -1,0 +1,206 @@
+/*
+ * cuda/streams - copies that run beside the operations: a stream for each way, events between them.
+ *
+ * Pinned memory is the process's own, which the system hands out zeroed, in huge pages where it
+ * has them, and the driver locks: what the driver allocates itself is neither promised to be zero
+ * nor ever huge.  A mark is one event: waiting for it means what it was set to at that moment, so
+ * that it may be set again at once.
+ */
+#include "trainer/cuda/cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct pin {
+    struct pin *next;
+    void       *at;
+    size_t      bytes;
+};
+
+struct lanes {
+    cudaStream_t stream[N_LANES];       /* LANE_MAIN's is the device's */
+    cudaEvent_t  mark[LANE_MARKS];
+    struct pin  *pins;
+};
+
+static struct lanes *lanes_of(struct device *dev)
+{
+    struct cuda_device *d = cuda_of(dev);
+    struct lanes *l = d->lanes;
+
+    if (l || dev->err.code)
+        return dev->err.code ? NULL : l;
+    l = d->lanes = (struct lanes *)calloc(1, sizeof *l);
+    if (!l) {
+        cuda_ok(dev, "lanes", cudaErrorMemoryAllocation);
+        return NULL;
+    }
+    l->stream[LANE_MAIN] = d->stream;
+    for (int i = LANE_IN; i < N_LANES; i++)
+        cuda_ok(dev, "lanes", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
+    for (int i = 0; i < LANE_MARKS; i++)
+        cuda_ok(dev, "lanes", cudaEventCreateWithFlags(&l->mark[i], cudaEventDisableTiming));
+    return dev->err.code ? NULL : l;
+}
+
+void lanes_sync(struct device *dev)
+{
+    struct lanes *l = cuda_of(dev)->lanes;
+
+    for (int i = LANE_IN; l && i < N_LANES; i++)
+        if (l->stream[i])
+            cuda_ok(dev, "copies given before", cudaStreamSynchronize(l->stream[i]));
+}
+
+static void take_back(struct pin *p)
+{
+    cudaHostUnregister(p->at);
+    munmap(p->at, p->bytes);
+    free(p);
+}
+
+void lanes_close(struct cuda_device *d)
+{
+    struct lanes *l = d->lanes;
+
+    if (!l)
+        return;
+    for (int i = LANE_IN; i < N_LANES; i++)
+        if (l->stream[i]) {
+            cudaStreamSynchronize(l->stream[i]);
+            cudaStreamDestroy(l->stream[i]);
+        }
+    for (int i = 0; i < LANE_MARKS; i++)
+        if (l->mark[i])
+            cudaEventDestroy(l->mark[i]);
+    while (l->pins) {
+        struct pin *p = l->pins;
+
+        l->pins = p->next;
+        take_back(p);
+    }
+    free(l);
+    d->lanes = NULL;
+}
+
+/* A thread's share of pages that are to be there. */
+struct share {
+    unsigned char *at;
+    size_t         bytes;
+};
+
+static void *touch(void *arg)
+{
+    struct share *s = (struct share *)arg;
+
+#ifdef MADV_POPULATE_WRITE
+    if (s->bytes)
+        madvise(s->at, s->bytes, MADV_POPULATE_WRITE);
+#endif
+    return NULL;
+}
+
+/* Have the system zero the pages on several threads: locking them would do so on one, at some
+ * 5 GB/s.  Where that cannot be, locking does. */
+static void populate(unsigned char *at, size_t bytes, size_t page)
+{
+    enum { THREADS = 8 };
+    size_t each = bytes / page / THREADS * page;
+    struct share share[THREADS];
+    pthread_t thread[THREADS];
+    int n = 0;
+
+    for (; each && n < THREADS; n++) {
+        share[n].at = at + (size_t)n * each;
+        share[n].bytes = each;
+        if (pthread_create(&thread[n], NULL, touch, &share[n]))
+            break;
+    }
+    while (n > 0)
+        pthread_join(thread[--n], NULL);
+}
+
+void *cuda_pin(struct device *dev, size_t bytes)
+{
+    struct lanes *l = lanes_of(dev);
+    size_t huge = (size_t)2 << 20, whole = (bytes + huge - 1) / huge * huge;
+    struct pin *p;
+
+    dev->n_alloc++;
+    if (!l || whole < bytes)
+        return NULL;
+    whole = whole ? whole : huge;
+    p = (struct pin *)calloc(1, sizeof *p);
+    if (!p) {
+        cuda_ok(dev, "pinned memory", cudaErrorMemoryAllocation);
+        return NULL;
+    }
+    p->bytes = whole;
+    p->at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p->at == MAP_FAILED) {
+        free(p);
+        cuda_ok(dev, "pinned memory", cudaErrorMemoryAllocation);
+        return NULL;
+    }
+    madvise(p->at, whole, MADV_HUGEPAGE);
+    populate((unsigned char *)p->at, whole, huge);
+    if (!cuda_ok(dev, "pinned memory", cudaHostRegister(p->at, whole, cudaHostRegisterDefault))) {
+        munmap(p->at, whole);
+        free(p);
+        return NULL;
+    }
+    p->next = l->pins;
+    l->pins = p;
+    return p->at;
+}
+
+void cuda_unpin(struct device *dev, void *at)
+{
+    struct lanes *l = cuda_of(dev)->lanes;
+    struct pin **p = l ? &l->pins : NULL, *found;
+
+    while (p && *p && (*p)->at != at)
+        p = &(*p)->next;
+    if (!at || !p || !*p)
+        return;
+    lanes_sync(dev);
+    found = *p;
+    *p = found->next;
+    take_back(found);
+}
+
+void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes)
+{
+    struct lanes *l = bytes ? lanes_of(dev) : NULL;
+
+    if (l)
+        cuda_ok(dev, lane == LANE_IN ? "copy in" : "copy out",
+                cudaMemcpyAsync(dst, src, bytes, lane == LANE_IN ? cudaMemcpyHostToDevice
+                                                                 : cudaMemcpyDeviceToHost,
+                                l->stream[lane]));
+}
+
+void cuda_lane_mark(struct device *dev, enum lane lane, int i)
+{
+    struct lanes *l = lanes_of(dev);
+
+    if (l)
+        cuda_ok(dev, "mark of a lane", cudaEventRecord(l->mark[i], l->stream[lane]));
+}
+
+void cuda_lane_after(struct device *dev, enum lane lane, int i)
+{
+    struct lanes *l = lanes_of(dev);
+
+    if (l)
+        cuda_ok(dev, "wait of a lane", cudaStreamWaitEvent(l->stream[lane], l->mark[i], 0));
+}
+
+void cuda_lane_wait(struct device *dev, int i)
+{
+    struct lanes *l = lanes_of(dev);
+
+    if (l)
+        cuda_ok(dev, "work given before", cudaEventSynchronize(l->mark[i]));
+}

@@ -1,0 +1,449 @@
+/* data/conversation - see data/conversation.h. */
+#include "trainer/data/conversation.h"
+
+#include <string.h>
+
+#include "libckpt/base/json.h"
+#include "libckpt/mem.h"
+
+/* -- records --------------------------------------------------------------------------------- */
+
+/* ShareGPT's names and those of its kin; others are roles already. */
+static const char *role_of(const char *from)
+{
+    static const char *const names[][2] = {
+        {"human", "user"}, {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+        {"bard", "assistant"}, {"model", "assistant"}, {"function_call", "assistant"},
+        {"observation", "tool"}, {"function_response", "tool"},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], from) == 0)
+            return names[i][1];
+    return from;
+}
+
+static bool is_list_of_turns(const json_t *v)
+{
+    const json_t *first = json_array_get(v, 0);
+
+    if (json_is_string(v))
+        return json_string_value(v)[0] == '[' && strchr(json_string_value(v), '{');
+    return json_is_array(v) && (json_array_size(v) == 0 || json_object_get(first, "role") ||
+                                json_object_get(first, "from"));
+}
+
+const char *talk_field(const json_t *record)
+{
+    static const char *const names[] = {"messages", "conversations", "conversation"};
+
+    for (size_t i = 0; i < 3; i++)
+        if (is_list_of_turns(json_object_get(record, names[i])))
+            return names[i];
+    return is_list_of_turns(json_object_get(record, "prompt")) &&
+                   json_is_array(json_object_get(record, "completion"))
+               ? "prompt" : NULL;
+}
+
+/* {from, value} of one message to {role, content}; whether it had them. */
+static int rename_turn(json_t *message, size_t i, bool *renamed, struct ckpt_err *err)
+{
+    json_t *from = json_object_get(message, "from"), *value = json_object_get(message, "value");
+    int bad = 0;
+
+    if (json_is_string(from)) {
+        bad |= json_object_set_new(message, "role",
+                                   json_string(role_of(json_string_value(from)))) ||
+               json_object_del(message, "from");
+        *renamed = true;
+    }
+    if (value && !json_object_get(message, "content"))
+        bad |= json_object_set(message, "content", value) || json_object_del(message, "value");
+    if (bad)
+        return ckpt_nomem(err, sizeof *message);
+    if (!json_is_string(json_object_get(message, "role")))
+        return ckpt_fail(err, CKPT_EFORMAT, "message %zu has no role", i + 1);
+    return 0;
+}
+
+/* A list, or the JSON text of one, as files without nesting have it; a new reference. */
+static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_err *err)
+{
+    *out = NULL;
+    if (json_is_string(v) &&
+        ckpt_json_parse(out, json_string_value(v), json_string_length(v), CKPT_JSON_STRICT, err))
+        return ckpt_err_in(err, "%s", name);
+    if (!*out)
+        *out = json_incref((json_t *)v);
+    if (json_is_array(*out))
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return ckpt_fail(err, CKPT_EFORMAT, "field \"%s\" is %s", name,
+                     v && !json_is_null(v) ? "no list" : "absent or null");
+}
+
+/* The messages of one field behind those there are. */
+static int add_messages(struct talk *t, const json_t *record, const char *field, bool *sharegpt,
+                        struct ckpt_err *err)
+{
+    json_t *list = NULL, *copy = NULL, *one;
+    size_t i;
+    int rc = list_of(&list, json_object_get(record, field), field, err);
+
+    if (rc)
+        return rc;
+    rc = chat_messages(&copy, list, err);
+    json_array_foreach(copy, i, one)
+        if (rc == 0)
+            rc = rename_turn(one, i, sharegpt, err);
+    if (rc)
+        ckpt_err_in(err, "field \"%s\"", field);
+    else if (!t->messages)
+        t->messages = json_incref(copy);
+    else if (json_array_extend(t->messages, copy))
+        rc = ckpt_nomem(err, sizeof *copy);
+    json_decref(copy);
+    json_decref(list);
+    return rc;
+}
+
+/* A column "system" is what a conversation of ShareGPT begins with. */
+static int add_system(struct talk *t, const json_t *record, struct ckpt_err *err)
+{
+    const char *text = json_string_value(json_object_get(record, "system"));
+    const char *role = json_string_value(json_object_get(json_array_get(t->messages, 0), "role"));
+
+    if (!text || !*text || strcmp(role, "system") == 0)
+        return 0;
+    return json_array_insert_new(t->messages, 0, json_pack("{s:s,s:s}", "role", "system",
+                                                           "content", text))
+               ? ckpt_nomem(err, sizeof *text) : 0;
+}
+
+int talk_of(struct talk *t, const json_t *record, const char *field, struct ckpt_err *err)
+{
+    const json_t *tools = json_object_get(record, "tools"),
+                 *more = json_object_get(record, "chat_template_kwargs");
+    bool sharegpt = false, pair = strcmp(field, "prompt") == 0;
+
+    if (add_messages(t, record, field, &sharegpt, err))
+        return err->code;
+    if (sharegpt && add_system(t, record, err))
+        return err->code;
+    if (pair) {
+        t->n_prompt = json_array_size(t->messages);
+        if (add_messages(t, record, "completion", &sharegpt, err))
+            return err->code;
+    }
+    if (tools && !json_is_null(tools) &&
+        !(json_is_string(tools) && json_string_length(tools) == 0) &&
+        list_of(&t->tools, tools, "tools", err))
+        return err->code;
+    if (t->tools && json_array_size(t->tools) == 0) {   /* templates render [] as if it were some */
+        json_decref(t->tools);
+        t->tools = NULL;
+    }
+    if (more && !json_is_null(more) && !json_is_object(more))
+        return ckpt_fail(err, CKPT_EFORMAT, "field \"chat_template_kwargs\" is no object");
+    t->more = json_is_object(more) ? json_incref((json_t *)more) : NULL;
+    return 0;
+}
+
+void talk_release(struct talk *t)
+{
+    json_decref(t->messages);
+    json_decref(t->tools);
+    json_decref(t->more);
+    memset(t, 0, sizeof *t);
+}
+
+/* -- what carries loss ------------------------------------------------------------------------ */
+
+static bool is_assistant(const struct talk *t, size_t i)
+{
+    const json_t *role = json_object_get(json_array_get(t->messages, i), "role");
+
+    return strcmp(json_string_value(role), "assistant") == 0;
+}
+
+static int render(const struct talk *t, const struct chat *c, size_t n, bool prompt,
+                  struct jinja_out *out, struct ckpt_err *err)
+{
+    struct chat_turns turns = {.messages = t->messages, .n = n, .tools = t->tools,
+                               .more = t->more, .prompt = prompt};
+
+    return chat_render(c, &turns, out, err);
+}
+
+/* Bytes that both texts begin with. */
+static size_t common(const struct ckpt_buf *a, const struct ckpt_buf *b)
+{
+    size_t n = 0;
+
+    while (n < a->len && n < b->len && a->data[n] == b->data[n])
+        n++;
+    return n;
+}
+
+static int add_span(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err)
+{
+    if (begin >= end)
+        return 0;
+    if (out->n_span == out->cap) {
+        size_t cap = out->cap ? 2 * out->cap : 8;
+        void *p = ckpt_grow(out->span, cap, sizeof *out->span);
+
+        if (!p)
+            return ckpt_nomem(err, cap * sizeof *out->span);
+        out->span = p;
+        out->cap = cap;
+    }
+    out->span[out->n_span++] = (struct jinja_span){begin, end};
+    return 0;
+}
+
+static const char mark[] = "ckpt-ends-here-5b1d";
+
+/* Where the mark stands, if once. */
+static bool find_mark(const struct ckpt_buf *b, size_t *at)
+{
+    const size_t k = sizeof mark - 1;
+    const unsigned char *p = b->len ? memmem(b->data, b->len, mark, k) : NULL;
+
+    if (!p)
+        return false;
+    *at = (size_t)(p - b->data);
+    return !memmem(p + k, b->len - *at - k, mark, k);
+}
+
+/* The chat with the mark behind the last character of message i that is no blank; false when it
+ * has no text. */
+static bool with_mark(const struct talk *t, size_t i, struct talk *out, struct ckpt_err *err)
+{
+    json_t *list = json_copy(t->messages), *turn = json_copy(json_array_get(t->messages, i));
+    const char *content = json_string_value(json_object_get(turn, "content"));
+    size_t n = content ? strlen(content) : 0, end = n;
+    struct ckpt_buf b;
+    bool done = false;
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    while (end > 0 && strchr(" \t\r\n", content[end - 1]))
+        end--;
+    if (!list || !turn)
+        ckpt_nomem(err, n);
+    if (list && turn && end > 0) {
+        ckpt_buf_put(&b, content, end);
+        ckpt_buf_put_str(&b, mark);
+        ckpt_buf_put_str(&b, content + end);
+        done = ckpt_buf_ok(&b) &&
+               json_object_set_new(turn, "content", json_string(ckpt_buf_str(&b))) == 0 &&
+               json_array_set(list, i, turn) == 0;
+        if (!done)
+            ckpt_nomem(err, b.len);
+    }
+    *out = *t;
+    out->messages = list;
+    json_decref(turn);
+    ckpt_buf_release(&b);
+    return done;
+}
+
+/*
+ * Where message n - 1 ends in the whole text, when what follows changes how it is written, as with
+ * templates that drop the reasoning of earlier turns: a mark at the end of its content shows where
+ * that is, and what the template puts behind it where nothing follows is what belongs to it.  The
+ * mark taken out must leave the text as it is.
+ */
+static bool end_by_mark(const struct talk *t, const struct chat *c, size_t n,
+                        const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
+{
+    const size_t k = sizeof mark - 1, full = whole->text.len;
+    struct jinja_out all = {0}, part = {0};
+    struct talk marked;
+    size_t at = 0, tail = 0, rest, eos = strlen(chat_eos(c));
+    bool found = with_mark(t, n - 1, &marked, err) &&
+                 render(&marked, c, json_array_size(t->messages), false, &all, err) == 0 &&
+                 render(&marked, c, n, false, &part, err) == 0 && find_mark(&all.text, &at) &&
+                 find_mark(&part.text, &tail) && all.text.len == full + k &&
+                 memcmp(all.text.data, whole->text.data, at) == 0 &&
+                 memcmp(all.text.data + at + k, whole->text.data + at, full - at) == 0;
+
+    if (found) {
+        tail += k;
+        rest = part.text.len - tail;
+        found = rest <= full - at &&
+                memcmp(part.text.data + tail, whole->text.data + at, rest) == 0;
+        if (!found && rest >= eos && rest - eos <= full - at &&
+            memcmp(part.text.data + part.text.len - eos, chat_eos(c), eos) == 0) {
+            rest -= eos;
+            found = memcmp(part.text.data + tail, whole->text.data + at, rest) == 0;
+        }
+        *end = at + rest;
+    }
+    json_decref(marked.messages);
+    jinja_out_release(&all);
+    jinja_out_release(&part);
+    return found;
+}
+
+/* Where the first n messages end in the whole text. */
+static int end_of(const struct talk *t, const struct chat *c, size_t n, struct jinja_out *part,
+                  const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
+{
+    const char *eos = chat_eos(c);
+    size_t k = strlen(eos), same;
+
+    if (n == json_array_size(t->messages)) {
+        *end = whole->text.len;
+        return 0;
+    }
+    if (render(t, c, n, false, part, err))
+        return ckpt_err_in(err, "the first %zu messages", n);
+    same = common(&part->text, &whole->text);
+    *end = part->text.len;
+    if (same < *end && *end >= k && k > 0 && memcmp(part->text.data + *end - k, eos, k) == 0)
+        *end -= k;
+    if (same >= *end || end_by_mark(t, c, n, whole, end, err))
+        return 0;
+    if (err->code && err->code != CKPT_EFORMAT)
+        return err->code;
+    ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
+              "more follow, so that the assistant's turns cannot be told apart", n);
+    return ckpt_err_hint(err, "--mask-history learns the last turn alone, --train-on-prompt all "
+                         "tokens; --chat-template takes a template with {%% generation %%} marks");
+}
+
+/* Turn i of the assistant. */
+static int add_turn(const struct talk *t, const struct chat *c, size_t i, struct jinja_out *part,
+                    struct jinja_out *out, struct ckpt_err *err)
+{
+    size_t before = 0, begin = 0, end;
+    int rc;
+
+    if (i > 0 && end_of(t, c, i, part, out, &before, err))
+        return err->code;
+    rc = render(t, c, i, true, part, err);
+    if (rc && (i > 0 || rc != CKPT_EFORMAT))
+        return ckpt_err_in(err, "the first %zu messages", i);
+    if (rc)
+        ckpt_err_clear(err);            /* many templates want a first message: all is the turn */
+    else
+        begin = common(&part->text, &out->text);
+    /* A template that does not end its prompt where it ends its messages. */
+    begin = begin < before ? before : begin;
+    if (end_of(t, c, i + 1, part, out, &end, err))
+        return err->code;
+    return add_span(out, begin, end, err);
+}
+
+/* The last turn of the assistant, or 0. */
+static size_t last_turn(const struct talk *t)
+{
+    size_t i = json_array_size(t->messages);
+
+    while (i-- > 0)
+        if (is_assistant(t, i))
+            return i;
+    return 0;
+}
+
+static int add_turns(const struct talk *t, const struct chat *c, size_t from,
+                     struct jinja_out *out, struct ckpt_err *err)
+{
+    struct jinja_out part = {0};
+    int rc = 0;
+
+    for (size_t i = from; rc == 0 && i < json_array_size(t->messages); i++)
+        if (is_assistant(t, i))
+            rc = add_turn(t, c, i, &part, out, err);
+    jinja_out_release(&part);
+    return rc;
+}
+
+/* Of the template's spans those behind the first n messages: a turn may have several. */
+static int keep_behind(const struct talk *t, const struct chat *c, size_t n, struct jinja_out *out,
+                       struct ckpt_err *err)
+{
+    struct jinja_out part = {0};
+    size_t from = 0, kept = 0;
+    int rc = n > 0 ? end_of(t, c, n, &part, out, &from, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < out->n_span; i++)
+        if (out->span[i].end > from)
+            out->span[kept++] = out->span[i];
+    out->n_span = kept;
+    jinja_out_release(&part);
+    return rc;
+}
+
+/* All that follows the prompt. */
+static int add_completion(const struct talk *t, const struct chat *c, struct jinja_out *out,
+                          struct ckpt_err *err)
+{
+    struct jinja_out part = {0};
+    int rc = render(t, c, t->n_prompt, true, &part, err);
+
+    if (rc)
+        ckpt_err_in(err, "the prompt");
+    else
+        rc = add_span(out, common(&part.text, &out->text), out->text.len, err);
+    jinja_out_release(&part);
+    return rc;
+}
+
+int talk_render(const struct talk *t, const struct chat *c, enum talk_loss loss,
+                struct jinja_out *out, struct ckpt_err *err)
+{
+    size_t n = 0;
+    int rc = render(t, c, json_array_size(t->messages), false, out, err);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < out->n_span; i++)
+        if (out->span[i].begin < out->span[i].end)
+            out->span[n++] = out->span[i];
+    out->n_span = n;
+    if (loss == TALK_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
+        rc = 0;
+    else if (loss == TALK_LAST && n > 0)
+        rc = keep_behind(t, c, last_turn(t), out, err);
+    else if ((out->n_span = 0, loss == TALK_ALL))
+        rc = add_span(out, 0, out->text.len, err);
+    else if (loss == TALK_ASSISTANT && t->n_prompt > 0)
+        rc = add_completion(t, c, out, err);
+    else
+        rc = add_turns(t, c, loss == TALK_LAST ? last_turn(t) : 0, out, err);
+    if (rc == 0 && out->n_span == 0)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "no turn of the assistant, so nothing to learn");
+    return rc;
+}
+
+int talk_question(const struct talk *t, const struct chat *c, struct ckpt_buf *prompt,
+                  struct ckpt_buf *answer, struct ckpt_err *err)
+{
+    size_t n = json_array_size(t->messages), ask = t->n_prompt;
+    struct jinja_out whole = {0}, part = {0};
+    const json_t *content;
+    int rc;
+
+    if (ask == 0)
+        ask = n > 1 && is_assistant(t, n - 1) ? n - 1 : n;
+    rc = render(t, c, ask, true, &part, err);
+    if (rc == 0)
+        ckpt_buf_put(prompt, part.text.data, part.text.len);
+    content = ask + 1 == n ? json_object_get(json_array_get(t->messages, ask), "content") : NULL;
+    if (rc == 0 && json_is_string(content)) {
+        ckpt_buf_put(answer, json_string_value(content), json_string_length(content));
+    } else if (rc == 0 && ask < n && (rc = render(t, c, n, false, &whole, err)) == 0) {
+        size_t same = common(&part.text, &whole.text);
+
+        if (same < whole.text.len)      /* a template may print nothing */
+            ckpt_buf_put(answer, whole.text.data + same, whole.text.len - same);
+    }
+    if (rc == 0 && (!ckpt_buf_ok(prompt) || !ckpt_buf_ok(answer)))
+        rc = ckpt_nomem(err, prompt->len + answer->len);
+    jinja_out_release(&part);
+    jinja_out_release(&whole);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* trainer/fp8_cache - see trainer/fp8_cache.h. */
+#include "trainer/fp8_cache.h"
+
+#include "libckpt/log.h"
+#include "trainer/model/names.h"
+
+int copies_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
+                struct ckpt_err *err)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const struct param *p = &params->item[i];
+        enum role role = (enum role)p->role;
+
+        if (p->kind == PARAM_BASE && p->unit > 0 && p->unit < params->n_unit - 1 &&
+            role_is_linear(role) && !role_is_expert(role))
+            bytes += 2 * ((uint64_t)p->numel + 256);
+    }
+    if (bytes <= left) {
+        dev->copies = dry ? NULL : device_alloc(dev, bytes, err);
+        dev->copies_bytes = dry || dev->copies ? bytes : 0;
+        return err->code;
+    }
+    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "
+             "rounded at each use", (double)bytes / (1 << 30));
+    return 0;
+}

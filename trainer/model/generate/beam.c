@@ -1,0 +1,352 @@
+/*
+ * beam - generation by beam search: the likeliest whole continuations instead of the likeliest
+ * next token.
+ *
+ * Each prompt has B running beams, which are B sequences of the session, and up to B ends found so
+ * far.  A step takes the K likeliest continuations of all beams, K = max(2, 1 + eos ids) * B: of
+ * them the first B that do not end run on, and those among the first B that end are ends, by
+ * their score over length^length_penalty.  Scores are f32 as the reference's.
+ * Source: transformers 5.17, generation/utils.py, _beam_search.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/arch.h"
+#include "trainer/model/generate/logits.h"
+#include "trainer/model/pass.h"         /* the description of a model */
+
+#define NO_SCORE (-1e9f)
+
+/* A continuation: a beam and its next token. */
+struct next {
+    float   score;
+    int32_t id;
+    int64_t beam;
+};
+
+/* One prompt's search. */
+struct search {
+    float    score[GENERATE_MAX_BEAMS];         /* of running beams; sums of log-probabilities */
+    float    end_score[GENERATE_MAX_BEAMS];     /* falling; NO_SCORE: no end there */
+    int64_t  end_len[GENERATE_MAX_BEAMS];
+    int32_t *out;                               /* [B][max_new] of running beams */
+    int32_t *end;                               /* [B][max_new] */
+    int64_t  n_end;
+    int64_t  most;                              /* tokens of a continuation */
+    bool     done;
+};
+
+struct beams {
+    const struct generate_opts *opts;
+    const struct arch          *arch;
+    struct generate_seq        *seq;
+    int64_t                     n, B, K, vocab, max_new;
+    struct search              *search;         /* [n] */
+    int32_t                    *tokens;         /* [n][2][B][max_new] */
+    struct decode              *decode;
+    struct decode_top           top;            /* k 0: all logits come */
+    float                      *logits;         /* [n B][vocab]; of one beam with top */
+    int32_t                    *ids, *n_new, *from;     /* ids [all], [n B] each */
+    int32_t                    *history;        /* [longest] */
+    int32_t                    *kept;           /* [B][max_new] */
+    struct generate_choice     *scratch;        /* [vocab] */
+    struct next                *best;           /* [K] falling */
+    int64_t                     n_best;
+};
+
+/* Where a beam stands; its history is put together. */
+static struct generate_place place_of(struct beams *s, const struct search *q,
+                                      const struct generate_seq *seq, int64_t beam, int64_t len)
+{
+    struct generate_place at = {.history = s->history, .most = q->most};
+
+    at.n_fed = generate_fed(s->history, s->arch, s->opts, seq);
+    at.n = at.n_fed + len;
+    memcpy(s->history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
+    return at;
+}
+
+/* Logits become log-probabilities, processed. */
+static int log_probs(struct beams *s, const struct generate_place *at, int64_t len, float *z,
+                     struct ckpt_err *err)
+{
+    float max = -INFINITY;
+    double sum = 0;
+
+    for (int64_t i = 0; i < s->vocab; i++)
+        max = z[i] > max || isnan(z[i]) ? z[i] : max;
+    if (!isfinite(max))
+        return ckpt_fail_as(err, CKPT_ENO, "non-finite", "logits after %lld tokens are not finite",
+                            (long long)len);
+    for (int64_t i = 0; i < s->vocab; i++)
+        sum += exp((double)(z[i] - max));
+    for (int64_t i = 0; i < s->vocab; i++)
+        z[i] = z[i] - max - (float)log(sum);
+    generate_process(z, s->vocab, at, s->opts, s->scratch);
+    return 0;
+}
+
+/* Keep a continuation among the K best; of equals the earlier. */
+static void offer(struct beams *s, struct next next)
+{
+    int64_t at;
+
+    if (s->n_best == s->K && next.score <= s->best[s->K - 1].score)
+        return;
+    at = s->n_best < s->K ? s->n_best++ : s->K - 1;
+    for (; at > 0 && s->best[at - 1].score < next.score; at--)
+        s->best[at] = s->best[at - 1];
+    s->best[at] = next;
+}
+
+/* An end takes its place among those found, if it is good enough. */
+static void add_end(struct beams *s, struct search *q, const struct next *next, int64_t len)
+{
+    float score = (float)((double)next->score / pow((double)(len + 1), s->opts->length_penalty));
+    int64_t at = q->n_end < s->B ? q->n_end : s->B - 1;
+
+    if (q->n_end == s->B && score <= q->end_score[at])
+        return;
+    q->n_end += q->n_end < s->B;
+    for (; at > 0 && q->end_score[at - 1] < score; at--) {
+        q->end_score[at] = q->end_score[at - 1];
+        q->end_len[at] = q->end_len[at - 1];
+        memcpy(q->end + at * s->max_new, q->end + (at - 1) * s->max_new,
+               (size_t)s->max_new * sizeof *q->end);
+    }
+    q->end_score[at] = score;
+    q->end_len[at] = len + 1;
+    memcpy(q->end + at * s->max_new, q->out + next->beam * s->max_new,
+           (size_t)len * sizeof *q->end);
+    q->end[at * s->max_new + len] = next->id;
+}
+
+/* Could a running beam still become better than the worst end? */
+static bool hopeful(const struct beams *s, const struct search *q, int64_t len)
+{
+    bool far = s->opts->early_stopping == GENERATE_NEVER && s->opts->length_penalty > 0;
+    double most = pow((double)(far ? q->most : len), s->opts->length_penalty);
+
+    return q->n_end < s->B || (float)((double)q->score[0] / most) > q->end_score[s->B - 1];
+}
+
+/* The beams that run on: the first B of the best that do not end. */
+static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bool last)
+{
+    int64_t b = 0;
+
+    memcpy(s->kept, q->out, (size_t)(s->B * s->max_new) * sizeof *s->kept);
+    for (int64_t k = 0; k < s->n_best && b < s->B; k++) {
+        const struct next *next = &s->best[k];
+
+        if (last || generate_is_eos(s->opts, next->id))
+            continue;
+        memcpy(q->out + b * s->max_new, s->kept + next->beam * s->max_new,
+               (size_t)len * sizeof *q->out);
+        q->out[b * s->max_new + len] = next->id;
+        q->score[b] = next->score;
+        s->from[i * s->B + b++] = (int32_t)(i * s->B + next->beam);
+    }
+    q->done |= b < s->B;                /* the last token, or too few ids to go on with */
+}
+
+/* A beam's continuations from its likeliest tokens alone; false: they do not tell. */
+static bool offer_some(struct beams *s, const struct generate_place *at, int64_t row, int64_t beam,
+                       float score)
+{
+    const struct decode_top *t = &s->top;
+    struct generate_top top = {t->value + row * t->k, t->id + row * t->k, t->k, t->sum[row]};
+    struct generate_choice c[OP_TOP_MOST];
+    float max = top.value[0], by = (float)log(top.sum), beyond;
+    int64_t n, sure = 0;
+    bool changed;
+
+    if (!isfinite(max) || !isfinite(top.sum))
+        return false;
+    n = generate_some(c, &top);
+    for (int64_t i = 0; i < n; i++)
+        c[i].logit = c[i].logit - max - by;
+    if (!generate_process_some(c, n, at, s->opts, &changed))
+        return false;
+    beyond = top.k < s->vocab ? top.value[top.k - 1] - max - by + score : -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        sure += c[i].logit + score > beyond;
+    if (top.k < s->vocab && sure < s->K)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        offer(s, (struct next){.score = c[i].logit + score, .id = c[i].id, .beam = beam});
+    return true;
+}
+
+/* Beam b of prompt i: its continuations among the best. */
+static int offer_all(struct beams *s, int64_t i, int64_t b, int64_t len, struct ckpt_err *err)
+{
+    const struct search *q = &s->search[i];
+    struct generate_place at = place_of(s, q, &s->seq[i], b, len);
+    int64_t row = i * s->B + b;
+    float *z = s->logits + (s->top.k ? 0 : row * s->vocab);
+
+    if (s->top.k && offer_some(s, &at, row, b, q->score[b]))
+        return 0;
+    if ((s->top.k && decode_row(s->decode, row, z, err)) || log_probs(s, &at, len, z, err))
+        return ckpt_err_in(err, "sequence %lld", (long long)i);
+    for (int64_t t = 0; t < s->vocab; t++)
+        offer(s, (struct next){.score = z[t] + q->score[b], .id = (int32_t)t, .beam = b});
+    return 0;
+}
+
+/* Prompt i's beams after len tokens each. */
+static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err)
+{
+    struct search *q = &s->search[i];
+    bool last = len + 1 == q->most;
+    bool full = s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
+
+    s->n_best = 0;
+    for (int64_t b = 0; b < (len ? s->B : 1); b++)
+        if (offer_all(s, i, b, len, err))
+            return err->code;
+    for (int64_t k = 0; !full && k < s->B && k < s->n_best; k++)
+        if (last || generate_is_eos(s->opts, s->best[k].id))
+            add_end(s, q, &s->best[k], len);
+    run_on(s, q, i, len, last);
+    if (!hopeful(s, q, len + 1) || (s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B))
+        q->done = true;
+    return 0;
+}
+
+/* Prompts to the encoder, or to the first beam of each. */
+static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err *err)
+{
+    bool encoder = s->arch->stack == ARCH_ENCODER_DECODER;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        memcpy(s->ids + at, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
+        s->n_new[encoder ? i : i * s->B] = (int32_t)s->seq[i].n_prompt;
+        at += s->seq[i].n_prompt;
+    }
+    if (!encoder)
+        return 0;
+    if (decode_encode(s->decode, w, s->ids, s->n_new, s->n, s->B, err))
+        return err->code;
+    memset(s->n_new, 0, (size_t)(s->n * s->B) * sizeof *s->n_new);
+    for (int64_t i = 0; i < s->n; i++) {
+        generate_fed(s->ids + i, s->arch, s->opts, &s->seq[i]);
+        s->n_new[i * s->B] = 1;
+    }
+    return 0;
+}
+
+static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *err)
+{
+    int64_t fed = 1;
+
+    if (begin(s, w, err))
+        return err->code;
+    for (int64_t len = 0; fed > 0; len++) {
+        if (s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n * s->B, &s->top, err)
+                     : decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err))
+            return err->code;
+        for (int64_t i = 0; i < s->n * s->B; i++)
+            s->from[i] = (int32_t)i;
+        fed = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            struct search *q = &s->search[i];
+
+            if (!q->done && advance(s, i, len, err))
+                return err->code;
+            for (int64_t b = 0; b < s->B; b++) {
+                s->n_new[i * s->B + b] = !q->done;
+                if (!q->done)
+                    s->ids[fed++] = q->out[b * s->max_new + len];
+            }
+        }
+        if (fed > 0 && decode_reorder(s->decode, s->from, err))
+            return err->code;
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        const struct search *q = &s->search[i];
+
+        s->seq[i].n_out = q->n_end ? q->end_len[0] : 0;
+        memcpy(s->seq[i].out, q->end, (size_t)s->seq[i].n_out * sizeof *q->end);
+        s->seq[i].stopped = q->n_end && generate_is_eos(s->opts, q->end[q->end_len[0] - 1]);
+    }
+    return 0;
+}
+
+/* K of each beam, and as many as the rules may take away. */
+static int64_t top_wanted(const struct beams *s)
+{
+    struct generate_opts as = *s->opts;
+
+    as.do_sample = true;
+    as.top_k = s->K;
+    return generate_top_wanted(&as, s->vocab);
+}
+
+static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
+{
+    int64_t longest = 0, all = 0, row = s->B * s->max_new;
+    size_t seqs = (size_t)(s->n * s->B), V = (size_t)s->vocab;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        longest = s->seq[i].n_prompt > longest ? s->seq[i].n_prompt : longest;
+        all += s->seq[i].n_prompt;
+    }
+    longest += s->max_new;
+    s->search = ckpt_alloc((size_t)s->n, sizeof *s->search);
+    s->tokens = ckpt_alloc((size_t)(2 * s->n * row), sizeof *s->tokens);
+    s->kept = ckpt_alloc((size_t)row, sizeof *s->kept);
+    s->ids = ckpt_alloc((size_t)all + seqs, sizeof *s->ids);
+    s->n_new = ckpt_alloc(seqs, sizeof *s->n_new);
+    s->from = ckpt_alloc(seqs, sizeof *s->from);
+    s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
+    s->scratch = ckpt_alloc(V, sizeof *s->scratch);
+    s->best = ckpt_alloc((size_t)s->K, sizeof *s->best);
+    if (decode_new(&s->decode, m, s->n * s->B, longest, err))
+        return err->code;
+    if ((int64_t)seqs <= decode_top_docs(s->decode))
+        s->top.k = top_wanted(s);
+    s->top.temperature = 1;
+    seqs = s->top.k ? 1 : seqs;
+    s->logits = ckpt_alloc(seqs * V, sizeof *s->logits);
+    if (!s->search || !s->tokens || !s->kept || !s->ids || !s->n_new || !s->from || !s->history ||
+        !s->scratch || !s->best || !s->logits)
+        return ckpt_nomem(err, seqs * V * sizeof *s->logits);
+    for (int64_t i = 0; i < s->n; i++) {
+        s->search[i].most = generate_most(s->arch, s->opts, &s->seq[i]);
+        s->search[i].out = s->tokens + 2 * i * row;
+        s->search[i].end = s->tokens + (2 * i + 1) * row;
+        for (int64_t b = 0; b < s->B; b++)
+            s->search[i].end_score[b] = NO_SCORE;
+    }
+    return 0;
+}
+
+int generate_beams(struct model *m, const struct model_weights *w,
+                   const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
+                   struct ckpt_err *err)
+{
+    int64_t B = opts->num_beams, eos = (int64_t)opts->n_eos;
+    struct beams s = {.opts = opts, .arch = m->arch, .seq = seq, .n = n, .B = B,
+                      .K = (eos > 1 ? 1 + eos : 2) * B, .vocab = m->arch->vocab_size,
+                      .max_new = opts->max_new_tokens};
+    int rc = allocate(&s, m, err);
+
+    if (rc == 0)
+        rc = run(&s, w, err);
+    decode_free(s.decode);
+    ckpt_free(s.search);
+    ckpt_free(s.tokens);
+    ckpt_free(s.kept);
+    ckpt_free(s.ids);
+    ckpt_free(s.n_new);
+    ckpt_free(s.from);
+    ckpt_free(s.history);
+    ckpt_free(s.scratch);
+    ckpt_free(s.best);
+    ckpt_free(s.logits);
+    return rc;
+}

@@ -1,0 +1,191 @@
+/* generate/config - see generate/config.h. */
+#include "trainer/model/generate/config.h"
+
+#include <string.h>
+
+#include "libckpt/base/json.h"
+#include "trainer/model/config.h"
+
+#define FILE_NAME "generation_config.json"
+
+/* When a key that is not built changes the result. */
+enum when { ALWAYS, WHEN_DRAWN, WHEN_SEARCHED };
+
+static const struct {
+    const char *key;
+    double      neutral;                /* the number that changes nothing */
+    enum when   when;
+} unbuilt[] = {
+    {"guidance_scale", 1, ALWAYS},       {"sequence_bias", 0, ALWAYS},
+    {"bad_words_ids", 0, ALWAYS},        {"encoder_repetition_penalty", 1, ALWAYS},
+    {"encoder_no_repeat_ngram_size", 0, ALWAYS},
+    {"exponential_decay_length_penalty", 0, ALWAYS},
+    {"watermarking_config", 0, ALWAYS},  {"penalty_alpha", 0, ALWAYS},
+    {"dola_layers", 0, ALWAYS},          {"constraints", 0, ALWAYS},
+    {"force_words_ids", 0, ALWAYS},      {"stop_strings", 0, ALWAYS},
+    {"max_time", 0, ALWAYS},             {"token_healing", 0, ALWAYS},
+    {"num_return_sequences", 1, ALWAYS}, {"num_beam_groups", 1, WHEN_SEARCHED},
+    {"diversity_penalty", 0, WHEN_SEARCHED}, {"renormalize_logits", 0, WHEN_SEARCHED},
+    {"typical_p", 1, WHEN_DRAWN},        {"top_h", 0, WHEN_DRAWN},
+    {"epsilon_cutoff", 0, WHEN_DRAWN},   {"eta_cutoff", 0, WHEN_DRAWN},
+};
+
+static bool neutral(const json_t *v, double number)
+{
+    return !v || json_is_null(v) || json_is_false(v) ||
+           (json_is_number(v) && json_number_value(v) == number) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+int generate_config_built(const struct generate_config *c, const struct generate_opts *o,
+                          struct ckpt_err *err)
+{
+    for (size_t i = 0; i < sizeof unbuilt / sizeof unbuilt[0]; i++) {
+        bool counts = unbuilt[i].when == ALWAYS ||
+                      (unbuilt[i].when == WHEN_DRAWN ? o->do_sample : o->num_beams > 1);
+
+        if (counts && !neutral(json_object_get(c->json, unbuilt[i].key), unbuilt[i].neutral))
+            return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", FILE_NAME ": key %s changes "
+                                "what is generated, and is not built here", unbuilt[i].key);
+    }
+    return 0;
+}
+
+/* An id, or a list of them. */
+static int read_ids(struct generate_ids *out, struct generate_config *c, const char *key,
+                    struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(c->json, key);
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    int32_t *id;
+
+    *out = (struct generate_ids){0};
+    if (!v || json_is_null(v) || n == 0)
+        return 0;
+    id = ckpt_arena_alloc(&c->arena, n, sizeof *id);
+    if (!id)
+        return ckpt_nomem(err, n * sizeof *id);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
+
+        /* -1 and its like stand for no token in old files: nothing equals them. */
+        if (!json_is_integer(one) || json_integer_value(one) > INT32_MAX ||
+            json_integer_value(one) < INT32_MIN)
+            return ckpt_fail(err, CKPT_EFORMAT, "key %s: entry %zu is no id of a token", key, i);
+        id[i] = (int32_t)json_integer_value(one);
+    }
+    *out = (struct generate_ids){.id = id, .n = n};
+    return 0;
+}
+
+static int read_early(enum generate_early *out, const json_t *json, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(json, "early_stopping");
+    const char *text = json_string_value(v);
+
+    *out = json_is_true(v) ? GENERATE_FULL : GENERATE_LIKELY;
+    if (text && strcmp(text, "never") == 0)
+        *out = GENERATE_NEVER;
+    else if (v && !json_is_boolean(v) && !json_is_null(v))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "key early_stopping: true, false or \"never\" is wanted");
+    return 0;
+}
+
+static int read_numbers(struct generate_opts *o, const json_t *json, struct ckpt_err *err)
+{
+    const struct {
+        const char *key;
+        int64_t    *at;
+        int64_t     fallback;
+    } whole[] = {
+        {"max_new_tokens", &o->max_new_tokens, 0}, {"max_length", &o->max_length, 0},
+        {"min_new_tokens", &o->min_new_tokens, 0}, {"min_length", &o->min_length, 0},
+        {"top_k", &o->top_k, 50}, {"num_beams", &o->num_beams, 1},
+        {"no_repeat_ngram_size", &o->no_repeat_ngram_size, 0},
+    };
+    const struct {
+        const char *key;
+        double     *at, fallback;
+    } real[] = {
+        {"temperature", &o->temperature, 1}, {"top_p", &o->top_p, 1}, {"min_p", &o->min_p, 0},
+        {"repetition_penalty", &o->repetition_penalty, 1},
+        {"length_penalty", &o->length_penalty, 1},
+    };
+
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (ckpt_json_int_or(whole[i].at, json, whole[i].key, whole[i].fallback, err))
+            return err->code;
+        if (*whole[i].at < 0 || *whole[i].at > 1 << 30)
+            return ckpt_fail(err, CKPT_EFORMAT, "key %s is %lld, wanted 0 to 2^30", whole[i].key,
+                             (long long)*whole[i].at);
+    }
+    for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
+        if (ckpt_json_num_or(real[i].at, json, real[i].key, real[i].fallback, err))
+            return err->code;
+    return ckpt_json_bool_or(&o->do_sample, json, "do_sample", false, err);
+}
+
+/* What decodes first: its own id, or that of a beginning. */
+static int read_start(struct generate_config *c, struct ckpt_err *err)
+{
+    if (read_ids(&c->opts.start, c, "decoder_start_token_id", err))
+        return err->code;
+    return c->opts.start.n ? 0 : read_ids(&c->opts.start, c, "bos_token_id", err);
+}
+
+int generate_config_of(struct generate_config *out, const json_t *json, struct ckpt_err *err)
+{
+    struct generate_opts *o = &out->opts;
+    struct generate_ids eos;
+
+    memset(out, 0, sizeof *out);
+    if (!json_is_object(json))
+        return ckpt_fail(err, CKPT_EFORMAT, "the document is no object");
+    out->json = json_incref((json_t *)(uintptr_t)json);
+    if (read_numbers(o, json, err) || read_early(&o->early_stopping, json, err) ||
+        read_ids(&eos, out, "eos_token_id", err) ||
+        read_ids(&o->suppress, out, "suppress_tokens", err) ||
+        read_ids(&o->begin_suppress, out, "begin_suppress_tokens", err) ||
+        read_ids(&o->forced_bos, out, "forced_bos_token_id", err) ||
+        read_ids(&o->forced_eos, out, "forced_eos_token_id", err) || read_start(out, err))
+        return err->code;
+    o->eos = eos.id;
+    o->n_eos = eos.n;
+    if (o->max_new_tokens > 0)          /* it wins */
+        o->max_length = 0;
+    return 0;
+}
+
+int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
+                         const struct arch *arch, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    json_t *json = NULL;
+    bool own = ckpt_dir_has(dir, FILE_NAME);
+    int rc = 0;
+
+    memset(out, 0, sizeof *out);
+    if (own)
+        rc = ckpt_file_open_at(&file, dir, FILE_NAME, err) ||
+                     ckpt_json_read(&json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err)
+                 ? err->code : 0;
+    else
+        json = json_incref(arch_config(arch));
+    if (rc == 0 && generate_config_of(out, json, err))
+        rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");
+    /* The description knows where a decoder begins; a beginning of sentences is none. */
+    if (!own)
+        out->opts.start = (struct generate_ids){0};
+    json_decref(json);
+    ckpt_file_close(file);
+    return rc;
+}
+
+void generate_config_release(struct generate_config *c)
+{
+    json_decref(c->json);
+    ckpt_arena_release(&c->arena);
+    memset(c, 0, sizeof *c);
+}

@@ -1,0 +1,366 @@
+/*
+ * decode - generation with a cache of keys and values; see model.h.
+ *
+ * New rows of all sequences pass through the blocks together, CHUNK rows at a time, so that a
+ * long prompt needs no more memory than a short one; attention is causal, so chunks are exact.
+ * Cache of a layer: [n_seq][K][max_len][d], keys and values apart.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/generate/decode.h"
+#include "trainer/model/families.h"
+
+#define CHUNK 512                   /* rows; a multiple of the attention's block */
+#define LOGIT_BYTES ((int64_t)256 << 20)
+#define LOGIT_ROWS  4096
+
+enum { N_PLACES = BUF_COUNT + 32 };
+
+/* How many sequences' logits are held at once. */
+static int64_t logit_rows(const struct decode *d)
+{
+    int64_t most = LOGIT_BYTES / ((int64_t)sizeof(float) * d->m->arch->vocab_size);
+
+    most = most < LOGIT_ROWS ? most : LOGIT_ROWS;
+    most = most < d->n_seq ? most : d->n_seq;
+    return most < 1 ? 1 : most;
+}
+
+/* What head_top makes for n rows: sums, values, ids. */
+static uint64_t top_bytes(int64_t n, int64_t k)
+{
+    return (uint64_t)n * sizeof(double) + (uint64_t)(n * k) * (sizeof(float) + sizeof(int32_t));
+}
+
+/* Everything lives as long as the session: a step is short and its buffers are small. */
+static int allocate(struct decode *d, struct ckpt_err *err)
+{
+    const struct arch *a = d->m->arch;
+    struct model *view = &d->view;
+    struct device *dev = d->m->dev;
+    struct op_limits lim = model_limits(d->m, d->chunk);
+    uint64_t act = ckpt_dtype_size(dev->act);
+    uint64_t rows = (uint64_t)(d->chunk > view->logit_rows ? d->chunk : view->logit_rows);
+    struct {
+        void **to;
+        size_t item;
+    } at[N_PLACES];
+    uint64_t layers = (uint64_t)(a->num_hidden_layers - d->first);
+    size_t n = 0;
+
+    d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
+                     (uint64_t)d->max_len * act;
+    lim.max_keys = d->max_len;
+    lim.top_rows = view->logit_rows;
+    view->work_bytes = dev->ops->workspace(dev, &lim);
+#define ADD(place, bytes)                                                                      \
+    (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
+    for (int i = 0; i < BUF_COUNT; i++)
+        if (i <= BUF_G && i != BUF_LSE && i != BUF_LSEX && i != BUF_KVX &&
+            (i != BUF_U || a->mlp == ARCH_MLP_GATED))
+            ADD(d->bufs.at[i], block_bytes(a, dev, (enum block_buf)i, d->chunk, 0));
+    ADD(d->next, block_bytes(a, dev, BUF_H, d->chunk, 0));
+    ADD(d->k, d->layer_bytes * layers);
+    ADD(d->v, d->layer_bytes * layers);
+    if (a->stack == ARCH_ENCODER_DECODER) {
+        d->cross_bytes = block_bytes(a, dev, BUF_KVX, 0, d->n_seq * d->max_len);
+        ADD(d->cross, d->cross_bytes * layers);
+    }
+    ADD(d->feed, (uint64_t)decode_feed_size(d) * sizeof *d->feed);
+    ADD(d->top, top_bytes(view->logit_rows, OP_TOP_MOST));
+    ADD(view->emb_stats, rows * 2 * sizeof(float));
+    ADD(view->final_stats, rows * 2 * sizeof(float));
+    ADD(view->y_rows, rows * (uint64_t)a->hidden_size * act);
+    ADD(view->logits, (uint64_t)(view->logit_rows * a->vocab_size) * sizeof(float));
+    ADD(view->work, view->work_bytes);
+    if (view->head_w)
+        ADD(view->head_w, (uint64_t)(a->vocab_size * a->word_embed_proj_dim) *
+                              ckpt_dtype_size(dev->weight));
+    if (view->turns)
+        ADD(view->turns, (uint64_t)(d->max_len * a->rope.turned) * sizeof(float));
+    if (view->emb) {
+        ADD(view->emb, rows * (uint64_t)a->word_embed_proj_dim * act);
+        ADD(view->z_rows, rows * (uint64_t)a->word_embed_proj_dim * act);
+    }
+#undef ADD
+    if (plan_pack(&d->plan, err))
+        return err->code;
+    d->arena = device_alloc(dev, d->plan.bytes, err);
+    if (!d->arena)
+        return err->code;
+    for (size_t i = 0; i < n; i++)
+        *at[i].to = plan_at(&d->plan, d->arena, at[i].item);
+    return 0;
+}
+
+/* Longrope's angles all change at one length: what is cached is then computed again. */
+static bool replays(const struct arch *a)
+{
+    return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
+}
+
+int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
+               struct ckpt_err *err)
+{
+    struct decode *d;
+    size_t n = (size_t)max_docs;
+
+    *out = NULL;
+    if (m->arch->stack == ARCH_ENCODER)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder: it generates nothing",
+                         m->arch->family->model_type);
+    if (max_docs < 1 || max_docs > 1 << 20 || max_len < 1 || max_len > 1 << 28)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
+                         (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
+    if (m->arch->stack == ARCH_ENCODER_DECODER && max_docs * max_len > INT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: the rows of an encoder "
+                         "are counted in 31 bits", (long long)max_docs, (long long)max_len);
+    d = ckpt_alloc(1, sizeof *d);
+    if (!d)
+        return ckpt_nomem(err, sizeof *d);
+    d->m = m;
+    d->view = *m;
+    d->first = (int)arch_stack_first(m->arch, m->arch->num_hidden_layers - 1);
+    d->n_seq = max_docs;
+    d->max_len = max_len;
+    d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
+    d->view.logit_rows = logit_rows(d);
+    d->len = ckpt_alloc(n, sizeof *d->len);
+    d->done = ckpt_alloc(n, sizeof *d->done);
+    d->host.start = ckpt_alloc(n + 1, sizeof *d->host.start);
+    d->host.seq = ckpt_alloc(n, sizeof *d->host.seq);
+    d->host.past = ckpt_alloc(n, sizeof *d->host.past);
+    d->enc_len = ckpt_alloc(n, sizeof *d->enc_len);
+    d->enc_first = ckpt_alloc(n, sizeof *d->enc_first);
+    d->none = ckpt_alloc(n + 1, sizeof *d->none);
+    d->feed_host = ckpt_alloc((size_t)decode_feed_size(d), sizeof *d->feed_host);
+    d->top_host = ckpt_alloc((size_t)top_bytes(d->view.logit_rows, OP_TOP_MOST), 1);
+    d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
+    d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
+    d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
+                                    sizeof *d->view.turns_host);
+    if (replays(m->arch)) {
+        d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);
+        d->again = ckpt_alloc(n * (size_t)max_len, sizeof *d->again);
+        d->n_past = ckpt_alloc(n, sizeof *d->n_past);
+    }
+    d->view.turn_rows = max_len;
+    d->view.turn_regime = -1;
+    if ((replays(m->arch) && (!d->past || !d->again || !d->n_past)) || !d->positions ||
+        !d->enc_len || !d->enc_first || !d->none ||
+        !d->feed_host || !d->top_host ||
+        !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
+        !d->host.past || !d->ids) {
+        ckpt_nomem(err, n * sizeof *d->len);
+        goto fail;
+    }
+    if (allocate(d, err))
+        goto fail;
+    *out = d;
+    return 0;
+fail:
+    decode_free(d);
+    return err->code;
+}
+
+void decode_free(struct decode *d)
+{
+    if (!d)
+        return;
+    d->m->dev->ops->forget(d->m->dev, d->recording);
+    d->m->dev->ops->free(d->m->dev, d->arena);
+    d->m->dev->ops->free(d->m->dev, d->spare);
+    ckpt_free(d->enc_len);
+    ckpt_free(d->enc_first);
+    ckpt_free(d->none);
+    ckpt_free(d->feed_host);
+    ckpt_free(d->top_host);
+    plan_release(&d->plan);
+    ckpt_free(d->len);
+    ckpt_free(d->done);
+    ckpt_free(d->host.start);
+    ckpt_free(d->host.seq);
+    ckpt_free(d->host.past);
+    ckpt_free(d->ids);
+    ckpt_free(d->positions);
+    ckpt_free(d->past);
+    ckpt_free(d->n_past);
+    ckpt_free(d->again);
+    ckpt_free(d->view.turns_host);
+    ckpt_free(d);
+}
+
+void decode_reset(struct decode *d)
+{
+    d->view.head_made = false;
+    memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len);
+    if (d->n_past)
+        memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);
+}
+
+/* What is fed fits, is in the vocabulary and has positions. */
+static int check_feed(const struct decode *d, const int32_t *ids, const int32_t *n_new,
+                      int64_t n_docs, struct ckpt_err *err)
+{
+    const struct arch *a = d->m->arch;
+    int64_t at = 0, V = a->vocab_size, places = a->max_position_embeddings;
+
+    if (n_docs < 0 || n_docs > d->n_seq)
+        return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences are fed, the session holds %lld",
+                         (long long)n_docs, (long long)d->n_seq);
+    for (int64_t i = 0; i < n_docs; i++) {
+        if (n_new[i] < 0 || n_new[i] > d->max_len - d->len[i])
+            return ckpt_fail(err, CKPT_ELIMIT,
+                             "sequence %lld: %d tokens after %d, the session holds %lld",
+                             (long long)i, n_new[i], d->len[i], (long long)d->max_len);
+        if (a->pos == ARCH_POS_LEARNED && n_new[i] > places - d->len[i])
+            return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld: %d tokens, the model has %lld "
+                             "positions", (long long)i, d->len[i] + n_new[i], (long long)places);
+        for (int64_t end = at + n_new[i]; at < end; at++)
+            if (ids[at] < 0 || ids[at] >= V)
+                return ckpt_fail(err, CKPT_ELIMIT,
+                                 "sequence %lld: token id %d, wanted 0 to %lld", (long long)i,
+                                 ids[at], (long long)V - 1);
+    }
+    return 0;
+}
+
+/*
+ * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start
+ * in ids.  *seq goes on from call to call.
+ */
+static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new,
+                       int64_t n_docs, int64_t *seq, int64_t *at)
+{
+    struct segments *s = &d->host;
+
+    s->n = s->rows = s->max_keys = 0;
+    while (*seq < n_docs && s->rows < d->chunk) {
+        int64_t left = n_new[*seq] - d->done[*seq], room = d->chunk - s->rows;
+        int64_t take = left < room ? left : room, past = d->len[*seq];
+
+        if (take > 0) {
+            s->start[s->n] = (int32_t)s->rows;
+            s->seq[s->n] = (int32_t)*seq;
+            s->past[s->n++] = (int32_t)past;
+            memcpy(d->ids + s->rows, ids + *at, (size_t)take * sizeof *ids);
+            for (int64_t i = 0; i < take; i++)
+                d->positions[s->rows + i] = (int32_t)(past + i + d->m->arch->pos_offset);
+            s->rows += take;
+            s->max_keys = past + take > s->max_keys ? past + take : s->max_keys;
+            d->done[*seq] += (int32_t)take;
+            d->len[*seq] += (int32_t)take;
+            *at += take;
+        }
+        if (take == left)
+            ++*seq;
+    }
+    s->start[s->n] = (int32_t)s->rows;
+}
+
+/*
+ * Note what is fed.  Where the table of turns has become another one under cached keys, all
+ * sequences start again: ids and n_new then name the whole of each.
+ */
+static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_new,
+                      int64_t n_docs, bool turned)
+{
+    int64_t at = 0, all = 0;
+    bool cached = false;
+
+    for (int64_t i = 0; i < n_docs; i++) {
+        cached |= d->len[i] > 0;
+        memcpy(d->past + i * d->max_len + d->n_past[i], *ids + at,
+               (size_t)(*n_new)[i] * sizeof **ids);
+        d->n_past[i] += (*n_new)[i];
+        at += (*n_new)[i];
+    }
+    if (!turned || !cached)
+        return;
+    for (int64_t i = 0; i < n_docs; i++) {
+        memcpy(d->again + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
+        all += d->n_past[i];
+        d->len[i] = 0;
+    }
+    *ids = d->again;
+    *n_new = d->n_past;
+}
+
+/* Through all chunks; logits as decode_chunk_logits has them. */
+static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
+               const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+{
+    struct device *dev = d->m->dev;
+    uint64_t n_alloc = dev->n_alloc;
+    struct pass p = {.m = &d->view, .w = w, .dev = dev};
+    int64_t seq = 0, at = 0, longest = 0, regime;
+
+    if (check_feed(d, ids, n_new, n_docs, err))
+        return err->code;
+    dev->work = d->view.work;
+    dev->work_bytes = d->view.work_bytes;
+    memset(d->done, 0, (size_t)d->n_seq * sizeof *d->done);
+    for (int64_t i = 0; i < n_docs; i++)
+        longest = d->len[i] + n_new[i] > longest ? d->len[i] + n_new[i] : longest;
+    regime = d->view.turn_regime;
+    turn_table(&d->view, longest);
+    if (d->past)
+        note_past(d, &ids, &n_new, n_docs, regime != d->view.turn_regime);
+    for (;;) {
+        next_chunk(d, ids, n_new, n_docs, &seq, &at);
+        if (d->host.rows == 0)
+            break;
+        decode_chunk_logits(d, &p, n_new, decode_chunk(d, &p, n_new), logits);
+    }
+    assert(dev->n_alloc == n_alloc);
+    (void)n_alloc;
+    return 0;
+}
+
+int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+{
+    if (run(d, w, ids, n_new, n_docs, logits, err))
+        return err->code;
+    return device_sync(d->m->dev, err);
+}
+
+int64_t decode_top_docs(const struct decode *d) { return d->view.logit_rows; }
+
+int decode_top(struct decode *d, const struct model_weights *w, const int32_t *ids,
+               const int32_t *n_new, int64_t n_docs, struct decode_top *top, struct ckpt_err *err)
+{
+    struct device *dev = d->m->dev;
+    double *sum = d->top;
+    float *value = (float *)(void *)(sum + n_docs);
+    unsigned char *host = d->top_host;
+    struct op_top op = {.value = value, .id = (int32_t *)(void *)(value + n_docs * top->k),
+                        .sum = top->temperature > 0 ? sum : NULL, .logits = d->view.logits,
+                        .n = n_docs, .vocab = d->m->arch->vocab_size, .k = top->k,
+                        .temperature = top->temperature};
+
+    if (n_docs > d->view.logit_rows || top->k < 1 || top->k > OP_TOP_MOST || top->k > op.vocab)
+        return ckpt_fail(err, CKPT_ELIMIT, "the %lld likeliest of %lld sequences: wanted 1 to %d "
+                         "of at most %lld", (long long)top->k, (long long)n_docs, OP_TOP_MOST,
+                         (long long)d->view.logit_rows);
+    if (run(d, w, ids, n_new, n_docs, NULL, err))
+        return err->code;
+    dev->ops->head_top(dev, &op);
+    dev->ops->to_host(dev, host, d->top, top_bytes(n_docs, top->k));
+    top->sum = (const double *)(const void *)host;
+    top->value = (const float *)(const void *)(top->sum + n_docs);
+    top->id = (const int32_t *)(const void *)(top->value + n_docs * top->k);
+    return device_sync(dev, err);
+}
+
+int decode_row(struct decode *d, int64_t seq, float *logits, struct ckpt_err *err)
+{
+    int64_t V = d->m->arch->vocab_size;
+
+    d->m->dev->ops->to_host(d->m->dev, logits, d->view.logits + seq * V,
+                            (size_t)V * sizeof *logits);
+    return device_sync(d->m->dev, err);
+}

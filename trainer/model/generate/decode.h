@@ -1,0 +1,67 @@
+/*
+ * decode - a generation session, for the rooms that share it: decode, decode_run, decode_move.
+ */
+#ifndef CKPT_TRAINER_MODEL_GENERATE_DECODE_H
+#define CKPT_TRAINER_MODEL_GENERATE_DECODE_H
+
+#include "trainer/model/pass.h"
+
+/* Which part of a chunk belongs to which sequence. */
+struct segments {
+    int32_t *start;                 /* [n + 1] first row */
+    int32_t *seq, *past;            /* [n] */
+    int64_t  n, rows, max_keys;
+};
+
+/* What the arguments of a step's operations hang on, beside the session. */
+struct shape {
+    const struct model_weights *w;
+    int64_t                     rows, max_keys, max_enc;
+};
+
+struct decode {
+    struct model      *m;
+    struct model       view;        /* the model with this session's buffers in its place */
+    int64_t            n_seq, max_len, chunk;
+    int                first;       /* the decoder's first block */
+    int32_t           *len;         /* [n_seq] tokens in the cache; host */
+    struct segments    host;        /* of the chunk in work */
+    int32_t           *feed, *feed_host;        /* what a chunk's operations index with */
+    int32_t           *seg_start, *seg_seq, *seg_past, *last_rows;      /* there, on the device */
+    int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
+    int32_t           *ids, *positions;     /* [chunk] of the chunk in work; host */
+    int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
+                                               where a prefix is never computed again */
+    int32_t           *again;               /* [n_seq * max_len] a prefix being fed again */
+    void              *k, *v;       /* all layers */
+    uint64_t           layer_bytes;
+    void              *cross;       /* keys and values of the encoder's rows: a layer
+                                       [rows][2 H d] */
+    uint64_t           cross_bytes; /* of a layer */
+    int32_t           *enc_len;     /* [n_seq] host */
+    int64_t           *enc_first;   /* [n_seq] each sequence's first row in cross; host */
+    const int32_t     *key_start, *key_end;     /* of the chunk's segments; in feed */
+    int32_t           *none;        /* [n_seq + 1] zeros: documents without a decoder's rows */
+    void              *spare;       /* a layer of the cache, for decode_reorder */
+    struct block_bufs  bufs;
+    void              *next;        /* the other half of the residual stream's two buffers */
+    void              *top;         /* what head_top makes, on the device */
+    unsigned char     *top_host;
+    struct recording  *recording;   /* of a step of `shape`; NULL: none yet */
+    void              *recorded_h;  /* where its residual stream ends */
+    struct shape       shape;       /* of the last step */
+    bool               plain;       /* this device keeps no work */
+    struct plan        plan;
+    void              *arena;
+};
+
+/* decode_run.c: the chunk in d->host through all blocks; gives where its residual stream ends. */
+void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new);
+/* Logits of the sequences whose last new token is in the chunk: to the host, or, where that is
+ * NULL, to the sequence's place on the device. */
+void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *n_new,
+                         const void *h, float *logits);
+/* Elements of d->feed. */
+int64_t decode_feed_size(const struct decode *d);
+
+#endif

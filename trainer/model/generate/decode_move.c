@@ -1,0 +1,130 @@
+/*
+ * decode_move - a generation session's sequences as they come from an encoder, and as others of
+ * them; see model.h.
+ */
+#include <string.h>
+
+#include "libckpt/mem.h"
+#include "trainer/model/generate/decode.h"
+
+/* The batch of documents [from, to) for the encoder; what it points to is the caller's. */
+static int encode_some(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                       const int32_t *start, int64_t from, int64_t to, struct ckpt_err *err)
+{
+    struct device *dev = d->m->dev;
+    struct batch b = {.n_docs = to - from, .n_enc = start[to - from], .enc_ids = ids,
+                      .enc_start = start, .doc_start = d->none};
+    struct pass p;
+
+    if (pass_begin(&p, d->m, w, &b, false, err))
+        return err->code;
+    encoder_fwd(&p);
+    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
+        struct unit u = unit_acquire(&p, l + 1);
+        uint64_t row = d->cross_bytes / (uint64_t)(d->n_seq * d->max_len);
+
+        cross_keys(&p, &u, (unsigned char *)d->cross + (uint64_t)(l - d->first) * d->cross_bytes +
+                               (uint64_t)d->enc_first[from] * row, b.n_enc);
+        unit_release(&p, &u);
+    }
+    return device_sync(dev, err);
+}
+
+int decode_encode(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                  const int32_t *n_ids, int64_t n_docs, int64_t each, struct ckpt_err *err)
+{
+    const struct model_opts *o = &d->m->opts;
+    int32_t *start = ckpt_alloc((size_t)n_docs + 1, sizeof *start);
+    int64_t at = 0;
+    int rc = start ? 0 : ckpt_nomem(err, (size_t)n_docs * sizeof *start);
+
+    decode_reset(d);
+    if (rc == 0 && (n_docs * each > d->n_seq || d->m->arch->stack != ARCH_ENCODER_DECODER))
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%lld documents for an encoder, %lld sequences of each: "
+                       "the session holds %lld sequences", (long long)n_docs, (long long)each,
+                       (long long)d->n_seq);
+    for (int64_t i = 0, to; rc == 0 && i < n_docs; i = to) {
+        int64_t rows = 0;
+
+        for (to = i; to < n_docs && to - i < o->max_docs; to++) {
+            if (n_ids[to] < 1 || n_ids[to] > d->max_len || n_ids[to] > o->max_enc)
+                break;
+            if (rows + n_ids[to] > o->max_enc)
+                break;
+            start[to - i] = (int32_t)rows;
+            d->enc_first[to] = at + rows;
+            d->enc_len[to] = n_ids[to];
+            rows += n_ids[to];
+        }
+        if (to == i) {
+            rc = ckpt_fail(err, CKPT_ELIMIT, "document %lld for the encoder has %d tokens, wanted "
+                           "1 to %lld", (long long)i, n_ids[i],
+                           (long long)(d->max_len < o->max_enc ? d->max_len : o->max_enc));
+            break;
+        }
+        start[to - i] = (int32_t)rows;
+        rc = encode_some(d, w, ids + at, start, i, to, err);
+        at += rows;
+    }
+    for (int64_t i = n_docs * each; rc == 0 && i-- > 0;) {      /* downwards: in place */
+        d->enc_first[i] = d->enc_first[i / each];
+        d->enc_len[i] = d->enc_len[i / each];
+    }
+    ckpt_free(start);
+    return rc;
+}
+
+/* Move the cached keys or values of sequences to their new places. */
+static void move_cache(struct decode *d, unsigned char *layer, const int32_t *from)
+{
+    const struct arch *a = d->m->arch;
+    const struct ops *ops = d->m->dev->ops;
+    uint64_t row = (uint64_t)a->head_dim * ckpt_dtype_size(d->m->dev->act);
+    uint64_t head = row * (uint64_t)d->max_len;
+
+    for (int back = 0; back < 2; back++)        /* all out before any comes in */
+        for (int64_t i = 0; i < d->n_seq * a->num_key_value_heads; i++) {
+            int64_t seq = i / a->num_key_value_heads, g = i % a->num_key_value_heads;
+            uint64_t to = (uint64_t)i * head, bytes = (uint64_t)d->len[from[seq]] * row;
+            uint64_t at = (uint64_t)(from[seq] * a->num_key_value_heads + g) * head;
+
+            if (from[seq] != (int32_t)seq)
+                ops->copy(d->m->dev, (back ? layer : (unsigned char *)d->spare) + to,
+                          back ? (unsigned char *)d->spare + to : layer + at, bytes);
+        }
+}
+
+/* The tokens fed so far, where a prefix may be computed again. */
+static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err)
+{
+    size_t row = (size_t)d->max_len, n = (size_t)d->n_seq;
+
+    memcpy(d->again, d->past, n * row * sizeof *d->past);
+    memcpy(d->done, d->n_past, n * sizeof *d->n_past);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(d->past + i * row, d->again + (size_t)from[i] * row, row * sizeof *d->past);
+        d->n_past[i] = d->done[from[i]];
+    }
+    return device_sync(d->m->dev, err);
+}
+
+int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err)
+{
+    int64_t layers = d->m->arch->num_hidden_layers - d->first;
+    int32_t *len = d->done;                     /* of no use between calls */
+
+    for (int64_t i = 0; i < d->n_seq; i++)
+        if (from[i] < 0 || from[i] >= d->n_seq)
+            return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld becomes %d of %lld", (long long)i,
+                             from[i], (long long)d->n_seq);
+    if (!d->spare && !(d->spare = d->m->dev->ops->alloc(d->m->dev, d->layer_bytes)))
+        return ckpt_nomem(err, d->layer_bytes);
+    for (int64_t l = 0; l < layers; l++) {
+        move_cache(d, (unsigned char *)d->k + (uint64_t)l * d->layer_bytes, from);
+        move_cache(d, (unsigned char *)d->v + (uint64_t)l * d->layer_bytes, from);
+    }
+    memcpy(len, d->len, (size_t)d->n_seq * sizeof *len);
+    for (int64_t i = 0; i < d->n_seq; i++)
+        d->len[i] = len[from[i]];
+    return d->past ? move_past(d, from, err) : device_sync(d->m->dev, err);
+}

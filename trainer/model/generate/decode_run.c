@@ -1,0 +1,199 @@
+/*
+ * decode_run - a chunk of a generation session's new rows through the model; see decode.h.
+ *
+ * All that the operations of a chunk index with goes to the device in one copy.  A step that feeds
+ * one token to each of as many sequences as the last one did is what the device keeps as one piece
+ * of work (ops.h, record) and does again: what differs, ids, positions and lengths, it reads from
+ * that copy, and the number of keys by which attention is cut into parts is rounded up.
+ */
+#include "trainer/model/generate/decode.h"
+
+#define UNIT 64                     /* elements: each array of the copy starts at 256 bytes */
+
+static int64_t padded(int64_t n) { return (n + UNIT - 1) / UNIT * UNIT; }
+
+int64_t decode_feed_size(const struct decode *d)
+{
+    int64_t most = d->n_seq < d->chunk ? d->n_seq : d->chunk;
+
+    return 2 * padded(d->chunk) + 6 * padded(most + 1);
+}
+
+/* The next array of the copy, [n] from src; *at goes on.  Gives where the device has it. */
+static int32_t *put(struct decode *d, const int32_t *src, int64_t n, int64_t *at)
+{
+    int32_t *there = d->feed + *at;
+
+    for (int64_t i = 0; i < n; i++)
+        d->feed_host[*at + i] = src[i];
+    *at += padded(n);
+    return there;
+}
+
+/* Which of the encoder's rows each segment sees. */
+static void put_keys(struct decode *d, struct pass *p, int64_t *at)
+{
+    const struct segments *s = &d->host;
+    int64_t start = *at, end = start + padded(s->n);
+
+    p->max_enc = 0;
+    for (int64_t g = 0; g < s->n; g++) {
+        int32_t seq = s->seq[g];
+
+        d->feed_host[start + g] = (int32_t)d->enc_first[seq];
+        d->feed_host[end + g] = (int32_t)d->enc_first[seq] + d->enc_len[seq];
+        p->max_enc = d->enc_len[seq] > p->max_enc ? d->enc_len[seq] : p->max_enc;
+    }
+    d->key_start = d->feed + start;
+    d->key_end = d->feed + end;
+    *at = end + padded(s->n);
+}
+
+/* All that the chunk's operations index with. */
+static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
+{
+    const struct segments *s = &d->host;
+    int64_t at = 0, first, n = 0;
+
+    p->n = s->rows;
+    p->ids = d->view.ids = put(d, d->ids, s->rows, &at);
+    d->view.positions = put(d, d->positions, s->rows, &at);
+    d->seg_start = put(d, s->start, s->n + 1, &at);
+    d->seg_seq = put(d, s->seq, s->n, &at);
+    d->seg_past = put(d, s->past, s->n, &at);
+    if (d->cross)
+        put_keys(d, p, &at);
+    first = at;
+    for (int64_t g = 0; g < s->n; g++)          /* the last rows of what ends here */
+        if (d->done[s->seq[g]] == n_new[s->seq[g]])
+            d->feed_host[first + n++] = s->start[g + 1] - 1;
+    d->last_rows = d->feed + first;
+    p->dev->ops->to_device(p->dev, d->feed, d->feed_host, (size_t)(first + n) * sizeof *d->feed);
+}
+
+/* What p->cache is in block l. */
+static struct cache_view cache_of(const struct decode *d, int l, int64_t max_keys)
+{
+    const struct arch *a = d->m->arch;
+    uint64_t at = (uint64_t)(l - d->first);
+
+    return (struct cache_view){
+        .cross = d->cross ? (unsigned char *)d->cross + at * d->cross_bytes : NULL,
+        .key_start = d->key_start, .key_end = d->key_end, .op = {
+        .k_cache = (unsigned char *)d->k + at * d->layer_bytes,
+        .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
+        .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
+        .slopes = d->view.slopes, .n = d->host.rows, .n_seg = d->host.n, .capacity = d->max_len,
+        .max_keys = max_keys, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
+        .dim = a->head_dim}};
+}
+
+/* Queue the chunk's operations; gives where its residual stream ends. */
+static void *queue(struct decode *d, struct pass *p, int64_t max_keys)
+{
+    struct block_bufs b = d->bufs;
+    void *next = d->next, *h;
+    struct unit u;
+
+    u = unit_acquire(p, 0);
+    embed_pass(p, &u, b.at[BUF_H], false);
+    unit_release(p, &u);
+    stack_begin(p, d->first, false);
+    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
+        struct cache_view cache = cache_of(d, l, max_keys);
+
+        p->cache = &cache;
+        block_step(p, l, &b, next);
+        h = b.at[BUF_H];
+        b.at[BUF_H] = next;
+        next = h;
+    }
+    stack_end(p);
+    p->cache = NULL;
+    return b.at[BUF_H];
+}
+
+/* So many keys that few steps in a row differ: two sizes from a power of two to the next. */
+static int64_t rounded(int64_t keys, int64_t most)
+{
+    int64_t n = 256;
+
+    while (n < keys)
+        n = n % 3 ? n / 2 * 3 : n / 3 * 4;
+    return n < most ? n : most;
+}
+
+/* The step as the device keeps it, made now if it was run like that before; false: run it. */
+static bool again(struct decode *d, struct pass *p, const struct shape *shape)
+{
+    const struct ops *ops = p->dev->ops;
+    struct shape *last = &d->shape;
+    bool same = last->w == shape->w && last->rows == shape->rows &&
+                last->max_keys == shape->max_keys && last->max_enc == shape->max_enc;
+
+    if (!same) {
+        ops->forget(p->dev, d->recording);
+        d->recording = NULL;
+        *last = *shape;
+        return false;
+    }
+    if (!d->recording && !d->plain) {
+        d->plain = !ops->record(p->dev);
+        if (!d->plain) {
+            d->recorded_h = queue(d, p, shape->max_keys);
+            d->recording = ops->recorded(p->dev);
+            d->plain = !d->recording;
+        }
+    }
+    if (d->recording)
+        ops->replay(p->dev, d->recording);
+    return d->recording != NULL;
+}
+
+void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
+{
+    const struct segments *s = &d->host;
+    struct shape shape = {.w = p->w, .rows = s->rows, .max_keys = s->max_keys};
+
+    feed(d, p, n_new);
+    if (p->dev->apart)
+        shape.max_keys = rounded(s->max_keys, d->max_len);
+    shape.max_enc = p->max_enc;
+    if (s->rows == s->n && p->w->fixed && !p->dev->profile && again(d, p, &shape))
+        return d->recorded_h;
+    return queue(d, p, shape.max_keys);
+}
+
+void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *n_new,
+                         const void *h, float *logits)
+{
+    const struct segments *s = &d->host;
+    struct unit after = unit_acquire(p, d->m->params.n_unit - 1);
+    struct unit head = unit_acquire(p, head_unit(d->m));
+    const void *matrix = head_matrix(p, &head);
+    int64_t V = d->m->arch->vocab_size;
+
+    d->view.head_made = true;
+    d->view.rows = d->last_rows;
+    for (int64_t g = 0; g < s->n;) {
+        int64_t first = g, n = 0, seq = s->seq[g];
+        float *to = d->view.logits + (logits ? 0 : seq * V);
+
+        /* Finished sequences that follow each other share one product. */
+        while (g < s->n && n < d->view.logit_rows && d->done[s->seq[g]] == n_new[s->seq[g]] &&
+               s->seq[g] == s->seq[first] + n) {
+            n++;
+            g++;
+        }
+        if (n == 0) {
+            g++;
+            continue;
+        }
+        head_rows(p, &after, matrix, h, n, to);
+        if (logits)
+            p->dev->ops->to_host(p->dev, logits + seq * V, to, (size_t)(n * V) * sizeof *logits);
+        d->view.rows += n;
+    }
+    unit_release(p, &head);
+    unit_release(p, &after);
+}

@@ -1,0 +1,413 @@
+/*
+ * model/plan - see model/plan.h.
+ *
+ * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
+ * backward, last block first (ten of them rebuild the forward when blocks are recomputed
+ * whole); the embedding's backward.  The table below says in which phase of its block each
+ * buffer is written and last read, so that everything that is not needed at the same time may
+ * lie in the same place.
+ */
+#include "trainer/model/plan.h"
+
+#include "libckpt/convert.h"
+#include "libckpt/mem.h"
+#include "libckpt/tensor.h"
+#include "trainer/model/lora.h"
+
+enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
+/* Logits that leave the device are staged by so many bytes at most (one row at least). */
+#define LOGIT_BYTES ((int64_t)16 << 20)
+#define LOGIT_ROWS  64
+
+/* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, [cross: 4 norm, 5 projections, 6 attention,
+ * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same again, then 10 down, 11 up, 12 norm,
+ * [13 out, 14 attention, 15 projections, 16 norm,] 17 out, 18 attention, 19 qkv, 20 norm. */
+static const struct life {
+    const char *name;
+    int         first, last;        /* forward phases, when nothing is kept; -1: unused */
+    int         back;               /* backward phase of the last use; -1: none */
+    int         back_first;         /* backward phase of birth, when it is made anew there */
+} life[BUF_COUNT] = {
+    [BUF_H] = {"h", -1, 3, 20, -1},
+    [BUF_Y1] = {"y1", 0, 3, 19, -1},
+    [BUF_STATS1] = {"stats1", 0, 0, 20, -1},
+    [BUF_RAW] = {"raw", 1, 1, 19, -1},
+    [BUF_QKV] = {"qkv", 1, 2, 18, -1},
+    [BUF_QK_STATS] = {"qk_stats", 1, 1, 19, -1},
+    [BUF_CTX] = {"ctx", 2, 3, 18, -1},
+    [BUF_LSE] = {"lse", 2, -1, 18, -1},
+    [BUF_HX] = {"hx", 3, 7, 16, -1},
+    [BUF_YX] = {"yx", 4, 5, 15, -1},
+    [BUF_STATSX] = {"statsx", 4, 4, 16, -1},
+    [BUF_QX] = {"qx", 5, 6, 14, -1},
+    [BUF_KVX] = {"kvx", 5, 6, 14, -1},
+    [BUF_CTXX] = {"ctxx", 6, 7, 14, -1},
+    [BUF_LSEX] = {"lsex", 6, -1, 14, -1},
+    [BUF_H1] = {"h1", 3, 10, 12, -1},
+    [BUF_Y2] = {"y2", 8, 10, 11, -1},
+    [BUF_STATS2] = {"stats2", 8, 8, 12, -1},
+    [BUF_PROBS] = {"probs", 9, 10, 11, -1},
+    [BUF_PICKED] = {"picked", 9, 10, 11, -1},
+    [BUF_U] = {"u", 9, -1, 10, -1},
+    [BUF_G] = {"g", 9, 10, 10, 10},
+    [BUF_LOW] = {"low", 1, -1, 19, -1},
+    [BUF_DG] = {"dg", -1, -1, 10, 10},
+    [BUF_DU] = {"du", -1, -1, 11, 10},
+    [BUF_DY2] = {"dy2", -1, -1, 12, 11},
+    [BUF_DCTXX] = {"dctxx", -1, -1, 14, 13},
+    [BUF_DQX] = {"dqx", -1, -1, 15, 14},
+    [BUF_DKVX] = {"dkvx", -1, -1, 15, 14},
+    [BUF_DYX] = {"dyx", -1, -1, 16, 15},
+    [BUF_DCTX] = {"dctx", -1, -1, 18, 17},
+    [BUF_DQKV] = {"dqkv", -1, -1, 19, 18},
+    [BUF_DY1] = {"dy1", -1, -1, 20, 19},
+};
+
+/* The row of a buffer, as this description uses it. */
+static struct life life_of(const struct arch *a, enum recompute level, int buf)
+{
+    bool norms = level == RECOMPUTE_NORMS;
+    bool post = a->place == ARCH_POST_NORM;
+    struct life l = life[buf];
+
+    if (buf == BUF_U && a->mlp == ARCH_MLP_GATED)
+        l.last = 9;                     /* the gate reads it */
+    if (buf == BUF_U && a->num_experts) {
+        l.last = 10;
+        l.back = 11;                    /* routed: one operation, from y2 to its gradient */
+    }
+    if (post && (buf == BUF_Y1 || buf == BUF_STATS1))
+        l.first = l.last = l.back = 10; /* s and its norm */
+    if (post && buf == BUF_G)
+        l.back_first = 9;               /* s is rebuilt from it */
+    if ((post || a->num_experts) && buf == BUF_DY2)
+        l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
+    if (buf == BUF_G && a->mlp != ARCH_MLP_GATED && level == RECOMPUTE_NONE)
+        l.back_first = -1;
+    if (norms && buf == BUF_Y2)
+        l.back_first = a->num_experts ? 10 : 11;
+    if (norms && (buf == BUF_YX || (buf == BUF_Y1 && !post)))
+        l.back_first = l.back;
+    return l;
+}
+
+#define NONE SIZE_MAX
+
+/* Indices of a block's buffers in the plan. */
+struct items {
+    size_t at[BUF_COUNT];
+};
+
+struct draft {
+    struct model *m;
+    struct items *fwd, *bwd;        /* [L] */
+    int           layers, head, end;
+};
+
+static int fwd_phase(int layer) { return 1 + layer * FWD_PHASES; }
+
+static int bwd_phase(const struct draft *d, int layer)
+{
+    return d->head + HEAD_PHASES + (d->layers - 1 - layer) * BWD_PHASES;
+}
+
+/* Columns of a block's BUF_LOW, and where each change's are. */
+static int64_t low_columns(struct model *m, int layer)
+{
+    int64_t n = 0;
+
+    for (int r = 0; m->low_rows && r < (int)ROLE_COUNT; r++) {
+        struct change_at *c = &m->change[(layer + 1) * (int)ROLE_COUNT + r];
+
+        c->low = n;
+        n += (c->rank + 7) / 8 * 8;
+    }
+    return n;
+}
+
+/* A block's buffer. */
+static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
+{
+    struct model *m = d->m;
+    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_crosses(m->arch, layer);
+    int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
+    uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
+
+    if (encoder && block_crosses(b))
+        bytes = 0;
+    if (b == BUF_LOW)
+        bytes = (uint64_t)(m->low_rows * low_columns(m, layer)) * ckpt_dtype_size(m->dev->act);
+    return plan_add(&m->plan, life[b].name, bytes, first, last);
+}
+
+/* Buffers of one block: kept from forward to backward, or made twice. */
+static void draft_block(struct draft *d, int layer)
+{
+    const struct model_opts *o = &d->m->opts;
+    int f = fwd_phase(layer), b = o->train ? bwd_phase(d, layer) : 0;
+    bool keep = o->train && o->recompute != RECOMPUTE_FULL;
+
+    for (int i = 0; i < BUF_COUNT; i++) {
+        struct life one = life_of(d->m->arch, o->recompute, i), *l = &one;
+        bool in_fwd = l->first >= 0 && (keep || l->last >= 0);
+        size_t *fwd = &d->fwd[layer].at[i], *bwd = &d->bwd[layer].at[i];
+
+        *fwd = *bwd = NONE;
+        if (i == BUF_H) {           /* written by what comes before the block */
+            *fwd = *bwd =
+                add(d, layer, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
+            continue;
+        }
+        if (in_fwd && keep && l->back >= 0 && l->back_first < 0) {
+            *fwd = *bwd = add(d, layer, (enum block_buf)i, f + l->first, b + l->back);
+            continue;
+        }
+        if (in_fwd)
+            *fwd = add(d, layer, (enum block_buf)i, f + l->first, f + l->last);
+        if (o->train && l->back_first >= 0)
+            *bwd = add(d, layer, (enum block_buf)i, b + l->back_first,
+                       b + (l->back > l->back_first ? l->back : l->back_first));
+        else if (o->train && l->back >= 0)
+            *bwd = add(d, layer, (enum block_buf)i, b + l->first, b + l->back);
+    }
+}
+
+struct op_limits model_limits(const struct model *m, int64_t n)
+{
+    const struct arch *a = m->arch;
+    const struct lora *l = m->opts.lora;
+
+    return (struct op_limits){
+        .n = n, .dim = a->hidden_size, .n_head = a->num_attention_heads,
+        .n_kv = a->num_key_value_heads, .head_dim = a->head_dim, .ff = a->intermediate_size,
+        .vocab = a->vocab_size, .embed = a->word_embed_proj_dim, .n_expert = a->num_experts,
+        .top_k = a->num_experts_per_tok, .expert_ff = a->moe_intermediate_size,
+        .lora_rank = l ? lora_max_rank(l) : 0, .lora_magnitude = l && lora_has_magnitude(l),
+        .lora_drop = l && m->opts.train && lora_dropout(l) > 0,
+        .drop = m->opts.train && a->hidden_dropout > 0,
+    };
+}
+
+/* Where a planned buffer's address goes. */
+struct place {
+    void **to;
+    size_t item;
+};
+
+enum { N_PLACES = 40 };
+
+#define ADD(field, bytes, first, last)                                                         \
+    at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
+
+/* What is between the two stacks, and the encoder's part of a batch. */
+static size_t draft_encoder(struct draft *d, struct place *at)
+{
+    struct model *m = d->m;
+    const struct arch *a = m->arch;
+    uint64_t wide = (uint64_t)(m->opts.max_enc * a->hidden_size) * ckpt_dtype_size(m->dev->act);
+    int layers = (int)a->num_encoder_layers, made = fwd_phase(layers) - 1, e = d->end;
+    bool train = m->opts.train;
+    int back = train ? bwd_phase(d, layers) + BWD_PHASES : 0;
+    size_t n = 0;
+
+    ADD(enc_ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
+    ADD(enc_start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
+    ADD(enc_last, wide, made, train ? back : made);
+    ADD(enc_stats, (uint64_t)m->opts.max_enc * 2 * sizeof(float), made, train ? back : made);
+    ADD(enc_out, wide, made, train ? back : d->head);
+    if (train)
+        ADD(denc, wide, d->head + HEAD_PHASES, e);
+    return n;
+}
+
+/* Buffers outside of blocks; gives how many. */
+static size_t draft_rest(struct draft *d, struct place *at)
+{
+    struct model *m = d->m;
+    const struct arch *a = m->arch;
+    const struct model_opts *o = &m->opts;
+    uint64_t act = ckpt_dtype_size(m->dev->act), D = (uint64_t)a->hidden_size;
+    uint64_t N = (uint64_t)o->max_tokens, R = (uint64_t)o->max_rows, i4 = sizeof(int32_t);
+    int h = d->head, e = d->end;
+    uint64_t some, w = (uint64_t)a->word_embed_proj_dim;
+    size_t n = 0;
+
+    m->logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
+    m->logit_rows = m->logit_rows < 1            ? 1
+                    : m->logit_rows > LOGIT_ROWS ? LOGIT_ROWS
+                                                 : m->logit_rows;
+    some = (uint64_t)m->logit_rows > R ? (uint64_t)m->logit_rows : R;
+    ADD(ids, N * i4, 0, e);
+    ADD(positions, N * i4, 0, e);
+    ADD(doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
+    ADD(rows, some * i4, 0, e);
+    ADD(targets, R * i4, 0, e);
+    ADD(work, m->work_bytes, 0, e);
+    ADD(h_last, N * D * act, fwd_phase(d->layers) - 1, h + 2);
+    ADD(emb_stats, N * 2 * sizeof(float), 0, e);
+    ADD(final_stats, some * 2 * sizeof(float), h, h + 2);
+    ADD(y_rows, some * D * act, h, h + 1);
+    ADD(nll, R * sizeof(float), h + 1, e);
+    ADD(logits, (uint64_t)(m->logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
+    if (m->n_tokens)
+        ADD(token_ids, (uint64_t)m->n_tokens * i4, 0, e);
+    if (m->n_tokens && a->tie_word_embeddings)
+        ADD(head_w, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->weight), h, h + 1);
+    if (m->n_tokens && a->tie_word_embeddings && o->train)
+        ADD(head_dw, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->grad), h + 1, h + 1);
+    if (a->norm_bare)
+        ADD(ones, D * ckpt_dtype_size(m->dev->weight), 0, e);
+    if (a->pos == ARCH_POS_ALIBI)
+        ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
+    if (a->pos == ARCH_POS_ROPE)
+        ADD(turns, N * (uint64_t)a->rope.turned * sizeof(float), 0, e);
+    if (w != D) {
+        ADD(emb, N * w * act, 0, e);
+        ADD(z_rows, some * w * act, h, h + 2);
+    }
+    if (w != D && o->train) {
+        ADD(demb, N * w * act, e, e);
+        ADD(dz_rows, R * w * act, h + 1, h + 2);
+    }
+    if (o->train) {
+        ADD(dy_rows, R * D * act, h + 1, h + 2);
+        ADD(dh, N * D * act, h + 2, e);
+    }
+    if (a->router_aux > 0) {
+        ADD(used, (uint64_t)(2 * a->num_experts) * sizeof(float), 0, e);
+        ADD(dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
+    }
+    if (a->type_vocab_size > 0)
+        ADD(kinds, N * i4, 0, e);
+    if (a->pos == ARCH_POS_BUCKETS)
+        for (int k = 0; k < 2; k++)
+            ADD(bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
+    return n + (a->stack == ARCH_ENCODER_DECODER ? draft_encoder(d, at + n) : 0);
+}
+#undef ADD
+
+static void hand_out(struct draft *d, const struct place *at, size_t n)
+{
+    struct model *m = d->m;
+
+    for (size_t i = 0; i < n; i++)
+        *at[i].to = plan_at(&m->plan, m->arena, at[i].item);
+    for (int l = 0; l < d->layers; l++)
+        for (int i = 0; i < BUF_COUNT; i++) {
+            if (d->fwd[l].at[i] != NONE)
+                m->fwd[l].at[i] = plan_at(&m->plan, m->arena, d->fwd[l].at[i]);
+            if (d->bwd[l].at[i] != NONE)
+                m->bwd[l].at[i] = plan_at(&m->plan, m->arena, d->bwd[l].at[i]);
+        }
+}
+
+static int upload_slopes(struct model *m, struct ckpt_err *err)
+{
+    size_t n = (size_t)m->arch->num_attention_heads;
+    float *host;
+
+    if (m->arch->pos != ARCH_POS_ALIBI)
+        return 0;
+    host = ckpt_alloc(n, sizeof *host);
+    if (!host)
+        return ckpt_nomem(err, n * sizeof *host);
+    alibi_slopes(host, (int64_t)n);
+    m->dev->ops->to_device(m->dev, m->slopes, host, n * sizeof *host);
+    ckpt_free(host);
+    return device_sync(m->dev, err);
+}
+
+static int upload_ones(struct model *m, struct ckpt_err *err)
+{
+    size_t n = (size_t)m->arch->hidden_size, size = ckpt_dtype_size(m->dev->weight);
+    unsigned char *host;
+    const float one = 1;
+
+    if (!m->ones)
+        return 0;
+    host = ckpt_alloc(n, size);
+    if (!host)
+        return ckpt_nomem(err, n * size);
+    for (size_t i = 0; i < n; i++)
+        ckpt_convert(host + i * size, m->dev->weight, &one, CKPT_F32, 1);
+    m->dev->ops->to_device(m->dev, m->ones, host, n * size);
+    ckpt_free(host);
+    return device_sync(m->dev, err);
+}
+
+/* The ids whose rows of the embedding are trained by themselves, in their rows' order. */
+static int upload_tokens(struct model *m, struct ckpt_err *err)
+{
+    const json_t *list = params_token_list(&m->params, m->opts.lora);
+    size_t n = json_array_size(list);
+
+    if (m->n_tokens == 0)
+        return 0;
+    m->token_ids_host = ckpt_alloc(n, sizeof *m->token_ids_host);
+    if (!m->token_ids_host)
+        return ckpt_nomem(err, n * sizeof *m->token_ids_host);
+    for (size_t i = 0; i < n; i++)
+        m->token_ids_host[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    m->dev->ops->to_device(m->dev, m->token_ids, m->token_ids_host, n * sizeof *m->token_ids_host);
+    return device_sync(m->dev, err);
+}
+
+static int allocate(struct draft *d, struct ckpt_err *err)
+{
+    struct model *m = d->m;
+    int64_t rows = m->opts.max_tokens > m->opts.max_enc ? m->opts.max_tokens : m->opts.max_enc;
+    struct op_limits lim = model_limits(m, rows);
+    struct place at[N_PLACES];
+    size_t n;
+
+    lim.n_rows = m->opts.max_rows;
+    lim.max_doc = rows;
+    lim.train = m->opts.train;
+    m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
+    if (m->change && m->dev->apart && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
+        m->low_rows = rows;
+    for (int l = 0; l < d->layers; l++)
+        draft_block(d, l);
+    n = draft_rest(d, at);
+    if (plan_pack(&m->plan, err) || m->opts.dry)
+        return err->code;
+    m->arena = device_alloc(m->dev, m->plan.bytes, err);
+    if (!m->arena)
+        return err->code;
+    hand_out(d, at, n);
+    if (m->turns) {
+        m->turn_rows = m->opts.max_tokens;
+        m->turn_regime = -1;
+        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.turned),
+                                   sizeof *m->turns_host);
+        if (!m->turns_host)
+            return ckpt_nomem(err, (size_t)m->turn_rows);
+        turn_table(m, 0);
+    }
+    return upload_tokens(m, err) || upload_buckets(m, err) || upload_ones(m, err)
+               ? err->code
+               : upload_slopes(m, err);
+}
+
+int model_plan(struct model *m, struct ckpt_err *err)
+{
+    struct draft d = {.m = m, .layers = (int)m->arch->num_hidden_layers};
+    size_t layers = (size_t)d.layers;
+    int rc;
+
+    d.head = fwd_phase(d.layers);
+    d.end = m->opts.train ? bwd_phase(&d, -1) : d.head + HEAD_PHASES;
+    d.fwd = ckpt_alloc(layers, sizeof *d.fwd);
+    d.bwd = ckpt_alloc(layers, sizeof *d.bwd);
+    m->fwd = ckpt_alloc(layers, sizeof *m->fwd);
+    m->bwd = ckpt_alloc(layers, sizeof *m->bwd);
+    m->positions_host = ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->positions_host);
+    m->used_host = ckpt_alloc(2 * (size_t)m->arch->num_experts, sizeof *m->used_host);
+    m->nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->nll_host);
+    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->used_host && m->nll_host && m->positions_host
+             ? allocate(&d, err)
+             : ckpt_nomem(err, layers * sizeof *d.fwd);
+    ckpt_free(d.fwd);
+    ckpt_free(d.bwd);
+    return rc;
+}

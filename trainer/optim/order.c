@@ -1,0 +1,196 @@
+/* optim/order - see optim/order.h. */
+#include "trainer/optim/order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/model/families.h"
+#include "trainer/model/names.h"
+
+/* Where a parameter stands among all. */
+struct place {
+    int64_t major, minor;
+    size_t  param;
+};
+
+struct making {
+    struct optim_order  *out;
+    struct optim_part   *part;      /* what is left of the parts */
+    const struct params *p;
+    const struct arch   *arch;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    if (x->major != y->major)
+        return x->major < y->major ? -1 : 1;
+    return (x->minor > y->minor) - (x->minor < y->minor);
+}
+
+/* Behind tokens and places, where norms and projections of the end are made first. */
+static int64_t early(int role)
+{
+    switch (role) {
+    case ROLE_TOKENS:
+        return 0;
+    case ROLE_POS:
+        return 1;
+    case ROLE_PROJ_OUT:
+        return 2;
+    case ROLE_PROJ_IN:
+        return 3;
+    case ROLE_FINAL_NORM_W:
+    case ROLE_FINAL_NORM_B:
+        return 4;
+    default:
+        return -1;
+    }
+}
+
+static struct place place_of(const struct params *p, const struct arch *arch, bool fused, size_t i)
+{
+    const struct param *q = &p->item[i];
+    struct place at = {.major = (int64_t)(p->n + 1) * q->unit, .minor = 2 * (int64_t)i, .param = i};
+
+    if (arch->family->ends_first && early(q->role) >= 0)
+        at.major = early(q->role);
+    if (fused && arch->family->experts_first && q->role == ROLE_ROUTER_W) {
+        size_t last = i + 1;
+
+        while (last < p->n && (p->item[last].unit == q->unit) &&
+               role_is_expert((enum role)p->item[last].role))
+            last++;
+        at.minor = 2 * (int64_t)last - 1;
+    }
+    return at;
+}
+
+static void add(struct making *m, size_t i)
+{
+    struct optim_slot *s = &m->out->slot[m->out->n++];
+
+    *m->part = (struct optim_part){.param = i};
+    *s = (struct optim_slot){.shape = m->p->item[i].shape, .group = m->p->item[i].decay ? 0 : 1,
+                             .part = m->part++, .n_part = 1};
+}
+
+/* One matrix of all experts of the block, or two side by side. */
+static void add_fused(struct making *m, const struct place *run, size_t n, enum role a, enum role b)
+{
+    const struct arch *arch = m->arch;
+    int64_t D = arch->hidden_size, F = arch->moe_intermediate_size, E = arch->num_experts;
+    bool down = a == ROLE_EXPERT_DOWN;
+    struct optim_slot *s = &m->out->slot[m->out->n++];
+
+    *s = (struct optim_slot){
+        .shape = ckpt_shape_of(3, (int64_t[]){E, down ? D : 2 * F, down ? F : D}), .part = m->part,
+    };
+    for (size_t k = 0; k < n; k++) {
+        const struct param *q = &m->p->item[run[k].param];
+
+        if (q->role != (int)a && q->role != (int)b)
+            continue;
+        s->group = q->decay ? 0 : 1;
+        *m->part++ = (struct optim_part){
+            .param = run[k].param,
+            .at = down ? q->expert * F * D
+                       : (2 * q->expert + (q->role == (int)b)) * F * D,
+        };
+        s->n_part++;
+    }
+}
+
+static void fill(struct making *m, const struct place *place, size_t n, bool fused)
+{
+    for (size_t k = 0, end; k < n; k = end) {
+        const struct param *q = &m->p->item[place[k].param];
+
+        end = k + 1;
+        if (!fused || !role_is_expert((enum role)q->role)) {
+            add(m, place[k].param);
+            continue;
+        }
+        while (end < n && m->p->item[place[end].param].unit == q->unit &&
+               role_is_expert((enum role)m->p->item[place[end].param].role))
+            end++;
+        add_fused(m, place + k, end - k, ROLE_EXPERT_GATE, ROLE_EXPERT_UP);
+        add_fused(m, place + k, end - k, ROLE_EXPERT_DOWN, ROLE_EXPERT_DOWN);
+    }
+}
+
+int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
+                const struct arch *arch, bool fused, struct ckpt_err *err)
+{
+    struct place *place = ckpt_arena_alloc(a, p->n, sizeof *place);
+    struct making m = {.out = out, .part = ckpt_arena_alloc(a, p->n, sizeof *m.part), .p = p,
+                       .arch = arch};
+
+    *out = (struct optim_order){.slot = ckpt_arena_alloc(a, p->n, sizeof *out->slot)};
+    if (!place || !m.part || !out->slot)
+        return ckpt_nomem(err, p->n * (sizeof *place + sizeof *m.part + sizeof *out->slot));
+    fused &= !p->adapted;               /* an adapter's are trained by themselves */
+    for (int group = 0; group < OPTIM_GROUPS; group++) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < p->n; i++)
+            if (p->item[i].trainable && p->item[i].decay == (group == 0))
+                place[n++] = place_of(p, arch, fused, i);
+        qsort(place, n, sizeof *place, by_place);
+        fill(&m, place, n, fused);
+    }
+    return 0;
+}
+
+static int find(size_t *index, int64_t *at, const struct optim_order *o, const struct params *p,
+                const struct ckpt_source *src, const char *moment, struct ckpt_err *err)
+{
+    char name[64];
+
+    for (size_t k = 0; k < o->n; k++) {
+        const struct optim_slot *s = &o->slot[k];
+        const char *of = p->item[s->part[0].param].name;
+        size_t t;
+
+        snprintf(name, sizeof name, "state.%zu.%s", k, moment);
+        t = ckpt_source_find(src, name);
+        if (t == SIZE_MAX)
+            return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
+                                "optimizer.pt: %s is absent (parameter %s)", name, of);
+        if (!ckpt_shape_equal(&ckpt_source_tensor(src, t)->shape, &s->shape))
+            return ckpt_fail_as(err, CKPT_EMISMATCH, "shape",
+                                "optimizer.pt: %s has another shape than parameter %s", name, of);
+        for (size_t j = 0; j < s->n_part; j++) {
+            index[s->part[j].param] = t;
+            at[s->part[j].param] = s->part[j].at;
+        }
+    }
+    return 0;
+}
+
+int optim_match(size_t *index, int64_t *at, const struct params *p, const struct arch *arch,
+                const struct ckpt_source *src, const char *moment, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    struct optim_order o;
+    bool fused = true;
+    char name[64];
+    int rc;
+
+    for (size_t i = 0; i < p->n; i++) {
+        index[i] = SIZE_MAX;
+        at[i] = 0;
+    }
+    rc = optim_order(&o, &a, p, arch, true, err);
+    /* A file with more states than that has the experts one by one. */
+    snprintf(name, sizeof name, "state.%zu.%s", rc ? 0 : o.n, moment);
+    if (rc == 0 && arch->num_experts > 0 && ckpt_source_find(src, name) != SIZE_MAX)
+        fused = false;
+    if (rc == 0 && !fused)
+        rc = optim_order(&o, &a, p, arch, false, err);
+    if (rc == 0)
+        rc = find(index, at, &o, p, src, moment, err);
+    ckpt_arena_release(&a);
+    return rc;
+}

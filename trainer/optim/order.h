@@ -1,0 +1,47 @@
+/*
+ * optim/order - in which order, and in which pieces, torch's optimizer holds what is trained.
+ *
+ * optimizer.pt has no names: its states are numbered as HF Trainer hands the parameters over,
+ * those with weight decay first, each group by named_parameters() of transformers' modules.  That
+ * order is the published one of names.h but where a module is made early, and transformers 5 has
+ * one tensor for the same matrix of all experts of a block: gate and up [E, 2F, D], down [E, D, F].
+ * Source: transformers 5.17, trainer.py (get_decay_parameter_names), models/<family>/modeling_*.py.
+ */
+#ifndef CKPT_TRAINER_OPTIM_ORDER_H
+#define CKPT_TRAINER_OPTIM_ORDER_H
+
+#include "libckpt/source.h"
+#include "trainer/model/arch.h"
+#include "trainer/model/params.h"
+
+#define OPTIM_GROUPS 2              /* with weight decay, and without */
+
+/* A parameter inside a state's tensors. */
+struct optim_part {
+    size_t  param;
+    int64_t at;                     /* its first element there */
+};
+
+struct optim_slot {
+    struct ckpt_shape        shape;
+    int                      group;
+    const struct optim_part *part;
+    size_t                   n_part;
+};
+
+struct optim_order {
+    struct optim_slot *slot;        /* group 0's first */
+    size_t             n;
+};
+
+/* In the arena.  fused: experts as transformers 5 has them, else one by one as 4 had. */
+int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
+                const struct arch *arch, bool fused, struct ckpt_err *err);
+/*
+ * Which tensor of an optimizer.pt holds each parameter's moment of that name, and from which
+ * element on; SIZE_MAX: it is not trained.  Either order of experts.
+ */
+int optim_match(size_t *index, int64_t *at, const struct params *p, const struct arch *arch,
+                const struct ckpt_source *src, const char *moment, struct ckpt_err *err);
+
+#endif

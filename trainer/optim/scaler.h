@@ -1,0 +1,48 @@
+/*
+ * scaler - what a loss in float16 is multiplied by, so that small gradients do not become zero.
+ *
+ * DeepSpeed's DynamicLossScaler: a step whose gradient is not finite is skipped; after `hysteresis`
+ * of those the scale is halved at each, and doubled again after each `window` of steps without one,
+ * which also gives the patience back.  A skipped step counts as a step of the run, but neither the
+ * optimizer nor the schedule of learning rates moves, as in DeepSpeed and HF Trainer.  A static
+ * scale is one that already stands at its minimum.
+ * Scales are powers of two where the options are: multiplying and dividing are then exact.
+ * Source: DeepSpeed 0.19, runtime/fp16/loss_scaler.py; torch 2.15, amp/grad_scaler.py (the file).
+ */
+#ifndef CKPT_TRAINER_OPTIM_SCALER_H
+#define CKPT_TRAINER_OPTIM_SCALER_H
+
+#include "libckpt/commit.h"
+#include "libckpt/file.h"
+
+/* By the names of DeepSpeed's "fp16". */
+struct scaler_opts {
+    bool    on;                         /* else the scale is 1 and nothing is skipped */
+    double  loss_scale;                 /* static; 0: dynamic */
+    int64_t initial_scale_power;
+    int64_t loss_scale_window;
+    int64_t hysteresis;
+    double  min_loss_scale;
+};
+
+struct scaler {
+    struct scaler_opts o;
+    double  scale;
+    int64_t iter, last_overflow;        /* steps seen, and the last that was skipped; -1: none */
+    int64_t patience;                   /* overflows until the scale is halved, that one included */
+    int64_t skipped;                    /* steps of the whole run */
+};
+
+void scaler_init(struct scaler *s, const struct scaler_opts *o);
+/*
+ * A step was done, or skipped.  CKPT_ENO (reason "loss-scale") when the scale would have to fall
+ * below its minimum.
+ */
+int scaler_update(struct scaler *s, bool overflow, struct ckpt_err *err);
+
+/* scaler.pt: torch's GradScaler.state_dict(), and what it has no name for.  Takes out. */
+int scaler_file_write(struct ckpt_out *out, const struct scaler *s, struct ckpt_err *err);
+/* Go on from one, ours or torch's.  Takes file. */
+int scaler_file_read(struct scaler *s, struct ckpt_file *file, struct ckpt_err *err);
+
+#endif

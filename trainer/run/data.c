@@ -1,0 +1,205 @@
+/* run/data - see run/data.h. */
+#include "trainer/run/data.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libckpt/commit.h"
+#include "libckpt/log.h"
+#include "trainer/data/prepare.h"
+#include "trainer/model/arch.h"
+#include "trainer/model/config.h"
+
+static void data_close(struct data_set *d)
+{
+    loader_close(d->loader);
+    data_source_close(d->source);
+    records_close(d->records);
+}
+
+/* The records that are meant. */
+static int open_records(struct data_set *d, const struct settings *s, const char *const *path,
+                        size_t n, bool train, struct ckpt_err *err)
+{
+    struct records_opts opts = s->data.rows;
+    int64_t most = train ? s->max_train_samples : s->max_eval_samples;
+
+    opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
+                 : train ? s->train_split : s->eval_split;
+    opts.stream_tokens = s->data.max_seq_length;
+    opts.identity = !s->dry_run && strcmp(s->data_cache, "off") != 0;
+    if (records_open_with(&d->records, path, n, &opts, err))
+        return err->code;
+    if (train && !d->prepared)
+        records_slice(d->records, s->start_idx, s->end_idx > 0 ? s->end_idx : INT64_MAX);
+    if (train && !d->prepared && s->num_shards > 0 &&
+        records_shard(d->records, s->num_shards, s->shard_index, s->shard_strided, err))
+        return err->code;
+    if (most > 0)
+        records_slice(d->records, 0, most);
+    return 0;
+}
+
+/* The last part of a path or URL, as the name of a folder. */
+static void name_of(char name[256], const char *path)
+{
+    size_t n = strlen(path), from;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && path[from - 1] != '/'; from--)
+        ;
+    snprintf(name, 256, "%.*s", (int)(n - from > 200 ? 200 : n - from), path + from);
+    for (char *c = name; *c; c++)
+        if (strchr("*?[]", *c))
+            *c = '_';
+}
+
+/* A dry run cuts into a folder for temporary files instead. */
+static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_opts *o,
+                     struct ckpt_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    /* A name that others may guess: mkdir makes a new folder, or fails. */
+    snprintf(r->scratch, sizeof r->scratch, "%s/ckpt-dry-run-%ld", tmp && *tmp ? tmp : "/tmp",
+             (long)getpid());
+    if (mkdir(r->scratch, 0700)) {
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
+        r->scratch[0] = '\0';
+        return err->code;
+    }
+    o->dir = r->scratch;
+    return prepare_path(dir, size, o, err);
+}
+
+/* The folder that holds the data cut by --train-split-ratio; the first rank makes it. */
+static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err *err)
+{
+    const struct settings *s = r->settings;
+    struct data_set all = {0};
+    char name[256];
+    bool ready = false;
+    struct prepare_opts o = {
+        .dir = s->data_dir, .name = name, .seed = s->seed,
+        .train_ratio = s->train_split_ratio, .val_test_ratio = s->val_test_split_ratio,
+    };
+
+    o.config = s->data.rows.config ? s->data.rows.config : "default";
+    name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
+    if (prepare_path(dir, size, &o, err) == 0 && r->session->comm->rank == 0 &&
+        open_records(&all, s, s->train, s->n_train, true, err) == 0 &&
+        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready &&
+        (!s->dry_run || cut_aside(r, dir, size, &o, err) == 0))
+        prepare_make(dir, &o, all.records, err);
+    records_close(all.records);
+    if (comm_agree(r->session->comm, err) == 0)
+        comm_broadcast(r->session->comm, dir, (int64_t)size, CKPT_U8, 0);
+    return err->code;
+}
+
+static bool by_length(const struct settings *s)
+{
+    return strcmp(s->train_sampling_strategy, "group_by_length") == 0;
+}
+
+/* How often each of n records will be asked for, about. */
+static int64_t passes(const struct run_data *r, int64_t n, bool train)
+{
+    const struct settings *s = r->settings;
+    double steps = (double)s->max_steps, whole;
+
+    if (!train)
+        return s->eval_steps > 0 ? 2 : 1;
+    whole = s->max_steps <= 0 ? s->num_train_epochs
+            : steps * (double)(s->per_device_train_batch_size * s->gradient_accumulation_steps *
+                               r->session->comm->world_size) / (double)(n > 0 ? n : 1);
+    return (int64_t)ceil(whole) + (s->packing || by_length(s));
+}
+
+static int data_open(struct data_set *d, const struct run_data *r, const char *const *path,
+                     size_t n, bool train, struct ckpt_err *err)
+{
+    const struct settings *s = r->settings;
+    struct data_opts opts = data_settings_opts(&s->data);
+    struct loader_opts lo = {
+        .micro_batch = train ? s->per_device_train_batch_size : s->per_device_eval_batch_size,
+        .packing = train && s->packing,
+        .max_tokens = s->per_device_train_batch_size * s->data.max_seq_length,
+        .grad_accum = train ? s->gradient_accumulation_steps : 1,
+        .seed = s->data_seed >= 0 ? (uint64_t)s->data_seed : s->seed,
+        .shuffle = train && strcmp(s->train_sampling_strategy, "sequential") != 0,
+        .tail = !train ? SHUFFLE_MASK : s->dataloader_drop_last ? SHUFFLE_DROP : SHUFFLE_WRAP,
+        .distributed = train && strcmp(s->train_sampling_strategy, "distributed") == 0,
+        .by_length = train && by_length(s),
+        .rank = r->session->comm->rank, .world_size = r->session->comm->world_size,
+    };
+
+    opts.stop = r->stop;
+    opts.pair = session_pair(r->session);
+    opts.kept = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
+                : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
+    opts.chat_dir = r->session->tokenizer_dir;
+    opts.vocab_size = r->session->arch->vocab_size;
+    opts.max_positions = arch_places(r->session->arch);
+    if (open_records(d, s, path, n, train, err))
+        return err->code;
+    opts.passes = passes(r, records_count(d->records), train);
+    if (data_source_open(&d->source, d->records, r->session->tokenizer, &opts, err) ||
+        data_settings_check_bad(&s->data, d->source, err))
+        return err->code;
+    return loader_open(&d->loader, d->source, &lo, err);
+}
+
+static int open_given(struct run_data *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->settings;
+    bool same = s->n_eval == 0 && s->eval_split;
+
+    if (data_open(&r->train, r, s->train, s->n_train, true, err))
+        return err->code;
+    if (!same && s->n_eval == 0)
+        return 0;
+    return data_open(&r->eval, r, same ? s->train : s->eval, same ? s->n_train : s->n_eval, false,
+                     err);
+}
+
+static int open_cut(struct run_data *r, struct ckpt_err *err)
+{
+    char dir[4096], train[4160], eval[4160];
+    const char *path = train;
+
+    if (cut_data(r, dir, sizeof dir, err))
+        return err->code;
+    snprintf(train, sizeof train, "%s/training.jsonl", dir);
+    snprintf(eval, sizeof eval, "%s/validation.jsonl", dir);
+    r->train.prepared = r->eval.prepared = true;
+    if (data_open(&r->train, r, &path, 1, true, err) || r->settings->val_test_split_ratio <= 0)
+        return err->code;
+    path = eval;
+    return data_open(&r->eval, r, &path, 1, false, err);
+}
+
+int run_data_open(struct run_data *r, const struct settings *s, struct session *session,
+                  const volatile int *stop, struct ckpt_err *err)
+{
+    r->settings = s;
+    r->session = session;
+    r->stop = stop;
+    return s->train_split_ratio > 0 ? open_cut(r, err) : open_given(r, err);
+}
+
+void run_data_close(struct run_data *r)
+{
+    struct ckpt_err err = {0};
+
+    data_close(&r->train);
+    data_close(&r->eval);
+    if (*r->scratch && ckpt_remove_tree(r->scratch, &err))
+        ckpt_log(CKPT_LOG_WARNING, "%s", err.text);
+}

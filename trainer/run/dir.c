@@ -1,0 +1,278 @@
+/*
+ * run/dir - see run/dir.h.
+ *
+ * Source of the rule that prunes: transformers 5.17 trainer_utils.py, rotate_checkpoints; unlike
+ * there, only checkpoints that hold what their manifests say are counted and removed.
+ */
+#include "trainer/run/dir.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libckpt/commit.h"
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "libckpt/io/path.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/proof.h"
+
+static int by_number_down(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* n of "checkpoint-<n>" as this program writes it; else -1. */
+static int64_t number_of(const char *name)
+{
+    static const char prefix[] = "checkpoint-";
+    const char *digits = name + sizeof prefix - 1;
+
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || !*digits ||
+        strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 18 ||
+        (digits[0] == '0' && digits[1]))
+        return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+/* The n of every checkpoint-<n> in folder, newest first, in the arena. */
+static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *folder,
+                   struct ckpt_err *err)
+{
+    struct ckpt_dir *dir = NULL;
+    struct ckpt_entry *entry;
+    size_t n_entry;
+    int rc = ckpt_dir_open(&dir, folder, 0, err);
+
+    *n = 0;
+    if (rc == 0)
+        rc = ckpt_dir_list(dir, a, &entry, &n_entry, err);
+    if (rc == 0 && !(*out = ckpt_arena_alloc(a, n_entry + 1, sizeof **out)))
+        rc = ckpt_nomem(err, n_entry * sizeof **out);
+    for (size_t i = 0; rc == 0 && i < n_entry; i++)
+        if (entry[i].is_dir && number_of(entry[i].name) >= 0)
+            (*out)[(*n)++] = number_of(entry[i].name);
+    ckpt_dir_close(dir);
+    if (rc == 0)
+        qsort(*out, *n, sizeof **out, by_number_down);
+    return rc;
+}
+
+static char *path_of(char path[4096], const char *folder, int64_t number)
+{
+    size_t n = strlen(folder);
+
+    snprintf(path, 4096, "%s%scheckpoint-%lld", folder, n && folder[n - 1] == '/' ? "" : "/",
+             (long long)number);
+    return path;
+}
+
+bool run_dir_is_run(const char *path)
+{
+    struct ckpt_arena a = {0};
+    struct ckpt_err ignored = {0};
+    int64_t *number;
+    size_t n = 0;
+
+    if (ckpt_path_is_dir(path))
+        numbers(&a, &number, &n, path, &ignored);
+    ckpt_arena_release(&a);
+    return n > 0;
+}
+
+int run_dir_pass_over(struct run_dir *d, const char *folder, int64_t number,
+                      const struct ckpt_err *why, struct ckpt_err *err)
+{
+    char path[4096];
+    void *grown;
+
+    ckpt_log(CKPT_LOG_WARNING, "%s is passed over: %s", path_of(path, folder, number), why->text);
+    /* Only damage is proof that nobody wants it any more. */
+    if (why->code != CKPT_EFORMAT || strcmp(folder, d->path) != 0)
+        return 0;
+    grown = ckpt_grow(d->damaged, d->n_damaged + 1, sizeof *d->damaged);
+    if (!grown)
+        return ckpt_nomem(err, (d->n_damaged + 1) * sizeof *d->damaged);
+    d->damaged = grown;
+    d->damaged[d->n_damaged++] = number;
+    return 0;
+}
+
+int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const char *folder,
+                   int64_t below, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    int64_t *found;
+    size_t n = 0;
+    int rc = ckpt_path_is_dir(folder) ? numbers(&a, &found, &n, folder, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct ckpt_err why = {0};
+
+        if (found[i] >= below)
+            continue;
+        if (proof_first(path_of(path, folder, found[i]), true, &why) == 0) {
+            *number = found[i];
+            ckpt_arena_release(&a);
+            return 0;
+        }
+        rc = run_dir_pass_over(d, folder, found[i], &why, err);
+    }
+    if (rc == 0 && n == 0)
+        rc = ckpt_fail_as(err, CKPT_ENOTFOUND, "none", "%s: no checkpoint-<step> to resume from",
+                          folder);
+    else if (rc == 0) {
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: none of its %zu checkpoints is whole", folder, n);
+        ckpt_err_hint(err, "to go on from one of another program, name it; to start anew, "
+                      "--resume-from-checkpoint none --overwrite-output-dir");
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+int run_dir_lock(struct run_dir *d, struct ckpt_err *err)
+{
+    return d->lock || !ckpt_path_is_dir(d->path) ? 0 : ckpt_lock_writer(&d->lock, d->path, err);
+}
+
+int run_dir_make(struct run_dir *d, struct ckpt_err *err)
+{
+    return ckpt_path_make_dirs(d->path, err) ? err->code : run_dir_lock(d, err);
+}
+
+bool run_dir_may_replace(const struct run_dir *d, int64_t number)
+{
+    for (size_t i = 0; i < d->n_damaged; i++)
+        if (d->damaged[i] == number)
+            return true;
+    return false;
+}
+
+/* The checkpoints in the way of a run from step on, newest first. */
+static int in_the_way(struct ckpt_arena *a, int64_t **out, size_t *n, const struct run_dir *d,
+                      int64_t step, struct ckpt_err *err)
+{
+    size_t kept = 0;
+    int rc = ckpt_path_is_dir(d->path) ? numbers(a, out, n, d->path, err) : (*n = 0, 0);
+
+    for (size_t i = 0; rc == 0 && i < *n; i++)
+        if ((*out)[i] > step && !run_dir_may_replace(d, (*out)[i]))
+            (*out)[kept++] = (*out)[i];
+    *n = kept;
+    return rc;
+}
+
+int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    char path[4096];
+    int64_t *number;
+    size_t n;
+    int rc = in_the_way(&a, &number, &n, d, step, err);
+
+    if (rc == 0 && n > 0) {
+        path_of(path, d->path, number[0]);
+        rc = step < 0 ? ckpt_fail(err, CKPT_ECREATE, "%s exists already, of an earlier run", path)
+                      : ckpt_fail(err, CKPT_ECREATE, "%s exists already, and this run goes on from "
+                                  "step %lld", path, (long long)step);
+        ckpt_err_hint(err, "--resume-from-checkpoint latest goes on from the newest; or name "
+                      "another -o, or --overwrite-output-dir");
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* Remove one unless somebody reads it: *leased. */
+static int remove_unread(const char *path, bool *leased, struct ckpt_err *err)
+{
+    struct ckpt_lock *lock = ckpt_lock_removal(path);
+    int rc = 0;
+
+    *leased = !lock;
+    if (lock)
+        rc = ckpt_remove_tree(path, err);   /* renamed first: it is there whole, or not at all */
+    ckpt_lock_release(lock);
+    return rc;
+}
+
+int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    int64_t *number;
+    size_t n;
+    int rc = in_the_way(&a, &number, &n, d, step, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        char path[4096];
+        bool leased;
+
+        rc = remove_unread(path_of(path, d->path, number[i]), &leased, err);
+        if (leased)
+            rc = ckpt_fail(err, CKPT_ECREATE, "%s: is to be overwritten, but another process reads "
+                           "it", path);
+        else if (rc == 0)
+            ckpt_log(CKPT_LOG_NOTE, "%s: removed (--overwrite-output-dir)", path);
+    }
+    ckpt_arena_release(&a);
+    return rc;
+}
+
+/* The checkpoints that count, newest first: whole, as far as sizes tell. */
+static size_t only_whole(int64_t *number, size_t n, const char *folder)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct ckpt_err why = {0};
+        char path[4096];
+
+        if (manifest_check(NULL, path_of(path, folder, number[i]), MANIFEST_SIZES, &why) == 0)
+            number[kept++] = number[i];
+    }
+    return kept;
+}
+
+void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
+{
+    const char *slash = strrchr(best, '/');
+    int64_t *number, the_best = number_of(slash ? slash + 1 : best), left;
+    struct ckpt_arena a = {0};
+    struct ckpt_err err = {0};
+    size_t n;
+
+    if (numbers(&a, &number, &n, d->path, &err) == 0)
+        n = only_whole(number, n, d->path);
+    else
+        n = 0;
+    left = (int64_t)n;
+    if (n > 0 && the_best >= 0 && the_best != number[0] && keep < 2)
+        keep = 2;                           /* the newest and the best */
+    for (size_t i = n; i-- > 1 && left > keep;) {
+        struct ckpt_err why = {0};
+        char path[4096];
+        bool leased;
+
+        if (number[i] == the_best)
+            continue;
+        left--;                             /* one that is read goes at a later save */
+        if (remove_unread(path_of(path, d->path, number[i]), &leased, &why))
+            ckpt_log(CKPT_LOG_WARNING, "not removed: %s", why.text);
+        else if (leased && last)
+            ckpt_log(CKPT_LOG_NOTE, "%s stays beyond --save-total-limit: another process reads it",
+                     path);
+    }
+    if (err.code)
+        ckpt_log(CKPT_LOG_WARNING, "nothing is removed: %s", err.text);
+    ckpt_arena_release(&a);
+}
+
+void run_dir_close(struct run_dir *d)
+{
+    ckpt_lock_release(d->lock);
+    ckpt_free(d->damaged);
+    d->lock = NULL;
+    d->damaged = NULL;
+    d->n_damaged = 0;
+}

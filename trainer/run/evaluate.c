@@ -1,0 +1,54 @@
+/* evaluate - see evaluate.h. */
+#include "trainer/run/evaluate.h"
+
+#include <time.h>
+
+#include "libckpt/log.h"
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int evaluate_run(struct evaluate_result *out, struct model *model,
+                 const struct model_weights *weights, struct comm *comm, struct loader *loader,
+                 struct ckpt_err *err)
+{
+    int64_t steps = loader_steps_per_epoch(loader), count[2] = {0, 0};
+    double start = now(), loss = 0;
+
+    if (loader_seek(loader, 0, err))
+        return err->code;
+    for (int64_t i = 0; i < steps; i++) {
+        const struct loader_step *s;
+
+        if (loader_next(loader, &s, err))
+            return err->code;
+        for (int64_t j = 0; j < s->n_micro; j++) {
+            double sum = 0;
+
+            if (model_loss(model, weights, s->micro[j], &sum, NULL, err))
+                return err->code;
+            loss += sum;
+        }
+        count[0] += s->n_targets;
+        count[1] += s->n_samples;
+        if (comm->rank == 0)
+            ckpt_log_progress("evaluation", "batches", (uint64_t)i + 1, (uint64_t)steps);
+    }
+    comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
+    comm_all_reduce(comm, count, 2, CKPT_I64, COMM_SUM);
+    if (comm_error(comm, err))
+        return err->code;
+    if (count[0] == 0) {
+        comm->agreed = true;            /* the counts are of all ranks */
+        return ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %lld samples",
+                         (long long)count[1]);
+    }
+    *out = (struct evaluate_result){.loss = loss / (double)count[0], .n_targets = count[0],
+                                    .n_samples = count[1], .seconds = now() - start};
+    return 0;
+}

@@ -1,0 +1,23 @@
+/*
+ * evaluate - mean loss over a data set: every sample once, whatever the number of ranks.
+ */
+#ifndef CKPT_TRAINER_RUN_EVALUATE_H
+#define CKPT_TRAINER_RUN_EVALUATE_H
+
+#include "trainer/comm/comm.h"
+#include "trainer/data/loader.h"
+#include "trainer/model/model.h"
+
+struct evaluate_result {
+    double  loss;               /* mean over supervised tokens; perplexity is exp(loss) */
+    int64_t n_targets;
+    int64_t n_samples;
+    double  seconds;
+};
+
+/* Collective.  Reads one epoch of the loader (opened with SHUFFLE_MASK, no shuffling). */
+int evaluate_run(struct evaluate_result *out, struct model *model,
+                 const struct model_weights *weights, struct comm *comm, struct loader *loader,
+                 struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,243 @@
+/* fit - see fit.h. */
+#include "trainer/run/fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t sum_of(const struct fit *f)
+{
+    return f->zero.weights + f->zero.grads + f->zero.states + f->zero.ring + f->zero.gathered +
+           f->activations + f->workspace;
+}
+
+/* Bytes of zero's arrays with so much of the states on the device. */
+static int measure_zero(struct fit *f, const struct fit_opts *o, const struct params *p,
+                        uint64_t on_device, struct ckpt_err *err)
+{
+    struct zero_opts zero = o->zero;
+    int rc;
+
+    zero.train = o->model.train;
+    zero.offload = false;
+    zero.paged = f->paged;
+    zero.states_on_device = f->states_on_device = on_device;
+    rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev->weight, err);
+    f->all = sum_of(f);
+    return rc;
+}
+
+/* Activations at a level of recompute, and the parameters' sizes for what is asked of zero. */
+static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
+{
+    struct model_opts with = o->model;
+    struct model *m;
+    int rc;
+
+    with.dry = true;
+    with.recompute = f->recompute;
+    if (model_new(&m, o->arch, &with, o->dev, err))
+        return err->code;
+    f->workspace = model_work_bytes(m);
+    f->activations = model_arena_bytes(m) - f->workspace;
+    rc = measure_zero(f, o, model_params(m), 0, err);
+    if (rc == 0 && f->paged && !o->zero.offload && f->all < f->room)
+        rc = measure_zero(f, o, model_params(m), f->room - f->all, err);
+    model_free(m);
+    return rc;
+}
+
+/* Measure a way and tell whether it fits. */
+static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
+                 struct ckpt_err *err)
+{
+    *f = (struct fit){.room = o->room, .recompute = level, .paged = paged};
+    return measure(f, o, err) == 0 && f->all <= f->room;
+}
+
+/* -- what would fit --------------------------------------------------------------------------- */
+
+/* Ways that cost little before those that cost much. */
+static const struct way {
+    const char     *words;
+    enum recompute  level;
+    bool            coded, paged, streamed;
+} ways[] = {
+    {"--recompute norms", RECOMPUTE_NORMS, false, false, false},
+    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false, false},
+    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false, false},
+    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false, false},
+    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true, false},
+    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true, false},
+    {"--offload-param cpu", RECOMPUTE_NONE, false, true, true},
+    {"--gradient-checkpointing --offload-param cpu", RECOMPUTE_FULL, false, true, true},
+};
+
+static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
+
+/* Another level of recompute, moments or place. */
+static bool hint_way(const struct fit_opts *o, struct ckpt_err *err)
+{
+    for (size_t i = 0; o->model.train && i < sizeof ways / sizeof ways[0]; i++) {
+        struct ckpt_err unused = {0};
+        struct fit_opts with = *o;
+        struct fit f;
+
+        if (ways[i].level < o->model.recompute || (ways[i].paged && o->world_size > 1) ||
+            (ways[i].coded && o->zero.stage == 3) ||
+            (ways[i].streamed && o->dev->weight == CKPT_F32))
+            continue;
+        with.zero.offload_param |= ways[i].streamed;
+        with.zero.moments = ways[i].coded ? OP_MOMENTS_8BIT : o->zero.moments;
+        if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload, &unused)) {
+            ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, gib(f.all));
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t part(int64_t n, int64_t of, int64_t all)
+{
+    int64_t k = n / all * of + (n % all * of + all - 1) / all;
+
+    return n > 0 && k < 1 ? 1 : k;
+}
+
+/* Whether it fits with of/all of what is worked on at once. */
+static bool fits_part(struct fit *f, const struct fit_opts *o, enum recompute level, int64_t of,
+                      int64_t all, bool docs_too)
+{
+    struct ckpt_err unused = {0};
+    struct fit_opts with = *o;
+
+    with.model.max_tokens = part(o->model.max_tokens, of, all);
+    with.model.max_rows = part(o->model.max_rows, of, all);
+    with.model.max_enc = part(o->model.max_enc, of, all);
+    if (docs_too)
+        with.model.max_docs = part(o->model.max_docs, of, all);
+    return fits(f, &with, level, o->zero.offload && o->model.train, &unused);
+}
+
+/* Fewer samples at once, where there are several, or shorter ones. */
+static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
+{
+    enum recompute level = o->model.recompute;
+    struct fit f;
+
+    for (int pass = 0; pass < (o->model.train && level < RECOMPUTE_FULL ? 2 : 1); pass++) {
+        const char *also = pass ? "--gradient-checkpointing " : "";
+
+        for (int64_t b = o->batch / 2; b >= 1 && o->batch_option; b /= 2)
+            if (fits_part(&f, o, pass ? RECOMPUTE_FULL : level, b, o->batch, true)) {
+                ckpt_err_hint(err, "%s%s %lld makes it %.2f GiB", also, o->batch_option,
+                              (long long)b, gib(f.all));
+                return true;
+            }
+    }
+    for (int64_t by = 2; by <= 16 && o->model.max_tokens / by >= 16; by *= 2)
+        if (fits_part(&f, o, level, 1, by, false)) {
+            ckpt_err_hint(err, "samples of 1/%lld of the length make it %.2f GiB: "
+                          "--max-seq-length", (long long)by, gib(f.all));
+            return true;
+        }
+    return false;
+}
+
+static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err *err)
+{
+    uint64_t fixed = f->all - f->activations - f->workspace;
+
+    ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
+              "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
+              o->dev->apart ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
+              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->activations), gib(f->workspace), gib(f->room));
+    if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
+        ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
+                      "model%s", gib(fixed), o->model.train ? ", or an adapter (--lora-rank)" : "");
+    return err->code;
+}
+
+int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
+{
+    enum recompute level = o->model.recompute;
+    bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
+    uint64_t host = fit_host_room(), there;
+
+    if (!fits(out, o, level, must, err) && err->code == 0) {
+        bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
+        bool found = more && fits(out, o, RECOMPUTE_NORMS, must, err);
+
+        if (!found && may_page && !must)
+            found = fits(out, o, more ? RECOMPUTE_NORMS : level, true, err);
+        if (!found && err->code == 0) {
+            fits(out, o, level, must || may_page, err);
+            return err->code ? err->code : refuse(out, o, err);
+        }
+    }
+    there = out->zero.states_host + out->zero.weights_host + out->zero.grads_host;
+    if (err->code == 0 && there > host)
+        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has %.2f left",
+                  (double)there / (1 << 30), (double)host / (1 << 30));
+    return err->code;
+}
+
+/* The number that a file of the system begins with; UINT64_MAX: none ("max"). */
+static uint64_t number_in(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    unsigned long long n = 0;
+    bool found = f && fscanf(f, "%llu", &n) == 1;
+
+    if (f)
+        fclose(f);
+    return found ? n : UINT64_MAX;
+}
+
+/* The number behind a word of such a file; 0: none. */
+static uint64_t number_of(const char *path, const char *word)
+{
+    FILE *f = fopen(path, "r");
+    unsigned long long n = 0;
+    size_t k = strlen(word);
+    char line[256];
+    bool found = false;
+
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strncmp(line, word, k) == 0 && sscanf(line + k, " %llu", &n) == 1;
+    if (f)
+        fclose(f);
+    return found ? n : 0;
+}
+
+/* What a container may still take, by the second version of control groups or the first: files that
+ * are kept in memory make room. */
+static uint64_t group_room(void)
+{
+    static const char *const files[][3] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
+         "/sys/fs/cgroup/memory.stat"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+         "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat"},
+    };
+
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        uint64_t most = number_in(files[i][0]), used = number_in(files[i][1]);
+        uint64_t kept = number_of(files[i][2], "inactive_file ") +
+                        number_of(files[i][2], "active_file ");
+
+        if (most == UINT64_MAX || used == UINT64_MAX)
+            continue;
+        used -= kept < used ? kept : used;
+        return most > used ? most - used : 0;
+    }
+    return UINT64_MAX;
+}
+
+uint64_t fit_host_room(void)
+{
+    uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_room();
+    uint64_t room = kib ? kib * 1024 : UINT64_MAX;
+
+    return room < group ? room : group;
+}

@@ -1,0 +1,27 @@
+/*
+ * run/profile - when a run's operations are timed: ten steps behind three that warm up, fewer in
+ * a short run; then the table goes to the log.
+ */
+#ifndef CKPT_TRAINER_RUN_PROFILE_H
+#define CKPT_TRAINER_RUN_PROFILE_H
+
+#include <stdint.h>
+
+#include "libckpt/err.h"
+
+struct device;
+struct profile;
+
+/* A zeroed struct has not begun. */
+struct run_profile {
+    struct profile *on;
+    int64_t         from;           /* steps done when it began */
+};
+
+/* Between two steps: so many are done, of all that this run does. */
+int run_profile_turn(struct run_profile *r, struct device *dev, int64_t done, int64_t all,
+                     struct ckpt_err *err);
+/* The run is over, however. */
+void run_profile_end(struct run_profile *r);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * run - door one: train from settings to the last checkpoint.
+ */
+#ifndef CKPT_TRAINER_RUN_RUN_H
+#define CKPT_TRAINER_RUN_RUN_H
+
+#include "trainer/run/settings.h"
+
+/* What a run tells its caller while it goes on. */
+struct run_io {
+    void *ctx;
+    /* A checkpoint is complete and durable.  Rank 0 only.  May be NULL. */
+    int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
+    /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
+    const volatile int *stop;
+    /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */
+    void (*fail)(void *ctx, const struct ckpt_err *err);
+    /* Set by run_train: every rank knows of the failure; it was told, or another rank tells it. */
+    bool agreed, told;
+};
+
+/* Collective when started by a launcher.  settings have passed settings_check. */
+int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,376 @@
+/* session - see session.h. */
+#include "trainer/run/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "formats/quant/quant.h"
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "libckpt/io/path.h"
+#include "trainer/fp8_cache.h"
+#include "trainer/model/config.h"
+#include "trainer/model/families.h"
+#include "trainer/model/init.h"
+#include "trainer/model/lora.h"
+#include "trainer/checkpoint/weights.h"
+
+static bool ends_in(const char *path, const char *tail)
+{
+    size_t n = strlen(path), k = strlen(tail);
+
+    return n >= k && strcmp(path + n - k, tail) == 0;
+}
+
+static bool is_weights_file(const char *name)
+{
+    static const char *const tails[] = {".safetensors", ".pt", ".pth", ".bin",
+                                        ".index.json"};
+
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (ends_in(name, tails[i]))
+            return true;
+    return false;
+}
+
+/* The directory of a model and the description's name in it: path itself, or the directory of a
+ * config.json or of a file of weights; on this machine the description may have another name. */
+static int open_model_dir(struct ckpt_dir **out, const char **config, const char *path,
+                          struct ckpt_err *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool described = ends_in(name, ".json") && !ends_in(name, ".index.json");
+    char dir[4096];
+
+    *config = "config.json";
+    if (strcmp(name, *config) == 0 ||
+        ((described || is_weights_file(name)) && ckpt_path_is_file(path))) {
+        if (described)
+            *config = name;
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+        path = dir;
+    }
+    return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
+}
+
+/* A GPU belongs to one rank, and ranks on GPUs need NCCL, which is not there yet. */
+static int open_device(struct session *s, const struct device_opts *wanted, struct ckpt_err *err)
+{
+    struct device_opts opts = *wanted;
+    bool many = s->comm->world_size > 1, any = !opts.name || strcmp(opts.name, "auto") == 0;
+
+    if (many && opts.threads == 0)
+        opts.threads = 1;
+    if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
+        ckpt_fail(err, CKPT_ECONFIG, "--device %s is of one rank, there are %d", opts.name,
+                  s->comm->world_size);
+        return ckpt_err_hint(err, "several ranks train on CPUs (--device cpu)");
+    }
+    if (many && any && s->comm->rank == 0 && device_gpu_usable())
+        ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
+                 "alone: one rank trains there", s->comm->world_size);
+    if (many && any)
+        opts.name = "cpu";
+    return device_open(&s->dev, &opts, err);
+}
+
+/*
+ * A vocabulary that the model has no rows for is another model's.  Tokens that were added beyond
+ * them are common and may never be met: data that needs one is refused when it is read.
+ */
+static int check_vocabulary(const struct session *s, struct ckpt_err *err)
+{
+    int32_t own = tokenizer_own_size(s->tokenizer), all = tokenizer_size(s->tokenizer);
+    int64_t rows = s->arch->vocab_size;
+
+    if (own > rows)
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the tokenizer has %d ids, the model %lld "
+                         "(vocab_size)", ckpt_dir_path(s->tokenizer_dir), own, (long long)rows);
+    if (all > rows && s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "%s: tokens were added up to id %d, the model has %lld "
+                 "(vocab_size): texts that need them are refused",
+                 ckpt_dir_path(s->tokenizer_dir), all - 1, (long long)rows);
+    return 0;
+}
+
+static int open_parts(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                      const struct device_opts *device, struct ckpt_err *err)
+{
+    const char *config;
+
+    if (open_device(s, device, err) ||
+        open_model_dir(&s->model_dir, &config, model_dir, err) ||
+        arch_read(&s->arch, s->model_dir, config, err))
+        return err->code;
+    if (tokenizer_dir) {
+        if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
+            return err->code;
+    } else if (tokenizer_in_dir(s->model_dir)) {
+        if (open_model_dir(&s->tokenizer_dir, &config, model_dir, err))
+            return err->code;
+    }
+    if (!s->tokenizer_dir)
+        return 0;
+    return tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) ? err->code
+                                                                    : check_vocabulary(s, err);
+}
+
+int session_join(struct session *s, int ranks, struct ckpt_err *err)
+{
+    memset(s, 0, sizeof *s);
+    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
+}
+
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                 const struct device_opts *device, int ranks, struct ckpt_err *err)
+{
+    if (!s->comm && session_join(s, ranks, err))
+        return err->code;
+    open_parts(s, model_dir, tokenizer_dir, device, err);
+    return comm_agree(s->comm, err);
+}
+
+/* Quantised weights are seen as their values. */
+static int open_values(struct ckpt_source **src, const char *path,
+                       const struct ckpt_open_opts *opts, struct ckpt_err *err)
+{
+    struct ckpt_source *below;
+    int rc = ckpt_open(&below, path, opts, err);
+
+    *src = NULL;
+    return rc ? rc : quant_view(src, below, err);
+}
+
+int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
+{
+    const char *head = arch_tied_name(s->arch);
+    struct ckpt_open_opts opts = {.tag = tag, .follow = true};
+    struct ckpt_source *src = NULL;
+    bool apart = false;
+    int rc = head ? open_values(&src, path, &opts, err) : 0;
+
+    if (rc == 0 && head)
+        rc = weights_head_apart(&apart, src, head, s->arch->family->prefix,
+                                arch_tokens_name(s->arch), err);
+    ckpt_source_close(src);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    else if (apart && arch_untie(s->arch, err) == 0 && s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
+                 "it is kept apart", path, head);
+    return comm_agree(s->comm, err);
+}
+
+/* Does a parameter belong to the module whose path ends with that name? */
+static bool names_module(const char *param, const char *name)
+{
+    size_t n = (size_t)(strrchr(param, '.') - param), k = strlen(name);
+
+    return n >= k && strncmp(param + n - k, name, k) == 0 && (n == k || param[n - k - 1] == '.');
+}
+
+static void module_of(char module[CKPT_MAX_NAME + 1], const char *param)
+{
+    snprintf(module, CKPT_MAX_NAME + 1, "%.*s", (int)(strrchr(param, '.') - param), param);
+}
+
+/* ensure_weight_tying changes nothing but what is tied, where that is trained; rows of the
+ * embedding are tied without it. */
+static int check_tying(const struct lora *l, const char *tied, const char *tokens,
+                       struct ckpt_err *err)
+{
+    char module[CKPT_MAX_NAME + 1];
+    struct lora_change c;
+
+    if (!tied || !json_is_true(json_object_get(lora_config(l), "ensure_weight_tying")))
+        return 0;
+    module_of(module, tokens);
+    if (lora_change(&c, l, module, LORA_EMBEDDING, err))
+        return err->code;
+    if (c.rank || lora_saves(l, tied) || lora_saves(l, tokens))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ensure_weight_tying: %s is trained apart from "
+                         "%s here", module, tied);
+    return 0;
+}
+
+/*
+ * trainable_token_indices trains rows of the embedding, and of the head where it is tied; of other
+ * modules only what says the same.
+ */
+static int check_tokens(const struct lora *l, const char *tied, const char *tokens,
+                        struct ckpt_err *err)
+{
+    const json_t *all = json_object_get(lora_config(l), "trainable_token_indices");
+    char module[CKPT_MAX_NAME + 1];
+    const json_t *mine;
+    const char *key;
+    json_t *v;
+
+    module_of(module, tokens);
+    mine = lora_tokens(l, module);
+    json_object_foreach ((json_t *)(uintptr_t)all, key, v)
+        if (v != mine && !(tied && mine && names_module(tied, key) && json_equal(v, mine)))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s: rows of %s are "
+                             "trained by themselves, of no other module", key, module);
+    if (tied && mine && (lora_saves(l, tied) || lora_saves(l, tokens)))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s or %s is trained "
+                         "whole as well (modules_to_save)", module, tied);
+    return 0;
+}
+
+int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
+{
+    const char *tied = arch_tied_name(s->arch);
+    char tokens[CKPT_MAX_NAME + 1];
+
+    if (lora_new(&s->lora, config, err))
+        return err->code;
+    snprintf(tokens, sizeof tokens, "%s%s", s->arch->family->prefix, arch_tokens_name(s->arch));
+    if (check_tying(s->lora, tied, tokens, err) || check_tokens(s->lora, tied, tokens, err))
+        return err->code;
+    if (!tied)
+        return 0;
+    if (!lora_saves(s->lora, tied) && !lora_saves(s->lora, tokens))
+        return 0;
+    s->head_lent = true;
+    return arch_untie(s->arch, err);
+}
+
+/* What a driver keeps for a process on a GPU that is not there to be asked, about. */
+#define PAPER_CONTEXT ((uint64_t)1 << 30)
+
+/* Choose how memory is used: what is asked for becomes what is done. */
+static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_err *err)
+{
+    struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
+                         .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
+                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev),
+                         .batch = s->batch, .batch_option = s->batch_option};
+    enum ckpt_dtype act = s->dev->act;
+
+    if (o.choose)
+        o.model.recompute = RECOMPUTE_NONE;
+    if (with->dry && s->paper_limit && !s->dev->apart) {
+        s->dev->act = s->dev->weight;
+        o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
+    }
+    fit_find(&s->fit, &o, err);
+    s->dev->act = act;
+    with->recompute = s->fit.recompute;
+    s->zero_opts.paged = s->fit.paged;
+    s->zero_opts.states_on_device = s->fit.states_on_device;
+    return comm_agree(s->comm, err);
+}
+
+int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
+                 struct ckpt_err *err)
+{
+    struct model_opts with = *opts;
+
+    with.lora = s->lora;
+    s->zero_opts = *zero;
+    s->zero_opts.train = opts->train;
+    if (plan_memory(s, &with, err))
+        return err->code;
+    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
+        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
+    if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
+        copies_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
+    return comm_agree(s->comm, err);
+}
+
+int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(s->zero);
+    struct ckpt_open_opts opts = {.tag = tag, .follow = true, .prove = true};
+    size_t *index = ckpt_alloc(flat->params->n, sizeof *index);
+    struct ckpt_source *src = NULL;
+    int rc = index ? open_values(&src, path, &opts, err)
+                   : ckpt_nomem(err, flat->params->n * sizeof *index);
+
+    if (rc == 0)
+        rc = weights_match(index, flat->params, src, "",
+                           s->head_lent ? "lm_head.weight" : arch_tied_name(s->arch), true, err);
+    if (rc == 0)
+        rc = weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);
+    if (rc)
+        ckpt_err_in(err, "%s", path);
+    ckpt_source_close(src);
+    ckpt_free(index);
+    return comm_agree(s->comm, err);
+}
+
+int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
+{
+    struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed};
+
+    zero_fill(s->zero, ZERO_MASTER, init_fill, &init, err);
+    return comm_agree(s->comm, err);
+}
+
+struct sample_pair session_pair(const struct session *s)
+{
+    return (struct sample_pair){.wanted = s->arch->stack == ARCH_ENCODER_DECODER,
+                                .start = (int32_t)s->arch->decoder_start_token_id,
+                                .pad = (int32_t)s->arch->label_pad_token_id};
+}
+
+void session_describe(const struct session *s, int64_t max_steps)
+{
+    const struct params *p = model_params(s->model);
+    const struct zero_size *z = &s->fit.zero;
+    const double mib = 1.0 / (1 << 20);
+    double weights = (double)(z->weights + s->dev->copies_bytes);
+    double all = (double)(s->fit.all + s->dev->copies_bytes);
+    char room[64] = "";
+
+    ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
+             p->n_unit - 2);
+    if (p->adapted)
+        ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
+                 "frozen", (double)p->grad_numel * 1e-6,
+                 100.0 * (double)p->grad_numel / (double)p->numel);
+    if (s->paper_limit && !s->dev->apart && !s->zero)
+        ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
+                 "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
+    else if (s->dev->apart)
+        ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
+                 s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
+                                   "the first step takes longer" : "");
+    else
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
+                 s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
+    if (s->fit.room != UINT64_MAX)
+        snprintf(room, sizeof room, " of %.1f", (double)s->fit.room * mib);
+    ckpt_log(CKPT_LOG_NOTE,
+             "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
+             "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
+             (double)z->grads * mib, (double)(z->states + z->ring) * mib,
+             (double)z->gathered * mib, (double)s->fit.activations * mib,
+             (double)s->fit.workspace * mib, all * mib, room);
+    if (z->states_host || z->weights_host)
+        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
+                 (double)z->states_host * mib, (double)z->weights_host * mib,
+                 (double)z->grads_host * mib);
+    if (s->fit.recompute == RECOMPUTE_NORMS)
+        ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");
+    ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
+}
+
+void session_close(struct session *s, const struct ckpt_err *err)
+{
+    /* A rank that fails alone must not leave its peers waiting for it in a collective. */
+    if (err->code && s->comm && !s->comm->agreed && !s->comm->err.code)
+        s->comm->err = *err;
+    model_free(s->model);
+    zero_free(s->zero);
+    tokenizer_close(s->tokenizer);
+    lora_free(s->lora);
+    arch_free(s->arch);
+    ckpt_dir_close(s->tokenizer_dir);
+    ckpt_dir_close(s->model_dir);
+    device_close(s->dev);
+    comm_close(s->comm);
+    memset(s, 0, sizeof *s);
+}

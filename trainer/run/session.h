@@ -1,0 +1,80 @@
+/*
+ * session - a model, a device and peers, opened together and closed together.
+ */
+#ifndef CKPT_TRAINER_RUN_SESSION_H
+#define CKPT_TRAINER_RUN_SESSION_H
+
+#include <jansson.h>
+
+#include "formats/tokens/tokenizer.h"
+#include "trainer/comm/comm.h"
+#include "trainer/data/sample.h"
+#include "trainer/run/fit.h"
+#include "trainer/model/model.h"
+#include "trainer/ops/ops.h"
+#include "trainer/shard/zero.h"
+
+struct arch;
+
+struct session {
+    struct comm      *comm;
+    struct device    *dev;
+    struct ckpt_dir  *model_dir;        /* where config.json lies */
+    struct ckpt_dir  *tokenizer_dir;    /* may be the same place; NULL when there is none */
+    struct arch      *arch;
+    struct lora      *lora;             /* the adapter that is trained or used; NULL: none */
+    bool              head_lent;        /* an untied head that the base has only as embedding */
+    struct tokenizer *tokenizer;        /* NULL when tokenizer_dir is */
+    struct model     *model;            /* once session_plan has been called */
+    struct zero      *zero;             /* likewise */
+    struct zero_opts  zero_opts;        /* what it was made with */
+    struct fit        fit;              /* what is taken of the device's memory */
+    uint64_t          paper_limit;      /* a dry plan is for a GPU of so much memory that is not
+                                           there; 0: for the device that is open */
+    int64_t           batch;            /* samples that are worked on at once, and the option */
+    const char       *batch_option;     /* that says so, for a plan that is refused */
+};
+
+/*
+ * The ranks alone, for what they must agree on before anything is opened.  ranks 0: as the process
+ * was started; 1: alone, whatever a launcher says; more: a plan for so many.
+ */
+int session_join(struct session *s, int ranks, struct ckpt_err *err);
+/*
+ * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
+ * description.  model_dir is a directory with config.json (or config.json itself, whatever its name
+ * on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on one host share its CPUs, so
+ * that threads 0 means one each there.
+ */
+int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
+                 const struct device_opts *device, int ranks, struct ckpt_err *err);
+/* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
+ * then it is kept apart, with a warning.  Before session_plan. */
+int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
+/*
+ * Put an adapter beside the model, as its adapter_config.json says: only what it brings is trained
+ * from then on.  A tied head or embedding that is trained whole is untied, as PEFT's copies are.
+ * Before session_plan.  Not collective, the same on every rank.
+ */
+int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
+/*
+ * Plan all memory, tell whether it fits, and allocate it, with gradients and moments where
+ * opts->train says so; with opts->dry nothing is allocated and there is no zero.
+ */
+int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
+                 struct ckpt_err *err);
+/* Weights from a checkpoint (any format, dtype); every parameter must be there, nothing else. */
+int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
+/* Fresh weights, the same whatever the number of ranks. */
+int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err);
+/* What the model wants of samples, where it has an encoder beside its decoder. */
+struct sample_pair session_pair(const struct session *s);
+/* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
+void session_describe(const struct session *s, int64_t max_steps);
+/*
+ * Close.  err is the run's outcome: when it failed on this rank alone (comm_alone), the peers are
+ * ended too, and perhaps this process with them: it has been told before.
+ */
+void session_close(struct session *s, const struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,122 @@
+/*
+ * settings - what a training run is told.  Names and defaults are those of HF's
+ * TrainingArguments where one exists; a tool's option rows point into this struct.
+ */
+#ifndef CKPT_TRAINER_RUN_SETTINGS_H
+#define CKPT_TRAINER_RUN_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/dtype.h"
+#include "trainer/data/options.h"
+#include "trainer/model/model.h"
+#include "trainer/ops/ops.h"
+#include "trainer/optim/scaler.h"
+
+struct settings {
+    /* model */
+    const char  *model;                 /* directory or checkpoint to start from, or NULL */
+    const char  *init;                  /* config.json (or its directory): fresh weights */
+    bool         init_only;             /* write the fresh model to output_dir and end */
+    const char  *tokenizer;             /* directory; NULL: beside the model */
+    /* adapter: LoRA by the names of PEFT's LoraConfig */
+    const char  *adapter;               /* directory of one to go on from, or NULL */
+    int64_t      lora_rank;             /* 0: none, but with adapter */
+    double       lora_alpha, lora_dropout;
+    const char *const *target_modules;  /* names, all-linear, or one pattern */
+    size_t       n_target_modules;
+    const char *const *exclude_modules;
+    size_t       n_exclude_modules;
+    const char *const *modules_to_save;
+    size_t       n_modules_to_save;
+    const char *const *rank_pattern;    /* NAME=N */
+    size_t       n_rank_pattern;
+    const char *const *alpha_pattern;   /* NAME=X */
+    size_t       n_alpha_pattern;
+    const char *const *trainable_token_indices;
+    size_t       n_trainable_token_indices;
+    bool         use_rslora, use_dora;
+    const char  *lora_bias;             /* none, all, lora_only */
+    const char  *init_lora_weights;     /* true, false, gaussian */
+    /* data */
+    const char *const *train;           /* files or directories */
+    size_t       n_train;
+    const char *const *eval;
+    size_t       n_eval;
+    struct data_settings data;          /* how files are read, what a record is */
+    const char  *train_split, *eval_split;
+    int64_t      start_idx, end_idx;    /* of the training records; end 0: all */
+    int64_t      num_shards, shard_index;   /* of what start and end leave; 0 shards: no cut */
+    bool         shard_strided;
+    int64_t      max_train_samples, max_eval_samples;   /* 0: all */
+    double       train_split_ratio;     /* 0: no cut; see trainer/data/prepare.h */
+    double       val_test_split_ratio;
+    const char  *data_dir, *dataset_name;
+    bool         packing;               /* fill micro-batches with whole documents */
+    const char  *data_cache;            /* samples in the cache: auto, on, off */
+    /* loop */
+    const char  *output_dir;
+    double       num_train_epochs;
+    int64_t      max_steps;             /* > 0 wins over epochs */
+    int64_t      per_device_train_batch_size;
+    int64_t      per_device_eval_batch_size;
+    int64_t      gradient_accumulation_steps;
+    double       learning_rate;
+    double       min_lr;                /* NaN: the schedule's own (schedule_end) */
+    const char  *lr_scheduler_type;
+    int64_t      warmup_steps;
+    double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */
+    double       weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm;
+    const char  *optim;                 /* what keeps the moments: HF's OptimizerNames */
+    struct scaler_opts scaler;          /* of the loss, with fp16 (which `on` does not tell) */
+    uint64_t     seed;
+    int64_t      data_seed;             /* of the data order; -1: seed */
+    const char  *train_sampling_strategy;
+    bool         dataloader_drop_last;
+    bool         gradient_checkpointing;/* recompute "full" by HF's name */
+    const char  *recompute;             /* none, norms, full */
+    bool         bf16, fp16;            /* passes see weights of that type */
+    bool         tf32;                  /* f32 products of a GPU round their factors */
+    bool         fp8;                   /* projections multiply in 8 bits, with bf16 */
+    const char  *fp8_format;            /* hybrid, e4m3 */
+    int64_t      logging_steps;
+    int64_t      eval_steps;            /* 0: at the end only */
+    int64_t      save_steps;            /* 0: at the end only */
+    int64_t      save_total_limit;      /* 0: keep all */
+    const char  *resume_from_checkpoint;/* path; latest, true: the newest in output_dir, if there
+                                           is one; none, false: as if it were NULL */
+    bool         overwrite_output_dir;  /* checkpoints in the run's way are removed */
+    /* ranks */
+    int64_t      zero_stage;            /* 0 or 3 */
+    bool         stage3_gather_16bit_weights_on_model_save;
+    const char  *device;                /* as in struct device_opts */
+    uint64_t     device_memory_limit;   /* bytes; 0: none */
+    const char  *offload_optimizer;     /* where states lie: none (on the device), cpu */
+    const char  *offload_param;         /* where weights and gradients do, likewise */
+    int64_t      nproc;                 /* ranks to start on this host, or with dry_run to plan
+                                           for; 0: as the process was started */
+    int64_t      threads;               /* per rank; 0: by CPUs */
+    double       memory_log;            /* seconds between samples of memory; 0: none */
+    bool         dry_run;
+    bool         profile;               /* tell where the time of some steps goes */
+    const char  *dump_grads;            /* file for the first step's gradients, or NULL */
+};
+
+/* The type in which passes see weights. */
+enum ckpt_dtype settings_weights(const struct settings *s);
+/* What the backward pass makes again. */
+enum recompute settings_recompute(const struct settings *s);
+/* How moments are kept. */
+enum op_moments settings_moments(const struct settings *s);
+/* Whether they, and true weights beside rounded ones, may lie on the host where memory is short. */
+bool settings_paged(const struct settings *s);
+struct device_opts settings_device(const struct settings *s);
+void settings_default(struct settings *s);
+/*
+ * What no single option can check: CKPT_ECONFIG names the options that clash or are missing.
+ */
+int settings_check(const struct settings *s, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,199 @@
+/* run/start - see run/start.h. */
+#include "trainer/run/start.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "libckpt/log.h"
+#include "libckpt/io/path.h"
+#include "trainer/checkpoint/adapter.h"
+#include "trainer/run/model_find.h"
+#include "trainer/checkpoint/proof.h"
+#include "trainer/checkpoint/resume.h"
+
+static bool is_one_of(const char *word, const char *a, const char *b)
+{
+    return strcasecmp(word, a) == 0 || strcasecmp(word, b) == 0;
+}
+
+/* The newest whole checkpoint of the output, or a fresh run where there is none yet. */
+static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_fresh,
+                       struct ckpt_err *err)
+{
+    if (run_dir_newest(start->resume, &start->number, d, start->folder, RUN_DIR_ANY, err) == 0) {
+        start->step = start->number;
+        return 0;
+    }
+    start->resume[0] = '\0';
+    if (!may_be_fresh || strcmp(err->reason, "none") != 0)
+        return err->code;
+    ckpt_err_clear(err);
+    return 0;
+}
+
+/* A checkpoint that is named; a run's folder stands for the newest in it. */
+static int find_named(struct run_start *start, const char *from, struct run_dir *d,
+                      struct ckpt_err *err)
+{
+    char state[4200];
+
+    if (!ckpt_path_is_dir(from) && !ckpt_path_is_file(from))
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such checkpoint", from);
+    snprintf(state, sizeof state, "%s/trainer_state.json", from);
+    if (!ckpt_path_is_file(state) && run_dir_is_run(from)) {
+        snprintf(start->folder, sizeof start->folder, "%s", from);
+        return find_newest(start, d, false, err);
+    }
+    snprintf(start->resume, sizeof start->resume, "%s", from);
+    if (proof_first(from, true, err)) {
+        if (strcmp(err->reason, "unproved") != 0)
+            return err->code;
+        ckpt_err_clear(err);
+    }
+    return resume_step(&start->step, from, err);
+}
+
+/* The base that an adapter's configuration names. */
+static int find_base(struct run_start *start, struct ckpt_err *err)
+{
+    json_t *config = NULL;
+    int rc = adapter_config_read(&config, start->adapter, err);
+
+    if (rc == 0)
+        rc = adapter_base(start->base, config, start->adapter, err);
+    json_decref(config);
+    return rc;
+}
+
+/* Rank 0's choice. */
+static int find(struct run_start *start, const struct settings *set, struct run_dir *d,
+                struct ckpt_err *err)
+{
+    const char *from = set->resume_from_checkpoint;
+    bool adapted;
+
+    if (from && is_one_of(from, "latest", "true")) {
+        snprintf(start->folder, sizeof start->folder, "%s", d->path);
+        find_newest(start, d, true, err);
+    } else if (from && !is_one_of(from, "none", "false")) {
+        find_named(start, from, d, err);
+    }
+    if (err->code == 0 && set->model)
+        model_find(start->base, set->model, err);
+    if (err->code == 0 && set->adapter)
+        model_find(start->adapter, set->adapter, err);
+    if (err->code)
+        return err->code;
+    adapted = *start->resume && adapter_lies_at(start->resume);
+    if (*start->resume && !adapted && adapter_wanted(set))
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had no adapter, this one has",
+                         start->resume);
+    if (adapted)
+        snprintf(start->adapter, sizeof start->adapter, "%s", start->resume);
+    if (*start->adapter && !*start->base && find_base(start, err))
+        return err->code;
+    if (!*start->resume && !*start->base && !*start->adapter && !set->init)
+        return ckpt_fail(err, CKPT_ECONFIG, "what to train is missing: --model DIR or --init "
+                         "CONFIG");
+    if (!*start->resume && *start->folder)
+        ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew",
+                 start->folder);
+    return 0;
+}
+
+int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
+                   struct run_dir *d, struct ckpt_err *err)
+{
+    *start = (struct run_start){.step = -1};
+    if (s->comm->rank == 0)
+        find(start, set, d, err);
+    if (comm_agree(s->comm, err) == 0)
+        comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
+    return err->code ? err->code : comm_error(s->comm, err);
+}
+
+int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,
+                   struct ckpt_err *err)
+{
+    struct device_opts device = settings_device(set);
+    json_t *config = NULL, *wanted = NULL;
+    char dir[4096];
+    int rc = *start->adapter ? adapter_config_read(&config, start->adapter, err) : 0;
+
+    model_dir(dir, *start->base ? start->base : start->resume);
+    if (rc == 0)
+        rc = session_open(s, set->init ? set->init : dir, set->tokenizer, &device, 0, err);
+    if (rc == 0 && set->lora_rank > 0)
+        rc = adapter_config_of(&wanted, set, s->arch, err);
+    if (rc == 0 && config && wanted)
+        rc = adapter_same(config, wanted, start->resume, err);
+    if (rc == 0 && (config || wanted))
+        rc = session_adapt(s, config ? config : wanted, err);
+    json_decref(config);
+    json_decref(wanted);
+    return rc;
+}
+
+/* Weights, moments and counters of a checkpoint. */
+static int load_checkpoint(struct run_start *start, struct session *s, struct checkpoint *c,
+                           struct run_state *state, bool *damaged, struct ckpt_err *err)
+{
+    struct ckpt_lock *lease = ckpt_lock_reader(start->resume);
+    int rc;
+
+    json_array_clear(state->log_history);
+    scaler_init(c->scaler, &c->scaler->o);
+    rc = resume_load(s, start->resume, c, state, damaged, err);
+    ckpt_lock_release(lease);
+    return rc;
+}
+
+/* The checkpoint before a damaged one.  Rank 0 looks, all are told. */
+static int fall_back(struct run_start *start, struct session *s, struct run_dir *d,
+                     struct ckpt_err *err)
+{
+    struct ckpt_err why = *err;
+
+    ckpt_err_clear(err);
+    s->comm->agreed = false;
+    if (s->comm->rank == 0 &&
+        run_dir_pass_over(d, start->folder, start->number, &why, err) == 0 &&
+        run_dir_newest(start->resume, &start->number, d, start->folder, start->number, err) == 0)
+        start->step = start->number;
+    if (comm_agree(s->comm, err) == 0)
+        comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
+    return err->code ? err->code : comm_error(s->comm, err);
+}
+
+static int load_resumed(struct run_start *start, struct session *s, struct checkpoint *c,
+                        struct run_state *state, struct run_dir *d, struct ckpt_err *err)
+{
+    bool damaged = false;
+
+    while (load_checkpoint(start, s, c, state, &damaged, err))
+        if (!damaged || !*start->folder || fall_back(start, s, d, err))
+            return err->code;
+    start->step = state->global_step;
+    if (s->comm->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", start->resume,
+                 (long long)state->global_step);
+    return 0;
+}
+
+int run_start_load(struct run_start *start, struct session *s, struct checkpoint *c,
+                   struct run_state *state, struct run_dir *d, struct ckpt_err *err)
+{
+    const struct settings *set = c->settings;
+
+    if (s->lora && session_load(s, start->base, NULL, err))
+        return err->code;
+    if (*start->resume)
+        return load_resumed(start, s, c, state, d, err);
+    if (s->lora)
+        return *start->adapter ? adapter_load(s, start->adapter, err)
+                               : adapter_init(s, set->seed, err);
+    if (set->init)
+        return session_init_weights(s, set->seed, err);
+    return session_load(s, start->base, NULL, err);
+}

@@ -1,0 +1,117 @@
+/* step - see step.h. */
+#include "trainer/run/step.h"
+
+#include <math.h>
+
+#include "formats/formats.h"
+#include "libckpt/log.h"
+#include "trainer/checkpoint/weights.h"
+
+/* The sticky failures of device and communicator, in that order. */
+static int broken(struct device *dev, struct comm *comm, struct ckpt_err *err)
+{
+    return device_sync(dev, err) ? err->code : comm_error(comm, err);
+}
+
+/* All gradients, those of a loss without its scale, as one file written by rank 0.  Collective. */
+static int dump(const char *path, struct zero *zero, struct comm *comm, double scale,
+                struct ckpt_err *err)
+{
+    struct ckpt_create_opts opts = {0};
+    struct ckpt_tensors list = {0};
+    struct ckpt_sink *sink = NULL;
+
+    if (comm->rank == 0 &&
+        weights_trained_list(&list, zero_flat(zero)->params, CKPT_F32, err) == 0)
+        ckpt_create(&sink, "safetensors", path, &list, &opts, err);
+    if (comm_agree(comm, err) == 0)
+        weights_gather_grads(zero, comm, sink, (float)(1 / scale), err);
+    if (sink && err->code == 0)
+        ckpt_sink_commit(sink, err);
+    else
+        ckpt_sink_abort(sink);
+    ckpt_tensors_release(&list);
+    return comm_agree(comm, err);
+}
+
+/* What a step that was not finite means; loss and norm are the same on every rank. */
+static int settle(struct step_result *out, const struct op_verdict *verdict, struct scaler *scaler,
+                  struct comm *comm, int64_t number, struct ckpt_err *err)
+{
+    bool forward = !isfinite(out->loss);
+    double was = scaler->scale;
+
+    out->skipped = forward || !verdict->finite;
+    if (!scaler->o.on && out->skipped) {
+        comm->agreed = true;
+        return ckpt_fail_as(err, CKPT_ENO, "non-finite",
+                            "step %lld: loss is %g, gradient norm is %g: stopped before the update",
+                            (long long)number, out->loss, out->grad_norm);
+    }
+    if (scaler->o.on && scaler_update(scaler, out->skipped, err)) {
+        comm->agreed = true;
+        ckpt_err_in(err, "step %lld: loss is %g", (long long)number, out->loss);
+        ckpt_err_hint(err, "%s", forward ? "activations leave float16's range, which no scale "
+                                           "mends (T5's do so by nature): train with --bf16"
+                                         : "a smaller --learning-rate, or --bf16");
+        return err->code;
+    }
+    if (out->skipped && comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "step %lld: loss is %g, gradients are not finite at a loss "
+                 "scale of %g: skipped, the scale is %g now", (long long)number, out->loss, was,
+                 scaler->scale);
+    return 0;
+}
+
+int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
+             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
+             int64_t number, struct ckpt_err *err)
+{
+    const struct loader_step *data;
+    int64_t count[3] = {0, 0, 0};       /* the last: ranks whose data could not be read */
+    struct scaler *scaler = opts->scaler;
+    struct op_verdict verdict;
+    double loss = 0;
+    float scale;
+    int rc = loader_next(loader, &data, err);
+
+    if (rc == 0) {
+        count[0] = data->n_targets;
+        count[1] = data->n_tokens;
+    } else {
+        count[2] = 1;
+    }
+    comm_all_reduce(comm, count, 3, CKPT_I64, COMM_SUM);
+    if (count[2])
+        return comm_agree(comm, err);
+    scale = count[0] > 0 ? (float)(scaler->scale / (double)count[0]) : 0.0f;
+    zero_begin(zero);
+    for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
+        double sum = 0;
+
+        model_drop_key(model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
+        rc = model_loss_grad(model, zero_weights(zero), data->micro[j], scale, &sum, err);
+        loss += sum;
+    }
+    if (rc)                             /* peers may be in the midst of the micro-batch, in other */
+        return err->code;               /* collectives than those below: none is joined */
+    zero_reduce(zero);
+    comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
+    *out = (struct step_result){.loss = count[0] > 0 ? loss / (double)count[0] : 0,
+                                .n_targets = count[0], .n_tokens = count[1],
+                                .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
+                                                                   (double)data->steps_of_epoch};
+    zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
+    if ((dev->err.code || comm->err.code) && broken(dev, comm, err))
+        return err->code;
+    if (opts->dump_grads && number == opts->dump_step && zero_verdict_host(zero).finite &&
+        dump(opts->dump_grads, zero, comm, scaler->scale, err))
+        return err->code;
+    if (isfinite(out->loss))
+        optim_step(zero, &opts->optim, lr, number - scaler->skipped);
+    verdict = zero_verdict_host(zero);
+    if (broken(dev, comm, err))
+        return err->code;
+    out->grad_norm = verdict.norm;
+    return settle(out, &verdict, scaler, comm, number, err);
+}

@@ -1,0 +1,42 @@
+/*
+ * step - one optimizer step: micro-batches forward and backward, reduce, clip, update.
+ *
+ * The loss is the mean over the supervised tokens of all micro-batches of all ranks (one sum
+ * divided by one count, not a mean of means), as transformers 5.17's Trainer has it.
+ */
+#ifndef CKPT_TRAINER_RUN_STEP_H
+#define CKPT_TRAINER_RUN_STEP_H
+
+#include "trainer/data/loader.h"
+#include "trainer/optim/optim.h"
+#include "trainer/optim/scaler.h"
+
+struct step_result {
+    double  loss;               /* before the update */
+    double  grad_norm;          /* before clipping, without the loss's scale */
+    bool    skipped;            /* nothing was updated: the gradient was not finite (scaler.h) */
+    int64_t n_targets;          /* supervised tokens, all ranks */
+    int64_t n_tokens;           /* all tokens, all ranks */
+    double  epoch;              /* epochs done after this step, with their fraction */
+};
+
+struct step_opts {
+    struct optim_opts optim;
+    struct scaler *scaler;      /* of the loss; its skipped steps are none of the optimizer's */
+    uint64_t    seed;           /* of what is dropped out */
+    const char *dump_grads;     /* file for the gradients of step dump_step, or NULL */
+    int64_t     dump_step;
+};
+
+/*
+ * Collective: takes the loader's next step.  number counts from 1.  A record that one rank cannot
+ * read is told on all.  When loss or gradient norm is not finite the weights stay as before the
+ * step: with a scaled loss the step is skipped, else, or when the scale cannot fall any more, it
+ * is CKPT_ENO (reason "non-finite") on every rank.  Dumped gradients are those
+ * of the mean loss before clipping, as safetensors under the published names.
+ */
+int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
+             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
+             int64_t number, struct ckpt_err *err);
+
+#endif
