@@ -213,4 +213,9 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
     return err->code;
 }
 
+int ckpt_err_code(struct ckpt_err *err)
+{
+    return err->code ? err->code : ckpt_fail(err, CKPT_ESTATE, "a call failed without a reason");
+}
+
 void ckpt_err_clear(struct ckpt_err *err) { memset(err, 0, sizeof *err); }

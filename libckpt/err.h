@@ -2,7 +2,9 @@
  * err - the error record: a code that says what the caller can do, and one sentence.
  *
  * The record is owned by the caller, has a fixed size (so that out-of-memory can be told
- * too) and is never NULL and never global.  Text that came from a file is escaped on its
+ * too) and is never NULL and never global.  It may hold anything when a call begins: a call that
+ * fails fills it, a call that succeeds need not touch it, so the return code alone says which.
+ * Text that came from a file is escaped on its
  * way in: control bytes, ESC, line ends and bidirectional controls never reach a terminal.
  */
 #ifndef CKPT_LIBCKPT_ERR_H
@@ -68,6 +70,13 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
 /* Forget what is in err. */
 void ckpt_err_clear(struct ckpt_err *err);
+
+/*
+ * The code of a call that failed and returned something else than a code: a pointer, a bool.
+ * Never 0: a record that says nothing becomes CKPT_ESTATE with a sentence, so that a failure
+ * cannot pass for success.
+ */
+int ckpt_err_code(struct ckpt_err *err);
 
 /* The exit status that belongs to a code (0 for CKPT_OK). */
 int ckpt_exit_status(int code);

@@ -56,6 +56,17 @@ static void test_long_sentences_are_cut(void **state)
     assert_true(strlen(err.text) < sizeof err.text);
 }
 
+static void test_failure_is_never_0(void **state)
+{
+    struct ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(ckpt_err_code(&err), CKPT_ESTATE);
+    assert_string_equal(err.text, "a call failed without a reason");
+    ckpt_fail(&err, CKPT_EIO, "x");
+    assert_int_equal(ckpt_err_code(&err), CKPT_EIO);
+}
+
 static void test_escape(void **state)
 {
     static const struct { const char *in; size_t n; const char *out; } rows[] = {
@@ -88,6 +99,7 @@ int main(void)
         cmocka_unit_test(test_status_follows_code),
         cmocka_unit_test(test_context_goes_in_front),
         cmocka_unit_test(test_long_sentences_are_cut),
+        cmocka_unit_test(test_failure_is_never_0),
         cmocka_unit_test(test_escape),
     };
 
