@@ -10,7 +10,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/path.h"
 #include "libckpt/io/spool.h"
 
@@ -69,7 +69,7 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
 
     if ((rc = read_head(packed, head, &n, err)) != 0)
         return rc;
-    if (!ckpt_is_compressed(head, n))
+    if (!ckpt_spool_is_compressed(head, n))
         return 0;
     *file = NULL;
     return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);
