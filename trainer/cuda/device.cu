@@ -86,7 +86,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
 {
     struct cuda_device *d = cuda_of(dev);
     struct opened *o = (struct opened *)d;
-    size_t whole = bytes ? cuda_part(bytes) : 256;
+    size_t whole = bytes ? cuda_align(bytes) : 256;
     struct block *b;
 
     dev->n_alloc++;
@@ -169,7 +169,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 
 static void cuda_sync(struct device *dev)
 {
-    lanes_sync(dev);
+    cuda_streams_sync(dev);
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
@@ -212,7 +212,7 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
-    lanes_close(d);
+    cuda_streams_close(d);
     matmul_close(d);
     fp8_close(d);
     while (o->blocks)
