@@ -109,9 +109,11 @@ static int tokens_of(json_t **out, const struct settings *s, const struct arch *
         long id = strtol(text, &end, 10);
 
         if (*end || id < 0) {
-            ckpt_fail(err, CKPT_ECONFIG, "--trainable-token-indices %s: an id is wanted", text);
+            int rc = ckpt_fail(err, CKPT_ECONFIG,
+                               "--trainable-token-indices %s: an id is wanted", text);
+
             json_decref(list);
-            return err->code;
+            return rc;
         }
         json_array_set_new(list, i, json_integer(id));
     }
@@ -397,7 +399,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
         fresh.whole = zero_master(s->zero, unit, rc ? &(struct ckpt_err){0} : err);
         if (rc == 0)
             rc = fresh.whole ? zero_fill(s->zero, ZERO_MASTER, fill_from_base, &fresh, err)
-                             : err->code;
+                             : ckpt_err_code(err);
     }
     return comm_agree(s->comm, err);
 }

@@ -368,7 +368,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     struct opened *o;
     struct device *dev;
     cudaError_t rc;
-    int n = 0;
+    int n = 0, bad;
 
     *out = NULL;
     rc = cudaGetDeviceCount(&n);
@@ -376,8 +376,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
         return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
-    if (check_chip(index, opts, &prop, err))
-        return err->code;
+    bad = check_chip(index, opts, &prop, err);
+    if (bad)
+        return bad;
     o = (struct opened *)calloc(1, sizeof *o);
     if (!o)
         return fail(err, CKPT_ENOMEM, "no memory for a device");
@@ -409,8 +410,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
     }
     if (dev->err.code) {
         *err = dev->err;
+        bad = dev->err.code;
         cuda_close(dev);
-        return err->code;
+        return bad;
     }
     *out = dev;
     return 0;
