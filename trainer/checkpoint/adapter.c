@@ -301,7 +301,7 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
 
     while (w->kind != PARAM_BASE || w->role != a->role)
         w--;
-    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_turned((enum role)w->role);
+    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_transposed((enum role)w->role);
     for (int64_t o = piece.start; o < piece.start + piece.count; o++) {
         double sum = 0;
 
@@ -392,7 +392,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
     int rc = zero_fill(s->zero, ZERO_MASTER, fill_factors, &fresh, err);
 
     /* Magnitudes are those of the changed weights. */
-    for (int unit = 0; unit < f->params->n_unit; unit++) {
+    for (int unit = 0; unit < f->params->n_layers; unit++) {
         if (!from_base(f, unit))
             continue;
         fresh.unit = unit;

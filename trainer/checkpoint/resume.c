@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -84,7 +84,7 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     if ((rc = manifest_read(out, dir, err)) != 0)
         return rc;
     m = *out;
-    ckpt_hex(own, c->data, sizeof c->data);
+    ckpt_digest_hex(own, c->data, sizeof c->data);
     if ((rc = ckpt_json_int(&seed, m, "seed", err)) != 0 ||
         (rc = ckpt_json_str(&data, m, "data", err)) != 0)
         return rc;
