@@ -27,7 +27,7 @@ template <typename T> struct args {
     const int32_t  *positions;
     const T        *q_norm, *k_norm;
     int64_t         n;
-    int             n_head, n_kv, dim, turned, pairs, tail; /* pairs, tail: in packs */
+    int             n_head, n_kv, dim, rotary_dim, pairs, tail; /* pairs, tail: in packs */
     int             group;              /* threads of a head, with norms */
     unsigned        across;             /* blocks of one row */
     float           eps, sign;
@@ -49,10 +49,10 @@ template <typename T, int N>
 __device__ __forceinline__ void angles(float (&cos)[N], float (&sin)[N], const struct args<T> &a,
                                        int64_t row, int c)
 {
-    const float *at = a.table + (int64_t)a.positions[row] * a.turned + c;
+    const float *at = a.table + (int64_t)a.positions[row] * a.rotary_dim + c;
 
     row_get(cos, at);
-    row_get(sin, at + a.turned / 2);
+    row_get(sin, at + a.rotary_dim / 2);
 #pragma unroll
     for (int k = 0; k < N; k++)
         sin[k] *= a.sign;
@@ -63,7 +63,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(
 {
     int64_t row = blockIdx.x / a.across;
     int item = (int)(blockIdx.x % a.across * blockDim.x + threadIdx.x);
-    int head = item / a.pairs, c = item % a.pairs * N, half = a.turned / 2;
+    int head = item / a.pairs, c = item % a.pairs * N, half = a.rotary_dim / 2;
     float x[N], y[N], cos[N], sin[N];
     const T *from;
     T *to;
@@ -85,7 +85,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int head = (int)(blockIdx.x % a.across) * each + (int)threadIdx.x / a.group;
     bool on = head < a.n_head + 2 * a.n_kv, copied = head >= a.n_head + a.n_kv;
     const T *from = on ? head_at(a.in, row, head, a.n_head, a.n_kv) : NULL;
@@ -100,7 +100,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         r += squares(x) + squares(y);
     }
     for (int p = me; on && !copied && p < a.tail; p += a.group) {
-        row_get(x, from + a.turned + p * N);
+        row_get(x, from + a.rotary_dim + p * N);
         r += squares(x);
     }
     r = head_inverse(group_sum(r, a.group), a.dim, a.eps);
@@ -121,12 +121,12 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         row_put(to + p * N + half, y);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        row_get(x, from + a.turned + p * N);
+        row_get(x, from + a.rotary_dim + p * N);
         if (!copied) {
-            row_get(wx, w + a.turned + p * N);
+            row_get(wx, w + a.rotary_dim + p * N);
             scale(x, r, wx);
         }
-        row_put(to + a.turned + p * N, x);
+        row_put(to + a.rotary_dim + p * N, x);
     }
 }
 
@@ -137,7 +137,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int first = (int)(blockIdx.x % a.across) * 2 * each + (int)threadIdx.x / a.group;
     int all = me < a.pairs ? a.n_head + 2 * a.n_kv : 0, c = me * N;
     float cos[N] = {}, sin[N] = {}, x[2][N], y[2][N];
@@ -217,7 +217,7 @@ __device__ __forceinline__ void unturned(float (&gx)[N], float (&gy)[N], const T
     float cos[N], sin[N];
 
     row_get(gx, g + c);
-    row_get(gy, g + c + a.turned / 2);
+    row_get(gy, g + c + a.rotary_dim / 2);
     angles<T, N>(cos, sin, a, row, c);
     turn(gx, gy, cos, sin);
 }
@@ -232,7 +232,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float r = on ? a.stats[row * (a.n_head + a.n_kv) + head] : 0.0f, mean = 0;
     float x[N], gx[N], gy[N], wx[N];
-    int half = a.turned / 2;
+    int half = a.rotary_dim / 2;
 
     for (int p = me; on && p < a.pairs; p += a.group) {
         int c = p * N, d = c + half;
@@ -246,7 +246,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
         mean += back_sums(dw ? dw + d : NULL, gy, x, wx, r);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        int c = a.turned + p * N;
+        int c = a.rotary_dim + p * N;
 
         row_get(gx, g + c);
         row_get(x, from + c);
@@ -266,7 +266,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
         row_put(g + p * N + half, gy);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        int c = a.turned + p * N;
+        int c = a.rotary_dim + p * N;
 
         row_get(gx, g + c);
         row_get(x, from + c);
@@ -285,7 +285,7 @@ __device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, in
     T *g = head_at(a.out, row, head, a.n_head, a.n_kv);
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float x[N], y[N], gx[N], gy[N], wx[N], wy[N], r = 0, mean = 0;
-    int c = me * N, d = c + a.turned / 2;
+    int c = me * N, d = c + a.rotary_dim / 2;
 
     on = on && me < a.pairs;
     if (on) {
@@ -380,7 +380,7 @@ template <typename T> struct args<T> args_of(const struct op_rope *op, bool back
     a.n_head = (int)op->n_head;
     a.n_kv = (int)op->n_kv;
     a.dim = (int)op->dim;
-    a.turned = op->table ? (int)op->turned : 0;
+    a.rotary_dim = op->table ? (int)op->rotary_dim : 0;
     a.eps = op->eps;
     a.sign = back ? -1.0f : 1.0f;
     return a;
@@ -390,7 +390,7 @@ template <typename T> bool whole(const struct args<T> *a, bool back)
 {
     const int N = CUDA_PACK<T>;
 
-    return a->turned % (2 * N) == 0 && a->dim % N == 0 && cuda_aligned(a->table, 16) &&
+    return a->rotary_dim % (2 * N) == 0 && a->dim % N == 0 && cuda_aligned(a->table, 16) &&
            heads_whole(&a->in, a->q_norm && !back) && heads_whole(&a->out, a->q_norm && !back) &&
            cuda_aligned(a->q_norm, 16) && cuda_aligned(a->k_norm, 16);
 }
@@ -457,8 +457,8 @@ void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
 template <typename T, int N>
 void launch(struct device *dev, struct args<T> a, const struct op_rope *op, bool back)
 {
-    a.pairs = a.turned / 2 / N;
-    a.tail = (a.dim - a.turned) / N;
+    a.pairs = a.rotary_dim / 2 / N;
+    a.tail = (a.dim - a.rotary_dim) / N;
     for (a.group = 4; a.group < 32 && (a.group < a.pairs || a.group < a.tail);)
         a.group *= 2;
     if (op->q_norm && back && one_pair(&a))
