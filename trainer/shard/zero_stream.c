@@ -31,10 +31,10 @@ static void fetch(struct zero *z, struct slot *s, int layer, const void *from, s
 {
     const struct ops *ops = z->dev->ops;
 
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, WRITTEN));
-    ops->lane_copy(z->dev, LANE_IN, s->whole, from, bytes);
-    ops->lane_mark(z->dev, LANE_IN, mark_of(z, s, FETCHED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, WRITTEN));
+    ops->stream_copy(z->dev, OP_STREAM_IN, s->whole, from, bytes);
+    ops->event_record(z->dev, OP_STREAM_IN, mark_of(z, s, FETCHED));
     s->layer = layer;
 }
 
@@ -62,8 +62,8 @@ static int next_of(const struct zero *z, int layer)
 /* What earlier passes of the step made. */
 static void fetch_grads(struct zero *z, struct slot *s, int layer)
 {
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
     fetch(z, s, layer, z->grads + flat_grad_base(&z->flat, layer),
           (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
 }
@@ -112,7 +112,7 @@ const void *zero_stream_acquire(struct zero *z, int layer)
     if (s->layer != layer)
         fetch_weights(z, s, layer);
     s->users++;
-    z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
     if (next >= 0)
         fetch_ahead(z, layer, next);
     if (layer != 0 || z->before <= 1)
@@ -123,7 +123,7 @@ const void *zero_stream_acquire(struct zero *z, int layer)
 void zero_stream_release(struct zero *z, struct slot *s)
 {
     s->users--;
-    z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
+    z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
 }
 
 void *zero_stream_grad(struct zero *z, int layer)
@@ -136,13 +136,13 @@ void *zero_stream_grad(struct zero *z, int layer)
         return z->grad[SLOT_BLOCKS].whole;
     }
     if (z->fresh[layer] && s->layer != layer) {
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, WRITTEN));
         flat_clear(&z->flat, z->dev, s->whole, layer, false);
     } else if (s->layer != layer) {
         fetch_grads(z, s, layer);
     }
     if (!z->fresh[layer])                /* it may have been fetched ahead */
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
     s->layer = layer;
     s->users = 1;
     return s->whole;
@@ -160,11 +160,11 @@ void zero_stream_grad_done(struct zero *z, int layer)
         return;
     if (n > 0)
         ops->grad_norm(z->dev, &z->verdict[1 + layer], s->whole, n, 0, 1);
-    ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_OUT, mark_of(z, s, USED));
-    ops->lane_copy(z->dev, LANE_OUT, z->grads + flat_grad_base(&z->flat, layer), s->whole,
+    ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_OUT, mark_of(z, s, USED));
+    ops->stream_copy(z->dev, OP_STREAM_OUT, z->grads + flat_grad_base(&z->flat, layer), s->whole,
                    (size_t)n * sizeof(float));
-    ops->lane_mark(z->dev, LANE_OUT, mark_of(z, s, WRITTEN));
+    ops->event_record(z->dev, OP_STREAM_OUT, mark_of(z, s, WRITTEN));
     s->layer = -1;
     s->users = 0;
 }
@@ -172,8 +172,8 @@ void zero_stream_grad_done(struct zero *z, int layer)
 void zero_stream_ready(struct zero *z)
 {
     for (int i = 0; i < N_SLOTS; i++) {
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->weight[i], USED));
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->grad[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->weight[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->grad[i], USED));
     }
 }
 
@@ -218,6 +218,6 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
 void zero_stream_stepped(struct zero *z)
 {
     /* The next fetches read what the step writes. */
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
 }
