@@ -114,6 +114,17 @@ static yaml_node_t *member(struct card *c, const yaml_node_t *map, const char *k
     return NULL;
 }
 
+/* A path without the "./" in front, whose slashes may be several. */
+static const char *below_here(const char *path)
+{
+    while (strncmp(path, "./", 2) == 0) {
+        path += 2;
+        while (*path == '/')
+            path++;
+    }
+    return path;
+}
+
 /* Patterns: one, or a list of them, of a split. */
 static int add_patterns(struct card *c, struct card_config *config, const char *split,
                         const yaml_node_t *v, struct ckpt_err *err)
@@ -132,12 +143,11 @@ static int add_patterns(struct card *c, struct card_config *config, const char *
     for (size_t i = 0; i < n; i++) {
         const char *text = text_of(c, one ? v : node_at(c, v, i));
 
+        text = text ? below_here(text) : NULL;
         if (!text || !*text || *text == '/' || strstr(text, "..") || strstr(text, "://"))
             return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_files \"%.200s\" is "
                              "no pattern of files below the folder", config->name,
                              text ? text : "");
-        while (strncmp(text, "./", 2) == 0)
-            text += 2;
         if (*config->data_dir)
             text = ckpt_arena_printf(c->arena, "%s/%s", config->data_dir, text);
         if (!text)
@@ -201,8 +211,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
         return ckpt_fail(err, CKPT_EFORMAT, "a configuration without config_name");
     config->is_default = flag && (strcmp(flag, "true") == 0 || strcmp(flag, "True") == 0);
     dir = text_of(c, member(c, v, "data_dir"));
-    while (dir && strncmp(dir, "./", 2) == 0)
-        dir += 2;
+    dir = dir ? below_here(dir) : NULL;
     n = dir ? strlen(dir) : 0;
     while (n > 0 && dir[n - 1] == '/')
         n--;

@@ -1,5 +1,6 @@
 /*
- * optim_state - the true weights and the moments of what a rank trains: where they lie, and one step.
+ * optim_state - the true weights and the moments of what a rank trains: where they lie, and one
+ * step.
  *
  * Each array (true weights, two moments, the scales of coded moments) holds the trained parameters
  * in their order.  It is cut into chunks of neighbouring elements, at multiples of 256 of a
