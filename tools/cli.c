@@ -77,7 +77,7 @@ static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
-            _exit(ckpt_exit_status(CKPT_ENOMEM));
+            _exit(ckpt_err_status(CKPT_ENOMEM));
 }
 
 /* As many files as the system allows: a sharded checkpoint has one or two for every rank. */
@@ -124,7 +124,7 @@ void cli_ignore_pipe(void)
 static bool error_json(const struct cli *cli, const struct ckpt_err *err)
 {
     json_t *o = json_pack("{s:s, s:i, s:s, s:s}", "tool", cli->tool, "status",
-                          ckpt_exit_status(err->code), "reason", err->reason, "error", err->text);
+                          ckpt_err_status(err->code), "reason", err->reason, "error", err->text);
     struct ckpt_err ignored = {0};
     struct ckpt_buf b;
     bool done = false;
@@ -143,11 +143,11 @@ int cli_error(const struct cli *cli, const struct ckpt_err *err)
 {
     progress_hide();
     if (cli->json && error_json(cli, err))
-        return ckpt_exit_status(err->code);
+        return ckpt_err_status(err->code);
     fprintf(stderr, "%s: %s\n", cli->tool, err->text);
     if (err->hint[0])
         fprintf(stderr, "hint: %s\n", err->hint);
-    return ckpt_exit_status(err->code);
+    return ckpt_err_status(err->code);
 }
 
 /* Everything printed so far has reached whoever reads it. */

@@ -8,7 +8,7 @@ uint64_t wire_varint(struct ckpt_cursor *c)
     uint64_t v = 0;
 
     for (unsigned shift = 0; shift < 70; shift += 7) {
-        uint8_t b = ckpt_get_u8(c);
+        uint8_t b = ckpt_cursor_u8(c);
 
         if (c->failed || (shift == 63 && b > 1))
             break;
@@ -39,10 +39,10 @@ bool wire_next(struct ckpt_cursor *c, struct wire_field *f)
         f->bits = wire_varint(c);
         break;
     case WIRE_64:
-        f->bits = ckpt_get_u64le(c);
+        f->bits = ckpt_cursor_u64le(c);
         break;
     case WIRE_32:
-        f->bits = ckpt_get_u32le(c);
+        f->bits = ckpt_cursor_u32le(c);
         break;
     case WIRE_BYTES:
         len = wire_varint(c);
@@ -50,7 +50,7 @@ bool wire_next(struct ckpt_cursor *c, struct wire_field *f)
             c->failed = true;
         if (!c->failed) {
             f->len = (size_t)len;
-            f->bytes = ckpt_get_bytes(c, f->len);
+            f->bytes = ckpt_cursor_bytes(c, f->len);
         }
         break;
     default:

@@ -219,7 +219,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
                                                                                               : 0);
     if (!config->data_dir)
         return ckpt_nomem(err, n);
-    if (*config->data_dir && !ckpt_relpath_is_clean(config->data_dir))
+    if (*config->data_dir && !ckpt_file_path_is_clean(config->data_dir))
         return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_dir \"%.200s\" is no "
                          "folder below this one", config->name, config->data_dir);
     tell_unknown(c, config->name, v);

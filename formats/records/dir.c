@@ -194,7 +194,7 @@ static int list_saved(struct ckpt_dir *dir, const char ***name, size_t *n,
         file = json_array_get(files, i);
         rc = json_is_object(file) ? ckpt_json_str(&s, file, "filename", err)
                                   : ckpt_fail(err, CKPT_EFORMAT, "a file that is no object");
-        if (rc == 0 && !ckpt_name_is_clean(s))
+        if (rc == 0 && !ckpt_file_name_is_clean(s))
             rc = ckpt_fail(err, CKPT_EREFUSED, "\"%s\" is no name of a file beside it", s);
         if (rc)
             break;
@@ -233,7 +233,7 @@ static int enter_split(struct ckpt_dir **dir, const char *path, const char *spli
     rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no split \"%s\" in dataset_dict.json", path, split);
     json_array_foreach(list, i, one)
         if (json_is_string(one) && strcmp(json_string_value(one), split) == 0 &&
-            ckpt_name_is_clean(split)) {
+            ckpt_file_name_is_clean(split)) {
             ckpt_err_clear(err);
             rc = ckpt_dir_open_at(&inner, *dir, split, err);
             if (rc == 0) {

@@ -10,7 +10,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/path.h"
 #include "libckpt/io/spool.h"
 
@@ -68,7 +68,7 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
 
     if (read_head(packed, head, &n, err))
         return err->code;
-    if (!ckpt_is_compressed(head, n))
+    if (!ckpt_spool_is_compressed(head, n))
         return 0;
     *file = NULL;
     return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);

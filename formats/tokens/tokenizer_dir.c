@@ -14,7 +14,7 @@
 #include "formats/tokens/tiktoken.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/word_files.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 
 #define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */

@@ -280,7 +280,7 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
         return ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (strcmp(path, "-") == 0)
         return 0;
-    if (ckpt_open_dir(dir, path, &opts, err) || !*dir)
+    if (formats_open_dir(dir, path, &opts, err) || !*dir)
         return err->code;
     name = side_files_optimizer(*dir);
     return name ? ckpt_file_open_at(file, *dir, name, err) : 0;

@@ -136,7 +136,7 @@ static int measure_unit(void *ctx, size_t k, size_t worker, struct ckpt_err *err
     if (rc == 0 && sha)
         rc = ckpt_sha256_end(sha, digest, err);
     if (rc == 0 && sha)
-        ckpt_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
+        ckpt_digest_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
     ckpt_sha256_free(sha);
     return rc;
 }

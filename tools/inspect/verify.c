@@ -112,7 +112,7 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
     if (rc != CKPT_ENOTFOUND)
         return rc;
     ckpt_err_clear(err);
-    rc = ckpt_unpack(&dir, &file, path, &opts, err);
+    rc = formats_unpack(&dir, &file, path, &opts, err);
     if (rc == 0)
         rc = dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
     if (rc == 0 && !inspect_shown_as_values(w, cli, path))

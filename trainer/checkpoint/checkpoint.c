@@ -286,7 +286,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     json_t *facts;
     int rc;
 
-    ckpt_hex(data, c->data, sizeof c->data);
+    ckpt_digest_hex(data, c->data, sizeof c->data);
     facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,

@@ -286,6 +286,6 @@ void launch_end(struct launch *l)
     if (l->output >= 0)
         close(l->output);
     if (l->dir[0])
-        ckpt_remove_tree(l->dir, &unused);
+        ckpt_outdir_remove(l->dir, &unused);
     *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
 }

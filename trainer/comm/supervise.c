@@ -195,7 +195,7 @@ static void message(struct watch *w, struct peer *p, struct control_message *m)
     } else if (p->rank < 0) {
         drop(p);
     } else if (m->kind == CONTROL_PHASE) {
-        ckpt_escape(p->phase, sizeof p->phase, m->text, strlen(m->text));
+        ckpt_err_escape(p->phase, sizeof p->phase, m->text, strlen(m->text));
     } else if (m->kind == CONTROL_ERROR) {
         failed(w, p, m);
     } else if (m->kind == CONTROL_BYE) {
@@ -460,7 +460,7 @@ static int tell_failures(struct watch *w)
                 ckpt_err_in(&told, "rank %d", p->rank);
             }
             w->o->tell(w->o->ctx, &told);
-            status = status ? status : ckpt_exit_status(told.code);
+            status = status ? status : ckpt_err_status(told.code);
         }
     return status;
 }
@@ -485,7 +485,7 @@ static int settle(struct watch *w)
     tell_words(w);
     if (w->verdict.code && (status == 0 || w->at_once)) {
         w->o->tell(w->o->ctx, &w->verdict);
-        status = w->at_once ? 128 + w->asked : ckpt_exit_status(w->verdict.code);
+        status = w->at_once ? 128 + w->asked : ckpt_err_status(w->verdict.code);
     }
     for (int64_t r = 0; r < w->o->n && status == 0; r++)
         for (size_t i = 0; i < w->n; i++)

@@ -17,7 +17,7 @@ int prepare_path(char *path, size_t size, const struct prepare_opts *o, struct c
     double rest = 1 - o->train_ratio;
     int n;
 
-    if (!ckpt_name_is_clean(o->name) || !ckpt_name_is_clean(o->config))
+    if (!ckpt_file_name_is_clean(o->name) || !ckpt_file_name_is_clean(o->config))
         return ckpt_fail(err, CKPT_ECONFIG, "\"%s\" and \"%s\" do not make a folder's name",
                          o->name, o->config);
     n = snprintf(path, size, "%s/%s/%s/train=%.4g-val=%.4g-test=%.4g", o->dir, o->name, o->config,

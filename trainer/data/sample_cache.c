@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "libckpt/ckpt.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/field.h"
@@ -289,7 +289,7 @@ int keep_open(struct keep **out, const struct data_source *d, const struct data_
         return ckpt_nomem(err, sizeof *k);
     rc = make_key(key, d, opts, err);
     if (rc == 0) {
-        ckpt_hex(hex, key, sizeof key);
+        ckpt_digest_hex(hex, key, sizeof key);
         snprintf(k->key, sizeof k->key, "samples-%s", hex);
         rc = look(k, d, key, err);
     }

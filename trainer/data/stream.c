@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/sample_cache.h"
 

@@ -192,7 +192,7 @@ static int remove_unread(const char *path, bool *leased, struct ckpt_err *err)
 
     *leased = !lock;
     if (lock)
-        rc = ckpt_remove_tree(path, err);   /* renamed first: it is there whole, or not at all */
+        rc = ckpt_outdir_remove(path, err);   /* renamed first: it is there whole, or not at all */
     ckpt_lock_release(lock);
     return rc;
 }
