@@ -1,10 +1,10 @@
 /*
- * lazy_lanes - a CPU device whose lanes copy as late as they may: only when a mark that is waited
+ * lazy_streams - a CPU device whose lanes copy as late as they may: only when a mark that is waited
  * for asks for it, or sync does.  What was read too early, or overwritten before it was copied,
  * shows in the results.
  */
-#ifndef CKPT_TEST_LAZY_LANES_H
-#define CKPT_TEST_LAZY_LANES_H
+#ifndef CKPT_TEST_LAZY_STREAMS_H
+#define CKPT_TEST_LAZY_STREAMS_H
 
 #include <assert.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct lazy_entry {
     void       *dst;                    /* NULL: wait for another lane's entries */
     const void *src;
     size_t      bytes;
-    enum lane   lane;
+    enum op_stream   lane;
     int         upto;
 };
 
@@ -29,15 +29,15 @@ struct lazy_queue {
 struct lazy {
     struct ops        row;
     const struct ops *inner;
-    struct lazy_queue lane[N_LANES];
-    struct { enum lane lane; int upto; } mark[LANE_MARKS];
+    struct lazy_queue lane[OP_N_STREAMS];
+    struct { enum op_stream lane; int upto; } mark[OP_N_EVENTS];
     int               copies;           /* made so far */
 };
 
 static struct lazy lazy_state;          /* of the one device a test makes lazy */
 
 /* Make what the lane was given up to there; waits of an entry nest at most once a lane each way. */
-static inline void lazy_force(enum lane lane, int upto)
+static inline void lazy_force(enum op_stream lane, int upto)
 {
     struct lazy_queue *q = &lazy_state.lane[lane];
 
@@ -53,7 +53,7 @@ static inline void lazy_force(enum lane lane, int upto)
     }
 }
 
-static inline void lazy_add(enum lane lane, struct lazy_entry e)
+static inline void lazy_add(enum op_stream lane, struct lazy_entry e)
 {
     struct lazy_queue *q = &lazy_state.lane[lane];
 
@@ -61,7 +61,7 @@ static inline void lazy_add(enum lane lane, struct lazy_entry e)
     q->entry[q->n++] = e;
 }
 
-static inline void lazy_copy(struct device *dev, enum lane lane, void *dst, const void *src,
+static inline void lazy_copy(struct device *dev, enum op_stream lane, void *dst, const void *src,
                              size_t bytes)
 {
     (void)dev;
@@ -69,17 +69,17 @@ static inline void lazy_copy(struct device *dev, enum lane lane, void *dst, cons
         lazy_add(lane, (struct lazy_entry){.dst = dst, .src = src, .bytes = bytes});
 }
 
-static inline void lazy_mark(struct device *dev, enum lane lane, int i)
+static inline void lazy_mark(struct device *dev, enum op_stream lane, int i)
 {
     (void)dev;
     lazy_state.mark[i].lane = lane;
     lazy_state.mark[i].upto = lazy_state.lane[lane].n;
 }
 
-static inline void lazy_after(struct device *dev, enum lane lane, int i)
+static inline void lazy_after(struct device *dev, enum op_stream lane, int i)
 {
     (void)dev;
-    if (lane == LANE_MAIN)
+    if (lane == OP_STREAM_MAIN)
         lazy_force(lazy_state.mark[i].lane, lazy_state.mark[i].upto);
     else
         lazy_add(lane, (struct lazy_entry){.lane = lazy_state.mark[i].lane,
@@ -94,8 +94,8 @@ static inline void lazy_wait(struct device *dev, int i)
 
 static inline void lazy_sync(struct device *dev)
 {
-    for (int i = 0; i < N_LANES; i++) {
-        lazy_force((enum lane)i, lazy_state.lane[i].n);
+    for (int i = 0; i < OP_N_STREAMS; i++) {
+        lazy_force((enum op_stream)i, lazy_state.lane[i].n);
         lazy_state.lane[i].n = lazy_state.lane[i].done = 0;
     }
     memset(lazy_state.mark, 0, sizeof lazy_state.mark);
@@ -110,15 +110,15 @@ static inline void lazy_close(struct device *dev)
 }
 
 /* From now on the device's lanes are lazy, until it is closed. */
-static inline void lazy_lanes(struct device *dev)
+static inline void lazy_streams(struct device *dev)
 {
     memset(&lazy_state, 0, sizeof lazy_state);
     lazy_state.inner = dev->ops;
     lazy_state.row = *dev->ops;
-    lazy_state.row.lane_copy = lazy_copy;
-    lazy_state.row.lane_mark = lazy_mark;
-    lazy_state.row.lane_after = lazy_after;
-    lazy_state.row.lane_wait = lazy_wait;
+    lazy_state.row.stream_copy = lazy_copy;
+    lazy_state.row.event_record = lazy_mark;
+    lazy_state.row.stream_wait_event = lazy_after;
+    lazy_state.row.event_sync = lazy_wait;
     lazy_state.row.sync = lazy_sync;
     lazy_state.row.close = lazy_close;
     dev->ops = &lazy_state.row;
