@@ -261,9 +261,10 @@ uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l);
 /* Entries of the row, by room. */
 void *cuda_pin(struct device *dev, size_t bytes);
 void cuda_unpin(struct device *dev, void *at);
-void cuda_stream_copy(struct device *dev, enum op_stream lane, void *dst, const void *src, size_t bytes);
-void cuda_event_record(struct device *dev, enum op_stream lane, int i);
-void cuda_stream_wait_event(struct device *dev, enum op_stream lane, int i);
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes);
+void cuda_event_record(struct device *dev, enum op_stream stream, int i);
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i);
 void cuda_event_sync(struct device *dev, int i);
 void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                enum ckpt_dtype from, int64_t n);

@@ -170,31 +170,32 @@ void cuda_unpin(struct device *dev, void *at)
     take_back(found);
 }
 
-void cuda_stream_copy(struct device *dev, enum op_stream lane, void *dst, const void *src, size_t bytes)
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes)
 {
     struct lanes *l = bytes ? lanes_of(dev) : NULL;
 
     if (l)
-        cuda_ok(dev, lane == OP_STREAM_IN ? "copy in" : "copy out",
-                cudaMemcpyAsync(dst, src, bytes, lane == OP_STREAM_IN ? cudaMemcpyHostToDevice
+        cuda_ok(dev, stream == OP_STREAM_IN ? "copy in" : "copy out",
+                cudaMemcpyAsync(dst, src, bytes, stream == OP_STREAM_IN ? cudaMemcpyHostToDevice
                                                                  : cudaMemcpyDeviceToHost,
-                                l->stream[lane]));
+                                l->stream[stream]));
 }
 
-void cuda_event_record(struct device *dev, enum op_stream lane, int i)
+void cuda_event_record(struct device *dev, enum op_stream stream, int i)
 {
     struct lanes *l = lanes_of(dev);
 
     if (l)
-        cuda_ok(dev, "mark of a lane", cudaEventRecord(l->mark[i], l->stream[lane]));
+        cuda_ok(dev, "record an event", cudaEventRecord(l->mark[i], l->stream[stream]));
 }
 
-void cuda_stream_wait_event(struct device *dev, enum op_stream lane, int i)
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i)
 {
     struct lanes *l = lanes_of(dev);
 
     if (l)
-        cuda_ok(dev, "wait of a lane", cudaStreamWaitEvent(l->stream[lane], l->mark[i], 0));
+        cuda_ok(dev, "wait for an event", cudaStreamWaitEvent(l->stream[stream], l->mark[i], 0));
 }
 
 void cuda_event_sync(struct device *dev, int i)

@@ -1,9 +1,9 @@
 /*
  * zero_fill - between a rank's arrays and the host, see zero.h: a few MiB at a time.
  *
- * Where the device's memory is apart, bytes pass the two halves of a pinned stage: while one half
- * is copied by a lane the host reads or fills the other.  They keep their type on the way, the host
- * converts.
+ * Where the device has memory of its own, bytes pass the two halves of a pinned stage: while a
+ * stream copies one half, the host reads or fills the other.  They keep their type on the way;
+ * the host converts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -66,10 +66,10 @@ void zero_settle(struct zero *z)
     z->dev->ops->event_sync(z->dev, ZERO_MARK_MAIN);
 }
 
-static void lane_follows(struct zero *z, enum op_stream lane, enum op_stream other)
+static void stream_follows(struct zero *z, enum op_stream stream, enum op_stream other)
 {
     z->dev->ops->event_record(z->dev, other, ZERO_MARK_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, lane, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_MARK_MAIN);
 }
 
 /* n elements to the host, as that type. */
@@ -86,7 +86,7 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
         ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
     }
-    lane_follows(z, OP_STREAM_OUT, OP_STREAM_MAIN);
+    stream_follows(z, OP_STREAM_OUT, OP_STREAM_MAIN);
     for (int64_t k = 0; k <= pieces; k++) {     /* piece k starts, piece k - 1 is taken */
         int64_t at = (k - 1) * most, some = n - at < most ? n - at : most;
 
@@ -119,7 +119,7 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
         ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
     }
-    lane_follows(z, OP_STREAM_IN, OP_STREAM_MAIN);
+    stream_follows(z, OP_STREAM_IN, OP_STREAM_MAIN);
     for (int64_t at = 0, k = 0; at < n; at += most, k ^= 1) {
         int64_t some = n - at < most ? n - at : most;
         unsigned char *half = z->stage + k * ZERO_STAGE;
@@ -127,10 +127,11 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
         ops->event_sync(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
         ckpt_convert(half, to.type, from + (size_t)at * ckpt_dtype_size(type), type,
                      (size_t)some);
-        ops->stream_copy(z->dev, OP_STREAM_IN, to.at + (size_t)at * wide, half, (size_t)some * wide);
+        ops->stream_copy(z->dev, OP_STREAM_IN, to.at + (size_t)at * wide, half,
+                         (size_t)some * wide);
         ops->event_record(z->dev, OP_STREAM_IN, ZERO_MARK_IN + (int)k);
     }
-    lane_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
+    stream_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
 }
 
 /* As they are stored: type is what get and put need not convert. */
