@@ -252,7 +252,7 @@ static int put_states(struct out *o, struct ckpt_source *src, const json_t *grou
     for (size_t i = 0; rc == 0 && i < m.n; i++)
         index[i] = m.item[i].index;
     if (rc == 0)
-        rc = tensors_measure(measure, src, index, m.n, MEASURE_STATS, jobs, err);
+        rc = inspect_measure(measure, src, index, m.n, INSPECT_STATS, jobs, err);
     if (rc == 0)
         put_groups(o, groups);
     if (rc == 0 && m.n)

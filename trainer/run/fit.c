@@ -162,7 +162,7 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
 {
     enum recompute level = o->model.recompute;
     bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
-    uint64_t host = fit_host_room(), there;
+    uint64_t host = fit_host_free(), there;
 
     if (!fits(out, o, level, must, err) && err->code == 0) {
         bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
@@ -234,7 +234,7 @@ static uint64_t group_room(void)
     return UINT64_MAX;
 }
 
-uint64_t fit_host_room(void)
+uint64_t fit_host_free(void)
 {
     uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_room();
     uint64_t room = kib ? kib * 1024 : UINT64_MAX;

@@ -43,6 +43,6 @@ struct fit_opts {
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);
 /* Bytes that the host can still give; UINT64_MAX when the system does not tell. */
-uint64_t fit_host_room(void);
+uint64_t fit_host_free(void);
 
 #endif

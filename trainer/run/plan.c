@@ -70,7 +70,7 @@ int run_plan_check(struct session *s, struct ckpt_err *err)
 {
     bool here = !s->dev->apart && !s->paper_limit;
     int64_t ranks = ranks_here(s->comm);
-    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_room();
+    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_free();
 
     if (here && need > total)
         refuse(s, ranks, total, err);

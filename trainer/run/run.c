@@ -269,7 +269,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         struct step_result res;
 
         report_phase("train step %lld", (long long)r->state.global_step + 1);
-        if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+        if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                       r->state.max_steps - first, err))
             return err->code;
         if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
@@ -306,7 +306,7 @@ static int loop(struct run *r, struct ckpt_err *err)
                              "--resume-from-checkpoint latest", (long long)r->state.global_step);
         }
     }
-    return watch ? run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+    return watch ? run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                     r->state.max_steps - first, err)
                  : 0;
 }
