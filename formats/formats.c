@@ -176,7 +176,7 @@ static int choose_inside(const struct ckpt_format **out, const char **inside,
         ckpt_err_clear(err);
         rc = place_enter(p, arena, &entered, err);
         if (rc == 0 && !entered) {
-            rc = wholes_enter(p, *inside != NULL, arena, &entered, err);
+            rc = run_dir_enter(p, *inside != NULL, arena, &entered, err);
             *inside = entered ? p->path : *inside;
         }
         if (rc == 0)

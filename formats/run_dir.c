@@ -266,7 +266,7 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
     return only ? 0 : pick_trial(out, p, err);
 }
 
-int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
                  struct ckpt_err *err)
 {
     const char *name = NULL, *file = NULL, *path;

@@ -129,8 +129,8 @@ static int put_fixed(struct row *r, const struct arrow_batch *b, size_t k, int64
             turned[j] = raw[x->width - 1 - j];
         v.bytes = turned;
     } else if (x->is_float) {
-        v.d = x->width == 4 ? (double)wire_float((uint64_t)whole(raw, 4, false))
-                            : wire_double((uint64_t)whole(raw, 8, false));
+        v.d = x->width == 4 ? (double)protobuf_float((uint64_t)whole(raw, 4, false))
+                            : protobuf_double((uint64_t)whole(raw, 8, false));
     } else if (x->text.type != PQ_FIXED) {
         v.i = whole(raw, x->width, x->is_signed);
         if (__builtin_mul_overflow(v.i, x->factor, &v.i))

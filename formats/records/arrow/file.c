@@ -14,7 +14,7 @@ enum { SCHEMA = 1, DICTIONARY_BATCH, RECORD_BATCH };
 struct message {
     unsigned char    *meta;
     struct flat       flat;
-    struct flat_table header;
+    struct flatbuffer_table header;
     int               type;
     uint64_t          body, body_len, next;
 };
@@ -39,7 +39,7 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
 {
     uint64_t size = ckpt_file_size(f->file), len, left;
     unsigned char head[8];
-    struct flat_table root;
+    struct flatbuffer_table root;
 
     *m = (struct message){0};
     if (at == size)
@@ -65,11 +65,11 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
     if (ckpt_file_read_at(f->file, m->meta, (size_t)len, at, err))
         return err->code;
     m->flat = (struct flat){m->meta, (size_t)len, false};
-    root = flat_root(&m->flat);
-    m->type = (int)flat_int(&m->flat, &root, 1, 1, 0);
-    m->header = flat_child(&m->flat, &root, 2);
+    root = flatbuffer_root(&m->flat);
+    m->type = (int)flatbuffer_int(&m->flat, &root, 1, 1, 0);
+    m->header = flatbuffer_child(&m->flat, &root, 2);
     m->body = at + len;
-    m->body_len = (uint64_t)flat_int(&m->flat, &root, 3, 8, 0);
+    m->body_len = (uint64_t)flatbuffer_int(&m->flat, &root, 3, 8, 0);
     if (m->flat.failed || m->header.at == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "its metadata is damaged");
     if (m->body_len > size - m->body)
@@ -82,14 +82,14 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
 
 /* Where a batch's buffers lie, of fields [from, to). */
 static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message *m,
-                     const struct flat_table *t, size_t n_field, size_t n_buffer,
+                     const struct flatbuffer_table *t, size_t n_field, size_t n_buffer,
                      struct ckpt_err *err)
 {
-    struct flat_vector nodes = flat_list(&m->flat, t, 1, 16),
-                       buffers = flat_list(&m->flat, t, 2, 16);
+    struct flatbuffer_vector nodes = flatbuffer_list(&m->flat, t, 1, 16),
+                       buffers = flatbuffer_list(&m->flat, t, 2, 16);
 
-    b->rows = flat_int(&m->flat, t, 0, 8, 0);
-    if (flat_child(&m->flat, t, 3).at)
+    b->rows = flatbuffer_int(&m->flat, t, 0, 8, 0);
+    if (flatbuffer_child(&m->flat, t, 3).at)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its buffers are compressed");
     if (m->flat.failed || b->rows < 0 || nodes.n != n_field || buffers.n != n_buffer)
         return ckpt_fail(err, CKPT_EFORMAT, "a batch of %zu nodes and %zu buffers, %zu and %zu "
@@ -99,10 +99,10 @@ static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message
     if (!b->length || !b->buffer)
         return ckpt_nomem(err, n_buffer * sizeof *b->buffer);
     for (size_t i = 0; i < n_field; i++)
-        b->length[i] = flat_i64(&m->flat, &nodes, i, 0);
+        b->length[i] = flatbuffer_i64(&m->flat, &nodes, i, 0);
     for (size_t i = 0; i < n_buffer; i++) {
-        uint64_t at = (uint64_t)flat_i64(&m->flat, &buffers, i, 0),
-                 len = (uint64_t)flat_i64(&m->flat, &buffers, i, 8);
+        uint64_t at = (uint64_t)flatbuffer_i64(&m->flat, &buffers, i, 0),
+                 len = (uint64_t)flatbuffer_i64(&m->flat, &buffers, i, 8);
 
         if (at > m->body_len || len > m->body_len - at)
             return ckpt_fail(err, CKPT_EFORMAT, "buffer %zu lies at %llu, %llu bytes, in a body "
@@ -159,9 +159,9 @@ static size_t count_buffers(const struct arrow_file *f, size_t from)
 
 static int add_dictionary(struct arrow_file *f, struct message *m, struct ckpt_err *err)
 {
-    int64_t id = flat_int(&m->flat, &m->header, 0, 8, 0), first = 0;
-    struct flat_table data = flat_child(&m->flat, &m->header, 1);
-    bool delta = flat_int(&m->flat, &m->header, 2, 1, 0) != 0;
+    int64_t id = flatbuffer_int(&m->flat, &m->header, 0, 8, 0), first = 0;
+    struct flatbuffer_table data = flatbuffer_child(&m->flat, &m->header, 1);
+    bool delta = flatbuffer_int(&m->flat, &m->header, 2, 1, 0) != 0;
     struct arrow_batch *b;
     size_t k = 0;
 

@@ -34,7 +34,7 @@ static bool next_run(struct pq_hybrid *h)
     uint64_t head = 0, n = 0, bytes;
 
     while (n == 0 && !h->c.failed) {    /* some writers end with an empty run */
-        head = wire_varint(&h->c);
+        head = protobuf_varint(&h->c);
         n = head >> 1;
     }
     h->value = 0;
@@ -77,10 +77,10 @@ bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, u
 
     *d = (struct pq_delta){0};
     ckpt_cursor_init(&d->c, bytes ? (const void *)bytes : "", len);
-    block = wire_varint(&d->c);
-    n_mini = wire_varint(&d->c);
-    d->left = wire_varint(&d->c);
-    d->value = (uint64_t)wire_zigzag(wire_varint(&d->c));
+    block = protobuf_varint(&d->c);
+    n_mini = protobuf_varint(&d->c);
+    d->left = protobuf_varint(&d->c);
+    d->value = (uint64_t)protobuf_zigzag(protobuf_varint(&d->c));
     if (d->c.failed || n_mini == 0 || block > MAX_BLOCK || block % n_mini != 0 ||
         block / n_mini % 8 != 0 || block == 0 || d->left > most)
         return false;
@@ -93,7 +93,7 @@ bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, u
 static bool next_mini(struct pq_delta *d)
 {
     if (d->mini == d->n_mini) {
-        d->least = (uint64_t)wire_zigzag(wire_varint(&d->c));
+        d->least = (uint64_t)protobuf_zigzag(protobuf_varint(&d->c));
         d->widths = ckpt_get_bytes(&d->c, d->n_mini);
         d->mini = 0;
         if (d->c.failed)

@@ -45,8 +45,8 @@ static void load(struct pq_value *v, const struct pq_node *leaf, const unsigned 
     switch (leaf->type) {
     case PQ_INT32: v->i = (int32_t)le(b, 4); break;
     case PQ_INT64: v->i = (int64_t)le(b, 8); break;
-    case PQ_FLOAT: v->d = wire_float(le(b, 4)); break;
-    case PQ_DOUBLE: v->d = wire_double(le(b, 8)); break;
+    case PQ_FLOAT: v->d = protobuf_float(le(b, 4)); break;
+    case PQ_DOUBLE: v->d = protobuf_double(le(b, 8)); break;
     default:
         v->bytes = b;
         v->len = width_of(leaf);
