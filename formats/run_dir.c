@@ -267,7 +267,7 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
 }
 
 int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err)
+                  struct ckpt_err *err)
 {
     const char *name = NULL, *file = NULL, *path;
     struct ckpt_place inner = {.packed = p->packed};

@@ -14,6 +14,6 @@
  * several trials, several ways of counting, a newest one whose save did not end.
  */
 int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err);
+                  struct ckpt_err *err);
 
 #endif

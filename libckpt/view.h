@@ -1,6 +1,7 @@
 /*
- * view - a source seen otherwise.  Each view takes the source beneath it (on failure too) and
- * changes exactly one thing; extras and info pass through.
+ * view - a source seen otherwise.  Each view takes the source beneath it (on failure too, *out is
+ * then NULL) and changes exactly one thing; extras and info pass through.  out may be the place of
+ * the source itself: ckpt_view_cast(&src, src, ...).
  */
 #ifndef CKPT_LIBCKPT_VIEW_H
 #define CKPT_LIBCKPT_VIEW_H

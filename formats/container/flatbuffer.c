@@ -1,8 +1,8 @@
-/* container/flatbuffer - see flat.h. */
+/* container/flatbuffer - see flatbuffer.h. */
 #include "formats/container/flatbuffer.h"
 
 /* n bytes at `at`, sign extended; 0 and failed when they are not there. */
-static int64_t number(struct flat *f, size_t at, unsigned n)
+static int64_t number(struct flatbuffer *f, size_t at, unsigned n)
 {
     uint64_t v = 0;
 
@@ -15,10 +15,10 @@ static int64_t number(struct flat *f, size_t at, unsigned n)
     return n < 8 && v >> (8 * n - 1) ? (int64_t)(v | ~(uint64_t)0 << 8 * n) : (int64_t)v;
 }
 
-static size_t u32(struct flat *f, size_t at) { return (uint32_t)number(f, at, 4); }
-static size_t u16(struct flat *f, size_t at) { return (uint16_t)number(f, at, 2); }
+static size_t u32(struct flatbuffer *f, size_t at) { return (uint32_t)number(f, at, 4); }
+static size_t u16(struct flatbuffer *f, size_t at) { return (uint16_t)number(f, at, 2); }
 
-static struct flatbuffer_table table_at(struct flat *f, size_t at)
+static struct flatbuffer_table table_at(struct flatbuffer *f, size_t at)
 {
     struct flatbuffer_table t = {.at = at};
     int64_t back = number(f, at, 4), vtable = (int64_t)at - back;
@@ -37,10 +37,11 @@ bad:
     return (struct flatbuffer_table){0};
 }
 
-struct flatbuffer_table flatbuffer_root(struct flat *f) { return table_at(f, u32(f, 0)); }
+struct flatbuffer_table flatbuffer_root(struct flatbuffer *f) { return table_at(f, u32(f, 0)); }
 
 /* Where a field of that many bytes lies, or 0. */
-static size_t field(struct flat *f, const struct flatbuffer_table *t, unsigned slot, unsigned bytes)
+static size_t field(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
+                    unsigned bytes)
 {
     size_t entry = 4 + 2 * (size_t)slot, in;
 
@@ -56,8 +57,9 @@ static size_t field(struct flat *f, const struct flatbuffer_table *t, unsigned s
     return t->at + in;
 }
 
-int64_t flatbuffer_int(struct flat *f, const struct flatbuffer_table *t, unsigned slot, unsigned bytes,
-                 int64_t fallback)
+int64_t flatbuffer_int(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
+                       unsigned bytes,
+                       int64_t fallback)
 {
     size_t at = field(f, t, slot, bytes);
 
@@ -65,7 +67,7 @@ int64_t flatbuffer_int(struct flat *f, const struct flatbuffer_table *t, unsigne
 }
 
 /* Where the offset in a field leads, or 0. */
-static size_t follow(struct flat *f, size_t at)
+static size_t follow(struct flatbuffer *f, size_t at)
 {
     size_t by;
 
@@ -79,15 +81,17 @@ static size_t follow(struct flat *f, size_t at)
     return at + by;
 }
 
-struct flatbuffer_table flatbuffer_child(struct flat *f, const struct flatbuffer_table *t, unsigned slot)
+struct flatbuffer_table flatbuffer_child(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot)
 {
     size_t at = follow(f, field(f, t, slot, 4));
 
     return at ? table_at(f, at) : (struct flatbuffer_table){0};
 }
 
-struct flatbuffer_vector flatbuffer_list(struct flat *f, const struct flatbuffer_table *t, unsigned slot,
-                             size_t width)
+struct flatbuffer_vector flatbuffer_list(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot,
+                                         size_t width)
 {
     struct flatbuffer_vector v = {.width = width};
     size_t at = follow(f, field(f, t, slot, 4));
@@ -103,7 +107,8 @@ struct flatbuffer_vector flatbuffer_list(struct flat *f, const struct flatbuffer
     return v;
 }
 
-const char *flatbuffer_text(struct flat *f, const struct flatbuffer_table *t, unsigned slot, size_t *len)
+const char *flatbuffer_text(struct flatbuffer *f, const struct flatbuffer_table *t,
+                            unsigned slot, size_t *len)
 {
     struct flatbuffer_vector v = flatbuffer_list(f, t, slot, 1);
 
@@ -111,16 +116,18 @@ const char *flatbuffer_text(struct flat *f, const struct flatbuffer_table *t, un
     return v.at && !f->failed ? (const char *)f->b + v.at : NULL;
 }
 
-struct flatbuffer_table flatbuffer_at(struct flat *f, const struct flatbuffer_vector *v, size_t i)
+struct flatbuffer_table flatbuffer_at(struct flatbuffer *f, const struct flatbuffer_vector *v,
+                                      size_t i)
 {
     size_t at = follow(f, v->at + 4 * i);
 
     return at ? table_at(f, at) : (struct flatbuffer_table){0};
 }
 
-int64_t flatbuffer_i64(const struct flat *f, const struct flatbuffer_vector *v, size_t i, size_t in)
+int64_t flatbuffer_i64(const struct flatbuffer *f, const struct flatbuffer_vector *v, size_t i,
+                       size_t in)
 {
-    struct flat copy = *f;
+    struct flatbuffer copy = *f;
 
     return number(&copy, v->at + i * v->width + in, 8);
 }

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Bytes that are read; failed once an offset leads out of them. */
-struct flat {
+struct flatbuffer {
     const unsigned char *b;
     size_t               n;
     bool                 failed;
@@ -32,17 +32,23 @@ struct flatbuffer_vector {
     size_t at, n, width;
 };
 
-struct flatbuffer_table flatbuffer_root(struct flat *f);
+struct flatbuffer_table flatbuffer_root(struct flatbuffer *f);
 /* Fields by slot.  Absent ones give fallback, no table, no text (NULL), an empty vector. */
-int64_t flatbuffer_int(struct flat *f, const struct flatbuffer_table *t, unsigned slot, unsigned bytes,
-                 int64_t fallback);
-struct flatbuffer_table flatbuffer_child(struct flat *f, const struct flatbuffer_table *t, unsigned slot);
-const char *flatbuffer_text(struct flat *f, const struct flatbuffer_table *t, unsigned slot, size_t *len);
-struct flatbuffer_vector flatbuffer_list(struct flat *f, const struct flatbuffer_table *t, unsigned slot,
-                             size_t width);
+int64_t flatbuffer_int(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
+                       unsigned bytes,
+                       int64_t fallback);
+struct flatbuffer_table flatbuffer_child(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot);
+const char *flatbuffer_text(struct flatbuffer *f, const struct flatbuffer_table *t,
+                            unsigned slot, size_t *len);
+struct flatbuffer_vector flatbuffer_list(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot,
+                                         size_t width);
 /* Element i < v->n of a vector of tables (width 4). */
-struct flatbuffer_table flatbuffer_at(struct flat *f, const struct flatbuffer_vector *v, size_t i);
+struct flatbuffer_table flatbuffer_at(struct flatbuffer *f, const struct flatbuffer_vector *v,
+                                      size_t i);
 /* Eight bytes at byte `in` of element i < v->n. */
-int64_t flatbuffer_i64(const struct flat *f, const struct flatbuffer_vector *v, size_t i, size_t in);
+int64_t flatbuffer_i64(const struct flatbuffer *f, const struct flatbuffer_vector *v, size_t i,
+                       size_t in);
 
 #endif

@@ -11,11 +11,13 @@
 
 #include "libckpt/base/buf.h"
 
-enum protobuf_type { PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5 };
+enum protobuf_type {
+    PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5
+};
 
 struct protobuf_field {
     uint32_t             number;    /* 1 to 2^29 - 1 */
-    enum protobuf_type       type;
+    enum protobuf_type   type;
     uint64_t             bits;      /* a varint, or four or eight bytes; else 0 */
     const unsigned char *bytes;     /* PROTOBUF_BYTES: borrowed from the message; else NULL */
     size_t               len;
@@ -32,9 +34,13 @@ struct ckpt_cursor protobuf_inside(const struct protobuf_field *f);
 double protobuf_double(uint64_t bits);
 float protobuf_float(uint64_t bits);
 /* sint32, sint64: 0, -1, 1, -2, ... */
-static inline int64_t protobuf_zigzag(uint64_t v) { return (int64_t)(v >> 1) ^ -(int64_t)(v & 1); }
+static inline int64_t protobuf_zigzag(uint64_t v)
+{
+    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
 /* True for field `number` of that type. */
-static inline bool protobuf_is(const struct protobuf_field *f, uint32_t number, enum protobuf_type type)
+static inline bool protobuf_is(const struct protobuf_field *f, uint32_t number,
+                               enum protobuf_type type)
 {
     return f->number == number && f->type == type;
 }

@@ -167,7 +167,7 @@ int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckp
 }
 
 const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err)
+                                       struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(w->file) - offset;
     size_t want = n > WINDOW ? n : WINDOW;
@@ -192,7 +192,8 @@ const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset
     return w->data;
 }
 
-int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err)
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
 

@@ -78,9 +78,10 @@ struct run_log_window {
 
 /* n bytes at offset, which lie inside the file; valid until the next call.  NULL with err. */
 const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err);
+                                       struct ckpt_err *err);
 /* Whether nothing but zeros is left from offset on: what a crash leaves of an unwritten tail. */
-int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err);
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err);
 void run_log_window_release(struct run_log_window *w);
 
 #endif

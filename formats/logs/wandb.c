@@ -33,7 +33,8 @@ static uint32_t le32(const unsigned char *b)
 }
 
 /* The chunk at offset at. */
-static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at, struct ckpt_err *err)
+static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
+                      struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
     const unsigned char *b;

@@ -127,14 +127,18 @@ static int parse_json(json_t **out, const struct protobuf_field *text, struct ck
     return rc;
 }
 
+/* JSON has no words for numbers that are not finite: text, as W&B writes them. */
+static json_t *json_of_double(double d)
+{
+    return isfinite(d) ? json_real(d)
+                       : json_string(isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
+}
+
 static int parse_typed(json_t **out, const struct protobuf_field *f, struct ckpt_err *err)
 {
     *out = f->number == 4   ? json_boolean(f->bits != 0)
            : f->number == 5 ? json_integer(protobuf_zigzag(f->bits))
-           : f->number == 6 ? (isfinite(protobuf_double(f->bits)) ? json_real(protobuf_double(f->bits))
-                               : json_string(isnan(protobuf_double(f->bits)) ? "NaN"
-                                             : protobuf_double(f->bits) > 0 ? "Infinity"
-                                                                        : "-Infinity"))
+           : f->number == 6 ? json_of_double(protobuf_double(f->bits))
            : f->number == 7 && f->bytes && ckpt_utf8_valid(f->bytes, f->len)
                ? json_stringn_nocheck((const char *)f->bytes, f->len)
                : json_null();
@@ -365,7 +369,8 @@ struct fact {
     const char *key;
 };
 
-static int texts(struct run_log *log, const struct protobuf_field *from, const struct fact *fact,
+static int texts(struct run_log *log, const struct protobuf_field *from,
+                 const struct fact *fact,
                  size_t n, struct ckpt_err *err)
 {
     struct ckpt_cursor c = protobuf_inside(from);
@@ -373,7 +378,8 @@ static int texts(struct run_log *log, const struct protobuf_field *from, const s
 
     while (protobuf_next(&c, &f))
         for (size_t i = 0; i < n; i++)
-            if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) && put_text(log, fact[i].key, &f, err))
+            if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) &&
+                put_text(log, fact[i].key, &f, err))
                 return err->code;
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "a record that is cut") : 0;
 }
@@ -411,7 +417,8 @@ static int run(struct run_log *log, const struct protobuf_field *from, struct ck
 }
 
 /* RunExitRecord: exit_code = 1, runtime = 2; zero is not written. */
-static int run_exit(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)
+static int run_exit(struct run_log *log, const struct protobuf_field *from,
+                    struct ckpt_err *err)
 {
     struct ckpt_cursor c = protobuf_inside(from);
     int32_t code = 0, runtime = 0;

@@ -65,7 +65,8 @@ static int read_piece(struct proto *p, const struct protobuf_field *field, struc
     return 0;
 }
 
-static int read_trainer(struct proto *p, const struct protobuf_field *field, struct ckpt_err *err)
+static int read_trainer(struct proto *p, const struct protobuf_field *field,
+                        struct ckpt_err *err)
 {
     struct ckpt_cursor c = protobuf_inside(field);
     struct protobuf_field f;
@@ -132,7 +133,9 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
             rc = read_trainer(p, &f, err);
         else if (protobuf_is(&f, 3, PROTOBUF_BYTES))
             rc = read_normalizer(p, &f, err);
-        specs |= protobuf_is(&f, 2, PROTOBUF_BYTES) ? 1 : protobuf_is(&f, 3, PROTOBUF_BYTES) ? 2 : 0;
+        specs |= protobuf_is(&f, 2, PROTOBUF_BYTES)   ? 1
+                 : protobuf_is(&f, 3, PROTOBUF_BYTES) ? 2
+                                                      : 0;
     }
     if (rc == 0 && c.failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no message of fields at byte %zu of %zu", c.pos, n);

@@ -13,7 +13,7 @@ enum { SCHEMA = 1, DICTIONARY_BATCH, RECORD_BATCH };
 /* One message: its metadata in memory, its body in the file. */
 struct message {
     unsigned char    *meta;
-    struct flat       flat;
+    struct flatbuffer flat;
     struct flatbuffer_table header;
     int               type;
     uint64_t          body, body_len, next;
@@ -64,7 +64,7 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
         return ckpt_nomem(err, (size_t)len);
     if (ckpt_file_read_at(f->file, m->meta, (size_t)len, at, err))
         return err->code;
-    m->flat = (struct flat){m->meta, (size_t)len, false};
+    m->flat = (struct flatbuffer){m->meta, (size_t)len, false};
     root = flatbuffer_root(&m->flat);
     m->type = (int)flatbuffer_int(&m->flat, &root, 1, 1, 0);
     m->header = flatbuffer_child(&m->flat, &root, 2);
@@ -86,7 +86,7 @@ static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message
                      struct ckpt_err *err)
 {
     struct flatbuffer_vector nodes = flatbuffer_list(&m->flat, t, 1, 16),
-                       buffers = flatbuffer_list(&m->flat, t, 2, 16);
+                             buffers = flatbuffer_list(&m->flat, t, 2, 16);
 
     b->rows = flatbuffer_int(&m->flat, t, 0, 8, 0);
     if (flatbuffer_child(&m->flat, t, 3).at)

@@ -19,7 +19,7 @@ enum { T_NULL = 1, T_INT, T_FLOAT, T_BINARY, T_UTF8, T_BOOL, T_DECIMAL, T_DATE, 
 
 struct reader {
     struct arrow_file *f;
-    struct flat       *flat;
+    struct flatbuffer *flat;
     size_t             cap;
     /* Dictionaries whose values are still to be read: field and its table. */
     struct { size_t field; struct flatbuffer_table table; } *pending;
@@ -36,7 +36,8 @@ size_t arrow_buffers_of(const struct arrow_field *field)
     return n[field->layout];
 }
 
-static bool set_int(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static bool set_int(struct arrow_field *x, struct flatbuffer *f,
+                    const struct flatbuffer_table *t)
 {
     int64_t bits = flatbuffer_int(f, t, 0, 4, 0);
 
@@ -48,7 +49,8 @@ static bool set_int(struct arrow_field *x, struct flat *f, const struct flatbuff
     return bits == 8 || bits == 16 || bits == 32 || bits == 64;
 }
 
-static bool set_float(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static bool set_float(struct arrow_field *x, struct flatbuffer *f,
+                      const struct flatbuffer_table *t)
 {
     int64_t precision = flatbuffer_int(f, t, 0, 2, 0);
 
@@ -62,7 +64,8 @@ static bool set_float(struct arrow_field *x, struct flat *f, const struct flatbu
     return true;
 }
 
-static bool set_decimal(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static bool set_decimal(struct arrow_field *x, struct flatbuffer *f,
+                        const struct flatbuffer_table *t)
 {
     int64_t scale = flatbuffer_int(f, t, 1, 4, 0), bits = flatbuffer_int(f, t, 2, 4, 128);
 
@@ -89,7 +92,8 @@ static bool set_time(struct arrow_field *x, enum pq_meaning meaning, int64_t uni
     return true;
 }
 
-static bool set_date(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static bool set_date(struct arrow_field *x, struct flatbuffer *f,
+                     const struct flatbuffer_table *t)
 {
     x->days_of_ms = flatbuffer_int(f, t, 0, 2, 1) != 0;
     x->layout = ARROW_FIXED;
@@ -109,7 +113,8 @@ static bool set_bytes(struct arrow_field *x, bool text, size_t width)
     return true;
 }
 
-static bool set_fixed(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static bool set_fixed(struct arrow_field *x, struct flatbuffer *f,
+                      const struct flatbuffer_table *t)
 {
     int64_t width = flatbuffer_int(f, t, 0, 4, 0);
 
@@ -128,7 +133,7 @@ static bool set_list(struct arrow_field *x, enum arrow_layout layout, size_t wid
 }
 
 /* False for a type that is not read. */
-static bool set_type(struct arrow_field *x, struct flat *f, int64_t type,
+static bool set_type(struct arrow_field *x, struct flatbuffer *f, int64_t type,
                      const struct flatbuffer_table *t)
 {
     size_t n;
@@ -164,9 +169,11 @@ static bool set_type(struct arrow_field *x, struct flat *f, int64_t type,
     }
 }
 
-static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values, unsigned depth);
+static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values,
+                      unsigned depth);
 
-static int read_children(struct reader *r, const struct flatbuffer_table *t, size_t self, unsigned depth)
+static int read_children(struct reader *r, const struct flatbuffer_table *t, size_t self,
+                         unsigned depth)
 {
     struct flatbuffer_vector children = flatbuffer_list(r->flat, t, 5, 4);
     enum arrow_layout layout = r->f->field[self].layout;
@@ -274,14 +281,16 @@ static int new_field(struct reader *r, const struct flatbuffer_table *t)
 }
 
 /* Types that Arrow spells as others with a name: a UUID is sixteen bytes. */
-static void set_extension(struct arrow_field *x, struct flat *f, const struct flatbuffer_table *t)
+static void set_extension(struct arrow_field *x, struct flatbuffer *f,
+                          const struct flatbuffer_table *t)
 {
     struct flatbuffer_vector pairs = flatbuffer_list(f, t, 6, 4);
 
     for (size_t i = 0; i < pairs.n && !f->failed; i++) {
         struct flatbuffer_table pair = flatbuffer_at(f, &pairs, i);
         size_t n, m;
-        const char *key = flatbuffer_text(f, &pair, 0, &n), *value = flatbuffer_text(f, &pair, 1, &m);
+        const char *key = flatbuffer_text(f, &pair, 0, &n),
+                   *value = flatbuffer_text(f, &pair, 1, &m);
 
         if (key && value && n == 20 && memcmp(key, "ARROW:extension:name", 20) == 0 && m == 10 &&
             memcmp(value, "arrow.uuid", 10) == 0 && x->text.type == PQ_FIXED && x->width == 16)
@@ -289,11 +298,13 @@ static void set_extension(struct arrow_field *x, struct flat *f, const struct fl
     }
 }
 
-static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values, unsigned depth)
+static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values,
+                      unsigned depth)
 {
     size_t self = r->f->n_field;
     int64_t type = flatbuffer_int(r->flat, t, 2, 1, 0);
-    struct flatbuffer_table inner = flatbuffer_child(r->flat, t, 3), coded = flatbuffer_child(r->flat, t, 4);
+    struct flatbuffer_table inner = flatbuffer_child(r->flat, t, 3),
+                            coded = flatbuffer_child(r->flat, t, 4);
 
     if (depth > ARROW_MAX_DEPTH)
         return ckpt_fail(r->err, CKPT_ELIMIT, "nested deeper than %d levels", ARROW_MAX_DEPTH);
@@ -323,7 +334,8 @@ static size_t number_buffers(struct arrow_file *f, size_t from, size_t end)
     return n;
 }
 
-int arrow_schema_read(struct arrow_file *f, struct flat *flat, const struct flatbuffer_table *schema,
+int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
+                      const struct flatbuffer_table *schema,
                       struct ckpt_err *err)
 {
     struct reader r = {.f = f, .flat = flat, .err = err};

@@ -5,7 +5,8 @@
 #include "formats/container/flatbuffer.h"
 #include "formats/records/arrow/file.h"
 
-int arrow_schema_read(struct arrow_file *f, struct flat *flat, const struct flatbuffer_table *schema,
+int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
+                      const struct flatbuffer_table *schema,
                       struct ckpt_err *err);
 /* How many buffers a field itself has in a batch. */
 size_t arrow_buffers_of(const struct arrow_field *field);

@@ -178,7 +178,7 @@ static void test_compressed_buffers_are_told(void **state)
 static void test_offsets_that_lead_out_of_a_buffer_fail(void **state)
 {
     unsigned char b[64] = {8, 0, 0, 0, 6, 0, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0};
-    struct flat f = {b, sizeof b, false};
+    struct flatbuffer f = {b, sizeof b, false};
     struct flatbuffer_table t;
 
     (void)state;
