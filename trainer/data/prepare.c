@@ -120,9 +120,9 @@ int prepare_make(const char *path, const struct prepare_opts *o, struct records 
 
     if (rc)
         goto out;
-    n_train = datasets_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
+    n_train = pcg64_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
     rest = row + n_train;
-    n_val = datasets_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
+    n_val = pcg64_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
     if (o->val_test_ratio <= 0)
         n_val = 0;
     for (int64_t i = 0; i < n - n_train; i++)

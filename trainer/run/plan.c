@@ -68,7 +68,7 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
 
 int run_plan_check(struct session *s, struct ckpt_err *err)
 {
-    bool here = !s->dev->apart && !s->paper_limit;
+    bool here = !s->dev->discrete && !s->paper_limit;
     int64_t ranks = ranks_here(s->comm);
     uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_free();
 
