@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     memcpy(text, data, size);
     text[size] = '\0';
-    if (record_card_parse(&all, &n, text, size, "README.md", &arena, &err)) {
+    if (card_parse(&all, &n, text, size, "README.md", &arena, &err)) {
         if (!err.text[0])
             abort();
         goto out;
@@ -33,10 +33,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         for (size_t k = 0; k < all[i].n; k++) {
             if (!*all[i].files[k].split || *all[i].files[k].pattern == '/')
                 abort();
-            record_matches(all[i].files[k].pattern, "data/a/train-00000-of-00001.parquet");
+            card_matches(all[i].files[k].pattern, "data/a/train-00000-of-00001.parquet");
         }
     }
-    if (n > 0 && record_card_pick(&one, all, n, NULL, "here", &err) && !strstr(err.text, "several"))
+    if (n > 0 && card_pick(&one, all, n, NULL, "here", &err) && !strstr(err.text, "several"))
         abort();
 out:
     ckpt_arena_release(&arena);

@@ -132,21 +132,22 @@ static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)
 {
     const struct cpu_device *c = (const struct cpu_device *)dev;
 
-    return from < c->n_timestamps && to < c->n_timestamps ? c->timestamps[to] - c->timestamps[from] : 0;
+    return from < c->n_timestamps && to < c->n_timestamps
+               ? c->timestamps[to] - c->timestamps[from] : 0;
 }
 
 /* Lanes: a copy has been made when its call comes back. */
-static void cpu_stream_copy(struct device *dev, enum op_stream lane, void *dst, const void *src,
+static void cpu_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
                           size_t bytes)
 {
-    (void)lane;
+    (void)stream;
     cpu_move(dev, dst, src, bytes);
 }
 
-static void cpu_event_record(struct device *dev, enum op_stream lane, int i)
+static void cpu_event_record(struct device *dev, enum op_stream stream, int i)
 {
     (void)dev;
-    (void)lane;
+    (void)stream;
     (void)i;
 }
 
@@ -211,7 +212,8 @@ static const struct ops cpu_row = {
     .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move, .cast = cpu_cast,
     .sync = cpu_sync, .close = cpu_close, .timestamp = cpu_timestamp, .elapsed = cpu_elapsed,
     .pin = cpu_alloc, .unpin = cpu_free, .stream_copy = cpu_stream_copy,
-    .event_record = cpu_event_record, .stream_wait_event = cpu_event_record, .event_sync = cpu_event_sync,
+    .event_record = cpu_event_record, .stream_wait_event = cpu_event_record,
+    .event_sync = cpu_event_sync,
     .workspace = cpu_workspace, .free_bytes = cpu_free_bytes,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .grad_norm = cpu_grad_norm,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
@@ -224,7 +226,8 @@ static const struct ops cpu_row = {
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
     .head_loss = cpu_head_loss, .head_logits = cpu_head_logits, .head_top = cpu_head_top,
-    .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch, .graph_free = cpu_graph_launch,
+    .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch,
+    .graph_free = cpu_graph_launch,
 };
 
 static void *idle(void *gate)

@@ -84,8 +84,8 @@ static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_
 }
 
 /* The messages of one field behind those there are. */
-static int add_messages(struct conversation *t, const json_t *record, const char *field, bool *sharegpt,
-                        struct ckpt_err *err)
+static int add_messages(struct conversation *t, const json_t *record, const char *field,
+                        bool *sharegpt, struct ckpt_err *err)
 {
     json_t *list = NULL, *copy = NULL, *one;
     size_t i;
@@ -121,7 +121,8 @@ static int add_system(struct conversation *t, const json_t *record, struct ckpt_
                ? ckpt_nomem(err, sizeof *text) : 0;
 }
 
-int conversation_of(struct conversation *t, const json_t *record, const char *field, struct ckpt_err *err)
+int conversation_of(struct conversation *t, const json_t *record, const char *field,
+                    struct ckpt_err *err)
 {
     const json_t *tools = json_object_get(record, "tools"),
                  *more = json_object_get(record, "chat_template_kwargs");
@@ -219,7 +220,8 @@ static bool find_mark(const struct ckpt_buf *b, size_t *at)
 
 /* The chat with the mark behind the last character of message i that is no blank; false when it
  * has no text. */
-static bool with_mark(const struct conversation *t, size_t i, struct conversation *out, struct ckpt_err *err)
+static bool with_mark(const struct conversation *t, size_t i, struct conversation *out,
+                      struct ckpt_err *err)
 {
     json_t *list = json_copy(t->messages), *turn = json_copy(json_array_get(t->messages, i));
     const char *content = json_string_value(json_object_get(turn, "content"));
@@ -288,8 +290,9 @@ static bool end_by_mark(const struct conversation *t, const struct chat *c, size
 }
 
 /* Where the first n messages end in the whole text. */
-static int end_of(const struct conversation *t, const struct chat *c, size_t n, struct jinja_out *part,
-                  const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
+static int end_of(const struct conversation *t, const struct chat *c, size_t n,
+                  struct jinja_out *part, const struct jinja_out *whole, size_t *end,
+                  struct ckpt_err *err)
 {
     const char *eos = chat_eos(c);
     size_t k = strlen(eos), same;
@@ -315,8 +318,8 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n, 
 }
 
 /* Turn i of the assistant. */
-static int add_turn(const struct conversation *t, const struct chat *c, size_t i, struct jinja_out *part,
-                    struct jinja_out *out, struct ckpt_err *err)
+static int add_turn(const struct conversation *t, const struct chat *c, size_t i,
+                    struct jinja_out *part, struct jinja_out *out, struct ckpt_err *err)
 {
     size_t before = 0, begin = 0, end;
     int rc;
@@ -362,8 +365,8 @@ static int add_turns(const struct conversation *t, const struct chat *c, size_t 
 }
 
 /* Of the template's spans those behind the first n messages: a turn may have several. */
-static int keep_behind(const struct conversation *t, const struct chat *c, size_t n, struct jinja_out *out,
-                       struct ckpt_err *err)
+static int keep_behind(const struct conversation *t, const struct chat *c, size_t n,
+                       struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
     size_t from = 0, kept = 0;
@@ -378,8 +381,8 @@ static int keep_behind(const struct conversation *t, const struct chat *c, size_
 }
 
 /* All that follows the prompt. */
-static int add_completion(const struct conversation *t, const struct chat *c, struct jinja_out *out,
-                          struct ckpt_err *err)
+static int add_completion(const struct conversation *t, const struct chat *c,
+                          struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
     int rc = render(t, c, t->n_prompt, true, &part, err);
@@ -392,8 +395,9 @@ static int add_completion(const struct conversation *t, const struct chat *c, st
     return rc;
 }
 
-int conversation_render(const struct conversation *t, const struct chat *c, enum conversation_loss loss,
-                struct jinja_out *out, struct ckpt_err *err)
+int conversation_render(const struct conversation *t, const struct chat *c,
+                        enum conversation_loss loss, struct jinja_out *out,
+                        struct ckpt_err *err)
 {
     size_t n = 0;
     int rc = render(t, c, json_array_size(t->messages), false, out, err);
@@ -419,8 +423,9 @@ int conversation_render(const struct conversation *t, const struct chat *c, enum
     return rc;
 }
 
-int conversation_question(const struct conversation *t, const struct chat *c, struct ckpt_buf *prompt,
-                  struct ckpt_buf *answer, struct ckpt_err *err)
+int conversation_question(const struct conversation *t, const struct chat *c,
+                          struct ckpt_buf *prompt, struct ckpt_buf *answer,
+                          struct ckpt_err *err)
 {
     size_t n = json_array_size(t->messages), ask = t->n_prompt;
     struct jinja_out whole = {0}, part = {0};

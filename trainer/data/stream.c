@@ -78,7 +78,8 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
                        struct ckpt_err *err)
 {
     enum conversation_loss loss = d->o.mask_history || d->o.pair.wanted ? CONVERSATION_LAST
-                          : d->o.loss_on_prompt                 ? CONVERSATION_ALL : CONVERSATION_ASSISTANT;
+                                  : d->o.loss_on_prompt ? CONVERSATION_ALL
+                                                        : CONVERSATION_ASSISTANT;
     struct jinja_out out = {0};
     struct conversation talk = {0};
     int rc = conversation_of(&talk, record, d->chat_field, err);

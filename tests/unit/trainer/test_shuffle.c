@@ -193,10 +193,10 @@ static void test_orders_and_splits_of_datasets(void **state)
         pcg64_seed(&g, seed);
         pcg64_permutation(&g, order, n);
         check_order(json_object_get(row, "shuffle"), order, n);
-        n_train = datasets_train_test_split(order, n, 0.1, true, seed);
+        n_train = pcg64_train_test_split(order, n, 0.1, true, seed);
         check_order(json_object_get(split, "train"), order, n_train);
         check_order(json_object_get(split, "test"), order + n_train, n - n_train);
-        n_train = datasets_train_test_split(order, n, 3, false, seed);
+        n_train = pcg64_train_test_split(order, n, 3, false, seed);
         check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
                     order + n_train, n - n_train);
         free(order);
