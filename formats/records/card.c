@@ -264,7 +264,7 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
 }
 
 int card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
-                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
+               const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct card c = {.arena = arena};
     yaml_parser_t parser;
@@ -294,7 +294,7 @@ int card_parse(struct card_config **out, size_t *n, const char *text, size_t len
 }
 
 int card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
-                     struct ckpt_arena *arena, struct ckpt_err *err)
+              struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     char *text;
@@ -338,7 +338,7 @@ static int not_chosen(const struct card_config *all, size_t n, const char *name,
 }
 
 int card_pick(const struct card_config **out, const struct card_config *all, size_t n,
-                     const char *name, const char *path, struct ckpt_err *err)
+              const char *name, const char *path, struct ckpt_err *err)
 {
     const struct card_config *named = NULL, *marked = NULL;
 

@@ -328,7 +328,7 @@ static int list_config(struct ckpt_dir *dir, const struct card_config *config, c
 }
 
 int records_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                     const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err)
+                      const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     const char **all = NULL;
     size_t n_all, cap = 0;
@@ -349,8 +349,8 @@ int records_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, cons
 }
 
 int records_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    const char *config, const char *split, struct ckpt_arena *arena,
-                    struct ckpt_err *err)
+                     const char *config, const char *split, struct ckpt_arena *arena,
+                     struct ckpt_err *err)
 {
     int rc = ckpt_path_dir(dir, path, CKPT_FOLLOW | CKPT_PROVE, err);
     const struct card_config *picked;

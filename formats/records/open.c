@@ -212,7 +212,7 @@ static int add_dir(struct records *r, const char *path, const char *pattern, str
     size_t n;
     int rc = pattern ? records_dir_match(&dir, &name, &n, path, pattern, &arena, err)
                      : records_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
-                                       err);
+                                        err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = ckpt_file_open_at(&file, dir, name[i], err);

@@ -268,8 +268,8 @@ static bool pays(const struct data_source *d, const struct data_opts *o)
            (o->passes > 1 || o->bad == DATA_BAD_SKIP);
 }
 
-int sample_cache_open(struct sample_cache **out, const struct data_source *d, const struct data_opts *opts,
-              struct ckpt_err *err)
+int sample_cache_open(struct sample_cache **out, const struct data_source *d,
+                      const struct data_opts *opts, struct ckpt_err *err)
 {
     struct sample_cache *k;
     unsigned char key[SAMPLE_FILE_KEY];
@@ -327,7 +327,7 @@ bool sample_cache_get(struct sample_cache *k, int64_t i, struct sample *s)
 }
 
 int sample_cache_survey(const struct sample_cache *k, int32_t *length, struct data_stats *stats,
-                struct ckpt_err *err)
+                        struct ckpt_err *err)
 {
     *stats = *sample_file_stats(k->file);
     return sample_file_lengths(k->file, length, err);
