@@ -159,7 +159,7 @@ static bool error_json(const struct cli *cli, const struct ckpt_err *err, const 
                        const char *hint)
 {
     json_t *o = json_pack("{s:s, s:i, s:s, s:s}", "tool", cli->tool, "status",
-                          ckpt_exit_status(err->code), "reason", err->reason, "error", text);
+                          ckpt_err_status(err->code), "reason", err->reason, "error", text);
     struct ckpt_err ignored = {0};
     struct ckpt_buf b;
     bool done = false;
@@ -182,11 +182,11 @@ int cli_error(const struct cli *cli, const struct ckpt_err *err)
     cli_flags(hint, sizeof hint, cli, err->hint);
     progress_hide();
     if (cli->json && error_json(cli, err, text, hint))
-        return ckpt_exit_status(err->code);
+        return ckpt_err_status(err->code);
     fprintf(stderr, "%s: %s\n", cli->tool, text);
     if (*hint)
         fprintf(stderr, "hint: %s\n", hint);
-    return ckpt_exit_status(err->code);
+    return ckpt_err_status(err->code);
 }
 
 /* Everything printed so far has reached whoever reads it. */
