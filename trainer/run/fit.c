@@ -62,14 +62,14 @@ static const struct way {
     enum recompute  level;
     bool            coded, paged, streamed;
 } ways[] = {
-    {"--recompute norms", RECOMPUTE_NORMS, false, false, false},
-    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false, false},
-    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false, false},
-    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false, false},
-    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true, false},
-    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true, false},
-    {"--offload-param cpu", RECOMPUTE_NONE, false, true, true},
-    {"--gradient-checkpointing --offload-param cpu", RECOMPUTE_FULL, false, true, true},
+    {"`recompute norms`", RECOMPUTE_NORMS, false, false, false},
+    {"`gradient_checkpointing`", RECOMPUTE_FULL, false, false, false},
+    {"`optim adamw_8bit`", RECOMPUTE_NONE, true, false, false},
+    {"`gradient_checkpointing` `optim adamw_8bit`", RECOMPUTE_FULL, true, false, false},
+    {"`optim paged_adamw_8bit`", RECOMPUTE_NONE, true, true, false},
+    {"`gradient_checkpointing` `optim paged_adamw_8bit`", RECOMPUTE_FULL, true, true, false},
+    {"`offload_param cpu`", RECOMPUTE_NONE, false, true, true},
+    {"`gradient_checkpointing` `offload_param cpu`", RECOMPUTE_FULL, false, true, true},
 };
 
 static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
@@ -125,11 +125,11 @@ static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
     struct fit f;
 
     for (int pass = 0; pass < (o->model.train && level < RECOMPUTE_FULL ? 2 : 1); pass++) {
-        const char *also = pass ? "--gradient-checkpointing " : "";
+        const char *also = pass ? "`gradient_checkpointing` " : "";
 
         for (int64_t b = o->batch / 2; b >= 1 && o->batch_option; b /= 2)
             if (fits_part(&f, o, pass ? RECOMPUTE_FULL : level, b, o->batch, true)) {
-                ckpt_err_hint(err, "%s%s %lld makes it %.2f GiB", also, o->batch_option,
+                ckpt_err_hint(err, "%s`%s %lld` makes it %.2f GiB", also, o->batch_option,
                               (long long)b, gib(f.all));
                 return true;
             }
@@ -137,7 +137,7 @@ static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
     for (int64_t by = 2; by <= 16 && o->model.max_tokens / by >= 16; by *= 2)
         if (fits_part(&f, o, level, 1, by, false)) {
             ckpt_err_hint(err, "samples of 1/%lld of the length make it %.2f GiB: "
-                          "--max-seq-length", (long long)by, gib(f.all));
+                          "`max_seq_length`", (long long)by, gib(f.all));
             return true;
         }
     return false;
@@ -154,7 +154,7 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
               gib(f->activations), gib(f->workspace), gib(f->room));
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
-                      "model%s", gib(fixed), o->model.train ? ", or an adapter (--lora-rank)" : "");
+                      "model%s", gib(fixed), o->model.train ? ", or an adapter (`lora_rank`)" : "");
     return err->code;
 }
 

@@ -33,7 +33,7 @@ struct fit_opts {
                                            offload: all do */
     uint64_t           room;
     int64_t            batch;           /* samples of the micro-batch that model is sized for, */
-    const char        *batch_option;    /* and the option that says so; 0 and NULL: unknown */
+    const char        *batch_option;    /* and the setting that says so; 0 and NULL: unknown */
 };
 
 /*
