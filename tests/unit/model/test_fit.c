@@ -221,7 +221,7 @@ static void test_a_refusal_names_what_would_fit(void **state)
     o.zero.offload = true;              /* the host is asked too */
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
-    assert_true(f.zero.states == 0 && f.zero.states_host == all.zero.states);
+    assert_true(f.zero.optim == 0 && f.zero.optim_host == all.zero.optim);
     assert_true(fit_host_free() > (uint64_t)1 << 20);
     device_close(dev);
     golden_close(&g);
