@@ -85,11 +85,10 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
         return rc;
     m = *out;
     ckpt_digest_hex(own, c->data, sizeof c->data);
-    if ((rc = ckpt_json_int(&seed, m, "seed", err)) != 0 ||
-        (rc = ckpt_json_str(&data, m, "data", err)) != 0)
-        return rc;
+    if (ckpt_json_int(&seed, m, "seed", err) || ckpt_json_str(&data, m, "data", err))
+        return err->code;
     if (seed != (int64_t)c->settings->seed)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had --seed %lld, this one has %llu",
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had `seed %lld`, this one has %llu",
                          path, (long long)seed, (unsigned long long)c->settings->seed);
     if (strcmp(data, own) != 0)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had other training data (or data "

@@ -296,7 +296,7 @@ static size_t count_of(const struct watch *w, bool bye)
 
 static int go_on_hint(struct ckpt_err *err)
 {
-    return ckpt_err_hint(err, "go on with --resume-from-checkpoint latest");
+    return ckpt_err_hint(err, "go on with `resume_from_checkpoint latest`");
 }
 
 static bool another_try_helps(int sig)
@@ -339,7 +339,7 @@ static void tell_lost(struct watch *w, const struct peer *p)
                  p->phase, *quote ? ": " : "", quote);
     if (sig == SIGKILL)
         ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
-                      "--resume-from-checkpoint latest");
+                      "`resume_from_checkpoint latest`");
     else if (another_try_helps(sig) && !*quote)
         go_on_hint(&w->verdict);
 }
@@ -567,7 +567,7 @@ static int check_cpus(int64_t n, struct ckpt_err *err)
     int64_t most = cpus > 4 ? 4 * (int64_t)cpus : 16;
 
     if (n > most) {
-        ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld: this host has %d CPU%s, for at most %lld ranks",
+        ckpt_fail(err, CKPT_ECONFIG, "`nproc %lld`: this host has %d CPU%s, for at most %lld ranks",
                   (long long)n, cpus, cpus == 1 ? "" : "s", (long long)most);
         return ckpt_err_hint(err, "to start more all the same: mpirun --oversubscribe -np %lld "
                              "ckpt-train ...", (long long)n);
