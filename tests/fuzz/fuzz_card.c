@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        if (!all[i].name || (*all[i].data_dir && !ckpt_relpath_is_clean(all[i].data_dir)))
+        if (!all[i].name || (*all[i].data_dir && !ckpt_file_path_is_clean(all[i].data_dir)))
             abort();
         for (size_t k = 0; k < all[i].n; k++) {
             if (!*all[i].files[k].split || *all[i].files[k].pattern == '/')

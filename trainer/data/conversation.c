@@ -302,8 +302,8 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n,
         return ckpt_err_code(err);
     ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
               "more follow, so that the assistant's turns cannot be told apart", n);
-    return ckpt_err_hint(err, "--mask-history learns the last turn alone, --train-on-prompt all "
-                         "tokens; --chat-template takes a template with {%% generation %%} marks");
+    return ckpt_err_hint(err, "`mask_history` learns the last turn alone, `train_on_prompt` all "
+                         "tokens; `chat_template` takes a template with {%% generation %%} marks");
 }
 
 /* Turn i of the assistant. */

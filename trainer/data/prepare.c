@@ -53,7 +53,7 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
         rc = ckpt_fail(err, CKPT_ECONFIG, "%s: was made of %lld records with seed %lld, not of "
                        "%lld with seed %lld", path, (long long)rows, (long long)seed, (long long)n,
                        (long long)o->seed);
-        ckpt_err_hint(err, "remove the folder, or name another with --data-dir");
+        ckpt_err_hint(err, "remove the folder, or name another with `data_dir`");
     }
     *ready = rc == 0;
     json_decref(made);

@@ -130,7 +130,7 @@ static int check_sample(const struct data_source *d, const struct sample *s, str
     if (d->o.max_positions > 0 && s->n > d->o.max_positions) {
         ckpt_fail(err, CKPT_EMISMATCH, "%lld tokens, the model has positions for %lld "
                   "(max_position_embeddings)", (long long)s->n, (long long)d->o.max_positions);
-        return ckpt_err_hint(err, "--max-seq-length %lld cuts longer ones",
+        return ckpt_err_hint(err, "`max_seq_length %lld` cuts longer ones",
                              (long long)d->o.max_positions);
     }
     return 0;
@@ -285,8 +285,8 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
                    "input_ids); there are: %.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
-    ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
-                  "field with --text-field");
+    ckpt_err_hint(err, "say how with `prompt_template` and `completion_template`, or name the "
+                  "field with `text_field`");
     return rc;
 }
 
@@ -331,8 +331,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     if (!told && chat)
         return decide_chat(d, chat, err);
     if (d->o.chat_template || d->o.mask_history)
-        return ckpt_fail(err, CKPT_ECONFIG, "--%s is given, and the records are no chats",
-                         d->o.chat_template ? "chat-template" : "mask-history");
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` is given, and the records are no chats",
+                         d->o.chat_template ? "chat_template" : "mask_history");
     if (!told && json_object_get(record, "input_ids")) {
         d->kind = DATA_IDS;
         return 0;

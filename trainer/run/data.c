@@ -200,6 +200,6 @@ void run_data_close(struct run_data *r)
 
     data_close(&r->train);
     data_close(&r->eval);
-    if (*r->scratch && ckpt_remove_tree(r->scratch, &err))
+    if (*r->scratch && ckpt_outdir_remove(r->scratch, &err))
         ckpt_log(CKPT_LOG_WARNING, "%s", err.text);
 }

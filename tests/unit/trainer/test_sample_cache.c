@@ -38,7 +38,7 @@ static int start(void **state)
 
     (void)state;
     setenv("CKPT_CACHE", PLACE, 1);
-    ckpt_remove_tree(PLACE, &err);
+    ckpt_outdir_remove(PLACE, &err);
     told[0] = '\0';
     ckpt_log_hook(listen, NULL);
     return 0;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/mt19937.h"
 #include "trainer/data/pcg64.h"
@@ -388,7 +388,7 @@ static void test_torch_generator_state(void **state)
         assert_int_equal(ckpt_sha256_add(sha, bytes, sizeof bytes, &err), 0);
         assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
         ckpt_sha256_free(sha);
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         assert_string_equal(hex, rows[i].sha256);
         assert_int_equal(mt19937_from_torch(&back, bytes), 0);
         mt19937_randperm(&back, order, 5);
