@@ -66,7 +66,7 @@ __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a,
     if (a.pos)
         add(v, a.pos + a.positions[i] * a.dim + c);
     if (a.kind)
-        add(v, a.kind + (a.kinds ? a.kinds[i] : 0) * a.dim + c);
+        add(v, a.kind + (a.token_type_ids ? a.token_type_ids[i] : 0) * a.dim + c);
 }
 
 template <typename T, int WARPS, int PACKS>
@@ -267,7 +267,7 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
     a.kind = (const T *)op->kind;
     a.ids = op->ids;
     a.positions = op->positions;
-    a.kinds = op->kinds;
+    a.token_type_ids = op->token_type_ids;
     a.n = op->n;
     a.dim = op->dim;
     return a;
@@ -432,7 +432,7 @@ void cuda_embed_bwd(struct device *dev, const struct op_embed *op)
         segments_pick(&seg, dev, name, (float *)op->dtokens, op->token_ids, op->n_tokens, op->dout,
                       op->dim, op->no_grad);
     if (op->dtable)
-        segments_add(&seg, dev, name, op->dtable, op->picks, op->dout, op->dim, op->no_grad);
+        segments_add(&seg, dev, name, op->dtable, op->gather, op->dout, op->dim, op->no_grad);
     if (op->dpos && segments_sort(&seg, dev, name, s.sort, op->positions, op->n, 0))
         segments_add(&seg, dev, name, op->dpos, false, op->dout, op->dim, -1);
     cuda_launched(dev, name);

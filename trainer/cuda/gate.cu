@@ -80,7 +80,7 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     cudaStream_t on = cuda_of(dev)->stream;
 
     a.out = (T *)(back ? op->du : op->out);
-    a.recomputed = op->again ? (T *)op->out : NULL;
+    a.recomputed = op->recompute ? (T *)op->out : NULL;
     a.u = (const T *)op->u;
     a.dout = (const T *)op->dout;
     a.n = op->n;
@@ -99,7 +99,7 @@ template <typename T> void run(struct device *dev, const struct op_gate *op, boo
     bool whole =
         row_packable<T>(op->u, op->ff) &&
         (!back || (row_packable<T>(op->du, op->ff) && row_packable<T>(op->dout, op->ff))) &&
-        ((back && !op->again) || row_packable<T>(op->out, op->ff));
+        ((back && !op->recompute) || row_packable<T>(op->out, op->ff));
 
     if (whole)
         launch<T, CUDA_PACK<T>>(dev, op, back);

@@ -384,7 +384,7 @@ template <typename T> struct args<T> args_of(const struct op_rope *op, bool back
     a.n_head = (int)op->n_head;
     a.n_kv = (int)op->n_kv;
     a.dim = (int)op->dim;
-    a.rotary_dim = op->table ? (int)op->turned : 0;
+    a.rotary_dim = op->table ? (int)op->rotary_dim : 0;
     a.eps = op->eps;
     a.sign = back ? -1.0f : 1.0f;
     return a;

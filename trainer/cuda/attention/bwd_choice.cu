@@ -119,14 +119,14 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     one_pass = one_pass_supported(dev, a);
     if (one_pass)
         bytes = one_pass_bytes(o->n, o->n_head, o->dim);
-    else if (o->distance.dtable)
+    else if (o->rel_bias.dtable)
         bytes += dline_bytes(a.far, o->n_head);
     work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
     if (!work)
         return;
     a.delta = (float *)work;
     a.lse2 = (float *)(work + each);
-    if (o->distance.dtable) {
+    if (o->rel_bias.dtable) {
         a.dline = (float *)(work + 2 * each);
         a.groups = groups_of(a, dev->work_bytes - 2 * each);
     }
@@ -146,6 +146,6 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
         !cuda_ok(dev, "attention_bwd", cuda_allow_shared(fold_lines, line)))
         return;
     cuda_pdl_launch(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
-                    (float *)o->distance.dtable, (int)o->distance.n_bucket, a.groups, parts);
+                    (float *)o->rel_bias.dtable, (int)o->rel_bias.n_bucket, a.groups, parts);
     cuda_launched(dev, "attention_bwd");
 }

@@ -333,7 +333,7 @@ static struct attn of_cached(const struct device *dev, const struct op_cached *o
     as.in = o->in;
     as.doc_start = o->seg_start;
     as.slopes = o->slopes;
-    as.distance = o->distance;
+    as.rel_bias = o->rel_bias;
     as.n = o->n;
     as.n_docs = o->n_seg;
     as.max_doc = o->max_keys;
@@ -361,7 +361,7 @@ static bool rotates(const struct device *dev, const struct op_cached *o, struct 
     struct op_heads in = r->in;
 
     in.kv_stride = in.kv_stride ? in.kv_stride : in.row_stride;
-    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->turned != o->dim ||
+    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->rotary_dim != o->dim ||
         o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attn_vec(&in, o->dim, size) ||
         !cuda_aligned(r->q_norm, 16) || !cuda_aligned(r->k_norm, 16) ||
         !cuda_aligned(r->table, 16))

@@ -311,7 +311,7 @@ struct attn attn_of(const struct device *dev, const struct op_attention *o)
 {
     struct attn a = {};
     size_t size = ckpt_dtype_size(dev->act);
-    int64_t far = o->distance.reach < o->max_doc ? o->distance.reach : o->max_doc;
+    int64_t far = o->rel_bias.reach < o->max_doc ? o->rel_bias.reach : o->max_doc;
 
     a.q = o->in.q;
     a.k = o->in.k;
@@ -343,11 +343,11 @@ struct attn attn_of(const struct device *dev, const struct op_attention *o)
               a.q_head % 2 == 0 && a.kv_head % 2 == 0;
     a.drop = cuda_drop_of(&o->drop);
     a.drop_width = (o->max_doc + 3) / 4;
-    if (o->distance.table) {
-        a.table = o->distance.table;
+    if (o->rel_bias.table) {
+        a.table = o->rel_bias.table;
         a.far = (int)far;
         a.span = a.far + TERMS_BEYOND;
-        a.bucket = o->distance.bucket + (o->distance.reach - far);
+        a.bucket = o->rel_bias.bucket + (o->rel_bias.reach - far);
     }
     return a;
 }

@@ -97,7 +97,7 @@ void moe_route_topk(struct device *dev, const struct op_experts *a)
     if (dev->err.code)
         return;
     pick_kernel<<<(unsigned)cuda_blocks(a->n, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
-        a->probs, a->picked, a->n, (int)a->n_expert, (int)a->top_k);
+        a->probs, a->top_k_index, a->n, (int)a->n_expert, (int)a->top_k);
     cuda_launched(dev, "experts_fwd");
 }
 
@@ -205,9 +205,9 @@ void moe_route_sort(struct device *dev, const struct op_experts *a, const struct
 
     if (dev->err.code)
         return;
-    count_kernel<<<chunks, THREADS, bytes, stream>>>(r->counts, a->picked, a->n, E, k);
+    count_kernel<<<chunks, THREADS, bytes, stream>>>(r->counts, a->top_k_index, a->n, E, k);
     begin_kernel<<<1, 1024, 0, stream>>>(r->counts, r->first, E, (int)chunks);
-    place_kernel<<<chunks, THREADS, bytes, stream>>>(*r, a->picked, a->probs, a->n, E, k,
+    place_kernel<<<chunks, THREADS, bytes, stream>>>(*r, a->top_k_index, a->probs, a->n, E, k,
                                                      a->renorm);
     cuda_launched(dev, "experts");
 }
@@ -287,7 +287,7 @@ void moe_route_bwd(struct device *dev, const struct op_experts *a, const struct 
         return;
     CUDA_ACT(dev, router_back_kernel<T>
              <<<(unsigned)cuda_blocks(a->n, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
-                 (T *)dlogits, a->probs, a->picked, *r, a->dused, a->n, (int)a->n_expert,
+                 (T *)dlogits, a->probs, a->top_k_index, *r, a->dused, a->n, (int)a->n_expert,
                  (int)a->top_k, a->renorm));
     cuda_launched(dev, "experts_bwd");
 }
