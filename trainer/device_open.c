@@ -142,10 +142,10 @@ static int open_cpu(struct device **out, const struct device_opts *opts, struct 
     int rc;
 
     if (opts->fp8 || opts->tf32)
-        return ckpt_fail(err, CKPT_ECONFIG, "%s is of GPUs alone, the device is the CPU",
-                         opts->fp8 ? "--fp8" : "--tf32");
-    if ((rc = device_open_cpu(out, opts->threads, err)) != 0)
-        return rc;
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs a GPU, the device is the CPU",
+                         opts->fp8 ? "fp8" : "tf32");
+    if (device_open_cpu(out, opts->threads, err))
+        return err->code;
     (*out)->weight = opts->weights;
     return 0;
 }

@@ -13,7 +13,7 @@ int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t lef
         const struct param *p = &params->item[i];
         enum role role = (enum role)p->role;
 
-        if (p->kind == PARAM_BASE && p->unit > 0 && p->unit < params->n_unit - 1 &&
+        if (p->kind == PARAM_BASE && p->layer > 0 && p->layer < params->n_layers - 1 &&
             role_is_linear(role) && !role_is_expert(role))
             bytes += 2 * ((uint64_t)p->numel + 256);
     }

@@ -56,9 +56,9 @@ static size_t stored_bytes(enum op_moments m, enum adamw_array of, int64_t count
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
-    static const enum states_array array[ADAMW_ARRAYS] = {
-        [ADAMW_EXP_AVG] = STATES_AVG, [ADAMW_EXP_AVG_SQ] = STATES_AVG_SQ,
-        [ADAMW_ABSMAX] = STATES_ABSMAX, [ADAMW_ABSMAX_SQ] = STATES_ABSMAX_SQ};
+    static const enum optim_state_array array[ADAMW_ARRAYS] = {
+        [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
+        [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
     const struct reading *r = ctx;
     const struct optim_slot *slot = &r->slot[n];
     unsigned char *bytes = to;
@@ -290,7 +290,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     json_t *facts;
     int rc;
 
-    ckpt_hex(data, c->data, sizeof c->data);
+    ckpt_digest_hex(data, c->data, sizeof c->data);
     facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,

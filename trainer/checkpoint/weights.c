@@ -335,12 +335,12 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
 
     if (sink && (!stage || (whole && !piece)))
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; !whole && unit < p->n_unit; unit++) {
-        const float *all = grads ? zero_gather_grad(z, unit, err) : zero_master(z, unit, err);
+    for (int layer = 0; !whole && layer < p->n_layers; layer++) {
+        const float *all = grads ? zero_gather_grad(z, layer, err) : zero_master(z, layer, err);
         size_t first, end;
 
-        rc = rc ? rc : all ? 0 : ckpt_err_code(err);
-        flat_unit(flat, unit, &first, &end);
+        rc = rc ? rc : all ? 0 : err->code;
+        flat_layer(flat, layer, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
             if (in(p, i))
                 rc = write_some(sink, k++, 0,

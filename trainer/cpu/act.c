@@ -114,7 +114,7 @@ void cpu_gate_bwd(struct device *dev, const struct op_gate *a)
     const float *u = a->u;
     float *du = a->du, *dout = a->dout;
 
-    if (a->again)
+    if (a->recompute)
         cpu_gate_fwd(dev, a);
     if (dev->err.code)
         return;

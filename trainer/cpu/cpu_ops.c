@@ -256,7 +256,7 @@ static int start_team(int n, struct ckpt_err *err)
     ckpt_free(thread);
     if (rc) {
         ckpt_fail_errno(err, CKPT_ENOMEM, rc, "thread %d of %d", k + 2, n);
-        return ckpt_err_hint(err, "fewer threads: --threads 1");
+        return ckpt_err_hint(err, "fewer threads: `threads 1`");
     }
 #pragma omp parallel num_threads(n)
     {

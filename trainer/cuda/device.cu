@@ -317,7 +317,7 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
         return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
         return fail(err, CKPT_EDEVICE,
-                    "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
+                    "`fp8`: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
                     prop->name, prop->major, prop->minor);
     return 0;
 }

@@ -19,9 +19,9 @@ const int64_t SLAB = 2048;
 template <typename T> struct args {
     T               *out;
     float           *stats;
-    const T         *table, *tokens, *pos, *kind, *w, *b;
+    const T         *table, *tokens, *pos, *token_type, *w, *b;
     const float     *delta;             /* of the slab, [.., dim]; NULL: no change */
-    const int32_t   *ids, *token_ids, *positions, *kinds;
+    const int32_t   *ids, *token_ids, *positions, *token_type_ids;
     int64_t          first, n, dim, n_tokens;   /* rows [first, n); out begins at row first */
     float            eps;
     bool             rms;
@@ -65,8 +65,8 @@ __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a,
         add(v, a.delta + (i - a.first) * a.dim + c);
     if (a.pos)
         add(v, a.pos + a.positions[i] * a.dim + c);
-    if (a.kind)
-        add(v, a.kind + (a.token_type_ids ? a.token_type_ids[i] : 0) * a.dim + c);
+    if (a.token_type)
+        add(v, a.token_type + (a.token_type_ids ? a.token_type_ids[i] : 0) * a.dim + c);
 }
 
 template <typename T, int WARPS, int PACKS>
@@ -264,7 +264,7 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
     a.token_ids = op->token_ids;
     a.n_tokens = op->tokens ? op->n_tokens : 0;
     a.pos = (const T *)op->pos;
-    a.kind = (const T *)op->kind;
+    a.token_type = (const T *)op->token_type;
     a.ids = op->ids;
     a.positions = op->positions;
     a.token_type_ids = op->token_type_ids;
@@ -275,10 +275,10 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
 
 template <typename T> bool whole(const struct args<T> *a)
 {
-    return row_packable<T>(a->out, a->dim) && row_packable<T>(a->table, a->dim) &&
-           row_packable<T>(a->tokens, a->dim) && row_packable<T>(a->pos, a->dim) &&
-           row_packable<T>(a->kind, a->dim) && row_packable<T>(a->w, a->dim) &&
-           row_packable<T>(a->b, a->dim);
+    return row_whole<T>(a->out, a->dim) && row_whole<T>(a->table, a->dim) &&
+           row_whole<T>(a->tokens, a->dim) && row_whole<T>(a->pos, a->dim) &&
+           row_whole<T>(a->token_type, a->dim) && row_whole<T>(a->w, a->dim) &&
+           row_whole<T>(a->b, a->dim);
 }
 
 template <typename T> void launch_gather(struct device *dev, const struct args<T> &a)

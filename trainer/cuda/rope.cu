@@ -86,8 +86,7 @@ __global__ void __launch_bounds__(block) rotate_rows(struct args<T> a)
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group,
-        half = a.rotary_dim / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int head = (int)(blockIdx.x % a.across) * each + (int)threadIdx.x / a.group;
     bool on = head < a.n_head + 2 * a.n_kv, copied = head >= a.n_head + a.n_kv;
     const T *from = on ? head_at(a.in, row, head, a.n_head, a.n_kv) : NULL;
@@ -103,7 +102,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
     }
     for (int p = me; on && !copied && p < a.tail; p += a.group) {
         row_get(x, from + a.rotary_dim + p * N);
-        r += rope_squares(x);
+        r += squares(x);
     }
     r = rope_head_rstd(rope_group_sum(r, a.group), a.dim, a.eps);
     if (on && !copied && me == 0 && a.stats)
@@ -126,7 +125,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         row_get(x, from + a.rotary_dim + p * N);
         if (!copied) {
             row_get(wx, w + a.rotary_dim + p * N);
-            rope_scale(x, r, wx);
+            scale(x, r, wx);
         }
         row_put(to + a.rotary_dim + p * N, x);
     }
@@ -139,8 +138,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group,
-        half = a.rotary_dim / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int first = (int)(blockIdx.x % a.across) * 2 * each + (int)threadIdx.x / a.group;
     int all = me < a.pairs ? a.n_head + 2 * a.n_kv : 0, c = me * N;
     float cos[N] = {}, sin[N] = {}, x[2][N], y[2][N];

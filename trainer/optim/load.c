@@ -80,8 +80,8 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
 static int take_codes(struct session *s, const struct file *f, const struct coded *c, size_t i,
                       int k, struct ckpt_err *err)
 {
-    enum states_array of = k ? STATES_AVG_SQ : STATES_AVG;
-    enum states_array scales = k ? STATES_ABSMAX_SQ : STATES_ABSMAX;
+    enum optim_state_array of = k ? OPTIM_STATE_AVG_SQ : OPTIM_STATE_AVG;
+    enum optim_state_array scales = k ? OPTIM_STATE_ABSMAX_SQ : OPTIM_STATE_ABSMAX;
     int64_t numel = zero_flat(s->zero)->params->item[i].numel;
     int rc;
 
