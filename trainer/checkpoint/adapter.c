@@ -11,8 +11,8 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 #include "trainer/rng.h"
 #include "trainer/checkpoint/weights.h"
@@ -299,7 +299,7 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
 
     while (w->kind != PARAM_BASE || w->role != a->role)
         w--;
-    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_turned((enum role)w->role);
+    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_block_linear((enum role)w->role);
     for (int64_t o = piece.start; o < piece.start + piece.count; o++) {
         double sum = 0;
 

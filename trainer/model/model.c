@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 #include "trainer/model/plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"
@@ -220,7 +220,7 @@ static struct op_embed lookup(const struct pass *p, const struct unit *u, void *
     struct op_embed op = {
         .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
         .table = unit_weight(u, ROLE_TOKENS), .ids = p->ids,
-        .kind = unit_weight(u, ROLE_KINDS), .kinds = p->kinds,
+        .kind = unit_weight(u, ROLE_TOKEN_TYPE), .kinds = p->kinds,
         .pos = places ? unit_weight(u, ROLE_POS) : NULL,
         .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,

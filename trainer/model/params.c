@@ -7,8 +7,8 @@
 
 #include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 
 static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
@@ -73,7 +73,7 @@ static int append_factors(struct build *b, const struct param *of, const struct 
 {
     bool embedding = kind == LORA_EMBEDDING;
     bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
-                  role_is_turned((enum role)of->role);
+                  role_is_block_linear((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
     int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
 
@@ -187,7 +187,7 @@ static int append_one(struct build *b, const struct name *name, int unit, int64_
     q = &p->item[p->n];
     *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
-                        .written = role_is_written(b->arch, name->role),
+                        .written = role_overwrites_grad(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
     return place(b, q, unit, err);
 }

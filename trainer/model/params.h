@@ -34,7 +34,7 @@ struct param {
     int64_t           grad_offset;  /* from the start of the unit's gradients; -1: frozen */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
-    bool              written;      /* PARAM_BASE: role_is_written */
+    bool              written;      /* PARAM_BASE: role_overwrites_grad */
     int               role;         /* enum role (names.h) */
     int64_t           expert;       /* which, for a role that each expert has */
     enum param_kind   kind;

@@ -6,7 +6,7 @@
 #include <sys/sysinfo.h>
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define SAMPLED 2000            /* rows that are tokenised to tell how long all are */
 
@@ -87,8 +87,9 @@ int64_t run_plan_numel(const struct params *p)
     for (size_t i = 0; i < p->n; i++) {
         int role = p->item[i].role;
 
-        if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
-                                              role != ROLE_KINDS && role != ROLE_DISTANCE))
+        if (p->item[i].kind != PARAM_BASE ||
+            (role != ROLE_TOKENS && role != ROLE_POS && role != ROLE_TOKEN_TYPE &&
+             role != ROLE_RELATIVE_BIAS))
             n += p->item[i].numel;
     }
     return n;

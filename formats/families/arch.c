@@ -1,5 +1,5 @@
-/* config - see config.h. */
-#include "trainer/model/config.h"
+/* arch - see arch.h. */
+#include "formats/families/arch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 
 #define MAX_CONFIG_BYTES ((uint64_t)16 << 20)   /* id2label of a large classifier is 1 MB */
 
@@ -297,19 +297,19 @@ const char *arch_tied_name(const struct arch *arch)
     return NULL;
 }
 
-bool arch_encodes(const struct arch *arch, int64_t layer)
+bool arch_is_encoder(const struct arch *arch, int64_t layer)
 {
     return layer < arch->num_encoder_layers;
 }
 
-bool arch_crosses(const struct arch *arch, int64_t layer)
+bool arch_has_cross(const struct arch *arch, int64_t layer)
 {
     return arch->stack == ARCH_ENCODER_DECODER && layer >= arch->num_encoder_layers;
 }
 
 int64_t arch_stack_first(const struct arch *arch, int64_t layer)
 {
-    return arch_crosses(arch, layer) ? arch->num_encoder_layers : 0;
+    return arch_has_cross(arch, layer) ? arch->num_encoder_layers : 0;
 }
 
 bool arch_routed(const struct arch *arch, int64_t layer)
@@ -341,7 +341,7 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
                      a->family->model_type, what);
 }
 
-int64_t arch_places(const struct arch *arch)
+int64_t arch_max_positions(const struct arch *arch)
 {
     return arch->pos == ARCH_POS_LEARNED ? arch->max_position_embeddings : 0;
 }

@@ -1,13 +1,13 @@
 /*
- * families_encoders - the families with an encoder: T5, which has a decoder beside it, and BERT
+ * encoders - the families with an encoder: T5, which has a decoder beside it, and BERT
  * and its kin, which have none.  Defaults are those of the configuration classes named per row.
  */
 #include <math.h>
 #include <string.h>
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families_keys.h"
+#include "formats/families/arch.h"
+#include "formats/families/keys.h"
 
 /* transformers 5.17, models/t5/configuration_t5.py */
 static const struct family_key t5_keys[] = {

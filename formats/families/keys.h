@@ -1,10 +1,10 @@
 /*
- * families_keys - what the tables of families share: how a key's row is written.
+ * keys - what the tables of families share: how a key's row is written.
  */
-#ifndef CKPT_TRAINER_MODEL_FAMILIES_KEYS_H
-#define CKPT_TRAINER_MODEL_FAMILIES_KEYS_H
+#ifndef CKPT_FORMATS_FAMILIES_KEYS_H
+#define CKPT_FORMATS_FAMILIES_KEYS_H
 
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 
 #define AT(field) offsetof(struct arch, field)
 /* Beyond any published model; they keep products of two sizes far from overflow. */

@@ -1,5 +1,5 @@
-/* families - see families.h.  Defaults are those of the configuration classes named per row. */
-#include "trainer/model/families.h"
+/* family - see family.h.  Defaults are those of the configuration classes named per row. */
+#include "formats/families/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
-#include "trainer/model/families_keys.h"
-#include "trainer/model/rope.h"
+#include "formats/families/keys.h"
+#include "formats/families/rope_config.h"
 
 /* transformers 5.17, models/bloom/configuration_bloom.py */
 static const struct family_key bloom_keys[] = {
@@ -218,12 +218,13 @@ static int llama_finish(struct arch *a, const json_t *config, struct ckpt_err *e
     if (ckpt_json_bool_or(&a->qkv_bias, config, "attention_bias", false, err))
         return err->code;
     a->out_bias = a->qkv_bias;
-    return rope_read(a, config, false, false, err);
+    return rope_config_read(a, config, false, false, err);
 }
 
 static int mistral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    return read_windows(a, config, 0, err) ? err->code : rope_read(a, config, false, false, err);
+    return read_windows(a, config, 0, err) ? err->code
+                                           : rope_config_read(a, config, false, false, err);
 }
 
 /* The window counts where use_sliding_window says so, in blocks from max_window_layers on. */
@@ -245,7 +246,7 @@ static int read_qwen_windows(struct arch *a, const json_t *config, struct ckpt_e
 static int qwen2_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     return read_qwen_windows(a, config, err) ? err->code
-                                             : rope_read(a, config, false, false, err);
+                                             : rope_config_read(a, config, false, false, err);
 }
 
 static int qwen3_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
@@ -310,7 +311,8 @@ static int qwen3_moe_finish(struct arch *a, const json_t *config, struct ckpt_er
 
 static int phi3_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    return read_windows(a, config, 0, err) ? err->code : rope_read(a, config, true, true, err);
+    return read_windows(a, config, 0, err) ? err->code
+                                           : rope_config_read(a, config, true, true, err);
 }
 
 /* Choices that Llama and its kin share. */
@@ -437,7 +439,7 @@ const struct name *family_block(const struct arch *arch, int64_t layer)
 {
     const struct family *f = arch->family;
 
-    return f->encoder && arch_encodes(arch, layer) ? f->encoder : f->block;
+    return f->encoder && arch_is_encoder(arch, layer) ? f->encoder : f->block;
 }
 
 const char *family_known(char *dst, size_t size)

@@ -1,14 +1,14 @@
 /*
- * families - one row per model family: what its description never changes, and how to read the
+ * family - one row per model family: what its description never changes, and how to read the
  * rest from config.json.
  */
-#ifndef CKPT_TRAINER_MODEL_FAMILIES_H
-#define CKPT_TRAINER_MODEL_FAMILIES_H
+#ifndef CKPT_FORMATS_FAMILIES_FAMILY_H
+#define CKPT_FORMATS_FAMILIES_FAMILY_H
 
 #include <stddef.h>
 
-#include "trainer/model/arch.h"
-#include "trainer/model/names.h"
+#include "formats/families/arch.h"
+#include "formats/families/role.h"
 
 enum key_kind { KEY_INT, KEY_NUM, KEY_BOOL, KEY_ACT };
 
