@@ -1,5 +1,5 @@
 /*
- * keys - what the tables of families share: how a key's row is written.
+ * keys - what the lists of families share: how a key's row is written, and where the lists end.
  */
 #ifndef CKPT_FORMATS_FAMILIES_KEYS_H
 #define CKPT_FORMATS_FAMILIES_KEYS_H
@@ -11,13 +11,13 @@
 #define MAX_VOCAB  (1 << 24)
 #define MAX_HIDDEN (1 << 20)
 #define MAX_LAYERS 4096
-#define MAX_PLACES (1 << 28)
+#define MAX_POSITIONS (1 << 28)
 #define MAX_EXPERTS 4096
 
 #define END {NULL, NULL, KEY_INT, 0, 0, 0, 0}
+#define NAMES_END {ROLE_COUNT, NULL}
 
-/* The families with an encoder, ended by a row without a model_type; the others are families.c's
- * own. */
-extern const struct family families_encoders[];
+extern const struct family families_early[], families_llama[], families_encoders[];
+extern const struct family families_others[];
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/families/family.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -136,11 +137,11 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
                             err);
 }
 
-int rope_config_read(struct arch *a, const json_t *config, bool partial, bool longrope,
-              struct ckpt_err *err)
+int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     const json_t *o = json_object_get(config, "rope_parameters");
     struct rope *r = &a->rope;
+    bool longrope = a->family->longrope;
     double theta, part;
 
     if (!json_is_object(o))
@@ -157,7 +158,7 @@ int rope_config_read(struct arch *a, const json_t *config, bool partial, bool lo
         return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
                          part);
     r->theta = theta;
-    r->turned = (int64_t)((double)a->head_dim * (partial ? part : 1));
+    r->turned = (int64_t)((double)a->head_dim * (longrope ? part : 1));
     r->attention_factor = 1;
     if (r->turned < 2 || r->turned % 2 || r->turned > ARCH_MAX_ROTARY_DIM)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head turn, wanted an even "

@@ -9,11 +9,9 @@
 #include "formats/families/arch.h"
 
 /*
- * Fill arch->rope from rope_parameters (v5), or rope_theta, rope_scaling and
- * partial_rotary_factor (v4); sizes are known.  partial: that last key counts.  longrope: "su"
- * and "yarn" mean it too, as in Phi-3's files.
+ * Fill arch->rope from rope_parameters (v5), or rope_theta, rope_scaling and, for a family with
+ * longrope, partial_rotary_factor (v4).  Sizes are known.
  */
-int rope_config_read(struct arch *arch, const json_t *config, bool partial, bool longrope,
-              struct ckpt_err *err);
+int rope_config_read(struct arch *arch, const json_t *config, struct ckpt_err *err);
 
 #endif

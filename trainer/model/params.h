@@ -53,9 +53,8 @@ struct params {
     int64_t          *unit_grad;    /* [n_unit] elements of the unit's gradients */
     int64_t           numel, grad_numel;
     struct ckpt_map  *by_name;
+    const struct family *family;    /* NULL: a list made by hand */
     const char       *prefix;       /* of the family: "transformer.", or "" */
-    const char *const *spare;       /* the family's; see families.h */
-    const struct older_name *older; /* likewise */
     bool              adapted;      /* an adapter is trained, not the model */
 };
 
