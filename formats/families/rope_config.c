@@ -128,8 +128,8 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
         return ckpt_fail(err, CKPT_EFORMAT, "rope: high_freq_factor %g is not above "
                          "low_freq_factor %g", r->high_freq_factor, r->low_freq_factor);
     if (r->kind == ARCH_ROPE_LONG &&
-        (read_list(&r->short_factor, o, "short_factor", r->turned / 2, err) ||
-         read_list(&r->long_factor, o, "long_factor", r->turned / 2, err)))
+        (read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err) ||
+         read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err)))
         return err->code;
     if (default_attention(a, o, err))
         return err->code;
@@ -158,10 +158,10 @@ int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
                          part);
     r->theta = theta;
-    r->turned = (int64_t)((double)a->head_dim * (longrope ? part : 1));
+    r->rotary_dim = (int64_t)((double)a->head_dim * (longrope ? part : 1));
     r->attention_factor = 1;
-    if (r->turned < 2 || r->turned % 2 || r->turned > ARCH_MAX_ROTARY_DIM)
+    if (r->rotary_dim < 2 || r->rotary_dim % 2 || r->rotary_dim > ARCH_MAX_ROTARY_DIM)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head turn, wanted an even "
-                         "number of 2 to %d", (long long)r->turned, ARCH_MAX_ROTARY_DIM);
+                         "number of 2 to %d", (long long)r->rotary_dim, ARCH_MAX_ROTARY_DIM);
     return o ? read_scaling(a, o, config, err) : 0;
 }

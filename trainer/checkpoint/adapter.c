@@ -375,7 +375,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
     int rc = zero_fill(s->zero, ZERO_MASTER, fill_factors, &fresh, err);
 
     /* Magnitudes are those of the changed weights. */
-    for (int unit = 0; unit < f->params->n_unit; unit++) {
+    for (int unit = 0; unit < f->params->n_layers; unit++) {
         if (!from_base(f, unit))
             continue;
         fresh.unit = unit;

@@ -326,12 +326,12 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
 
     if (sink && (!stage || (whole && !piece)))
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; !whole && unit < p->n_unit; unit++) {
+    for (int unit = 0; !whole && unit < p->n_layers; unit++) {
         const float *all = grads ? zero_gather_grad(z, unit, err) : zero_master(z, unit, err);
         size_t first, end;
 
         rc = rc ? rc : all ? 0 : err->code;
-        flat_unit(flat, unit, &first, &end);
+        flat_layer(flat, unit, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
             if (in(p, i))
                 rc = write_some(sink, k++, 0,

@@ -40,16 +40,16 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 }
 
 /* The stack's table of distances. */
-static struct op_distance distances(const struct pass *p, const struct unit *u)
+static struct op_rel_bias distances(const struct pass *p, const struct unit *u)
 {
     const struct arch *a = p->m->arch;
     bool encodes = arch_is_encoder(a, u->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
-        return (struct op_distance){.table = NULL};
-    return (struct op_distance){
+        return (struct op_rel_bias){.table = NULL};
+    return (struct op_rel_bias){
         .table = unit_weight(&p->shared, ROLE_RELATIVE_BIAS),
-        .dtable = unit_grad(&p->shared, ROLE_RELATIVE_BIAS),
+        .dtable = layer_grad(&p->shared, ROLE_RELATIVE_BIAS),
         .bucket = p->m->bucket[encodes], .reach = p->m->reach[encodes], .n_bucket = a->num_buckets,
     };
 }
@@ -65,7 +65,7 @@ static struct op_attention packed(const struct pass *p, const struct unit *u,
         .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
-        .distance = distances(p, u), .whole = arch_is_encoder(a, u->index - 1),
+        .rel_bias = rel_bias(p, u), .whole = arch_is_encoder(a, u->index - 1),
         .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
     };
 }
@@ -91,9 +91,9 @@ static struct op_rope rope(const struct pass *p, const struct unit *u,
         .stats = a->qk_norm == ARCH_QK_NORM_NONE ? NULL : b->at[BUF_QK_STATS],
         .table = p->m->turns, .positions = p->m->positions,
         .q_norm = unit_weight(u, ROLE_Q_NORM), .k_norm = unit_weight(u, ROLE_K_NORM),
-        .dq_norm = unit_grad(u, ROLE_Q_NORM), .dk_norm = unit_grad(u, ROLE_K_NORM),
+        .dq_norm = layer_grad(u, ROLE_Q_NORM), .dk_norm = layer_grad(u, ROLE_K_NORM),
         .n = p->n, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .dim = a->head_dim, .turned = a->rope.turned, .eps = (float)a->norm_eps,
+        .dim = a->head_dim, .rotary_dim = a->rope.rotary_dim, .eps = (float)a->norm_eps,
     };
 }
 
@@ -129,8 +129,8 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
         };
         if (back) {
             op[i].dout = part;
-            op[i].dw = unit_grad(u, role);
-            op[i].db = unit_grad(u, role_b);
+            op[i].dw = layer_grad(u, role);
+            op[i].db = layer_grad(u, role_b);
             op[i].fresh = u->fresh;
             op[i].dx_add = i > 0;
         } else {
@@ -190,7 +190,7 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
         cached.in = attention.in;
         cached.window = attention.window;
         cached.scale = attention.scale;
-        cached.distance = attention.distance;
+        cached.rel_bias = attention.rel_bias;
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);
@@ -211,8 +211,8 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTX];
-    out.dw = unit_grad(u, ROLE_OUT_W);
-    out.db = biases_by_norm(p, u) ? NULL : unit_grad(u, ROLE_OUT_B);
+    out.dw = layer_grad(u, ROLE_OUT_W);
+    out.db = biases_by_norm(p, u) ? NULL : layer_grad(u, ROLE_OUT_B);
     out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 

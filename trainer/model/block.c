@@ -42,7 +42,7 @@ const void *unit_weight(const struct unit *u, enum role role)
     return weight_at(u, role_at(u, u->m->offset, role));
 }
 
-void *unit_grad(const struct unit *u, enum role role)
+void *layer_grad(const struct unit *u, enum role role)
 {
     return grad_at(u, role_at(u, u->m->grad_offset, role));
 }
@@ -60,7 +60,7 @@ struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
 static void *low_at(const struct pass *p, const struct unit *u, const struct change_at *c)
 {
     const struct model *m = u->m;
-    bool block = u->index > 0 && u->index < m->params.n_unit - 1;
+    bool block = u->index > 0 && u->index < m->params.n_layers - 1;
 
     if (!m->low_rows || !p->keep || !block)
         return NULL;
@@ -103,7 +103,7 @@ struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
     return (struct op_norm){
         .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS,
         .eps = (float)u->m->arch->norm_eps, .w = gain ? gain : u->m->ones,
-        .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
+        .b = unit_weight(u, b), .dw = layer_grad(u, w), .db = layer_grad(u, b),
     };
 }
 

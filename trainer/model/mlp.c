@@ -43,7 +43,7 @@ static struct op_linear from_y2(const struct pass *p, const struct unit *u,
 {
     return (struct op_linear){
         .x = b->at[BUF_Y2], .w = unit_weight(u, w), .b = unit_weight(u, bias),
-        .dw = unit_grad(u, w), .db = unit_grad(u, bias), .fresh = u->fresh, .n = p->n,
+        .dw = layer_grad(u, w), .db = layer_grad(u, bias), .fresh = u->fresh, .n = p->n,
         .n_in = p->m->arch->hidden_size, .n_out = n_out,
         .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, w),
     };
@@ -102,7 +102,7 @@ static struct op_linear down_linear(const struct pass *p, const struct unit *u,
     return (struct op_linear){
         .x = b->at[keeps_out(p) && p->keep ? BUF_U : BUF_G],
         .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
-        .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B), .fresh = u->fresh,
+        .dw = layer_grad(u, ROLE_DOWN_W), .db = layer_grad(u, ROLE_DOWN_B), .fresh = u->fresh,
         .n = p->n, .n_in = p->m->arch->intermediate_size, .n_out = p->m->arch->hidden_size,
         .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_DOWN_W),
         .drop = pass_drop(p, u, DROP_MLP, p->m->arch->hidden_dropout),
@@ -158,12 +158,12 @@ static struct op_experts experts(const struct pass *p, const struct unit *u,
     const struct arch *a = p->m->arch;
 
     return (struct op_experts){
-        .u = b->at[BUF_U], .probs = b->at[BUF_PROBS], .picked = b->at[BUF_PICKED],
+        .u = b->at[BUF_U], .probs = b->at[BUF_PROBS], .top_k_index = b->at[BUF_PICKED],
         .x = b->at[BUF_Y2], .residual = b->at[BUF_H1],
         .router = unit_weight(u, ROLE_ROUTER_W), .gate = unit_weight(u, ROLE_EXPERT_GATE),
         .up = unit_weight(u, ROLE_EXPERT_UP), .down = unit_weight(u, ROLE_EXPERT_DOWN),
-        .drouter = unit_grad(u, ROLE_ROUTER_W), .dgate = unit_grad(u, ROLE_EXPERT_GATE),
-        .dup = unit_grad(u, ROLE_EXPERT_UP), .ddown = unit_grad(u, ROLE_EXPERT_DOWN),
+        .drouter = layer_grad(u, ROLE_ROUTER_W), .dgate = layer_grad(u, ROLE_EXPERT_GATE),
+        .dup = layer_grad(u, ROLE_EXPERT_UP), .ddown = layer_grad(u, ROLE_EXPERT_DOWN),
         .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
         .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
         .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
@@ -278,9 +278,9 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         back.dx = b->at[BUF_DG];
         back.dw = back.db = back.lora.da = back.lora.db = back.lora.dmagnitude = NULL;
         ops->linear_bwd(p->dev, &back);
-        gated.again = down.dw || down.db || down.lora.da || down.lora.db || down.lora.dmagnitude;
+        gated.recompute = down.dw || down.db || down.lora.da || down.lora.db || down.lora.dmagnitude;
         ops->gate_bwd(p->dev, &gated);
-        if (!gated.again)
+        if (!gated.recompute)
             return;
     } else {
         down.dx = b->at[BUF_DU];
@@ -340,8 +340,8 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
     norm.dx = dh;
     *(a->resid_from_norm || post ? &norm.dout_add : &norm.dx_add) = dh;
     if (biases_by_norm(p, u)) {
-        norm.add_sum = unit_grad(u, ROLE_DOWN_B);
-        norm.dx_sum = unit_grad(u, ROLE_OUT_B);
+        norm.add_sum = layer_grad(u, ROLE_DOWN_B);
+        norm.dx_sum = layer_grad(u, ROLE_OUT_B);
         norm.fresh = u->fresh;
     }
     p->dev->ops->norm_bwd(p->dev, &norm);

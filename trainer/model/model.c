@@ -58,7 +58,7 @@ static void index_change(struct model *m, const struct param *p)
 /* Where each role lies in its unit. */
 static int index_roles(struct model *m, struct ckpt_err *err)
 {
-    size_t n = (size_t)m->params.n_unit * ROLE_COUNT;
+    size_t n = (size_t)m->params.n_layers * ROLE_COUNT;
 
     m->offset = ckpt_alloc(n, sizeof *m->offset);
     m->grad_offset = ckpt_alloc(n, sizeof *m->grad_offset);
@@ -132,7 +132,7 @@ const struct params *model_params(const struct model *m) { return &m->params; }
 uint64_t model_planned_bytes(const struct model *m)
 {
     return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host +
-           (uint64_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns_host;
+           (uint64_t)(m->turn_rows * m->arch->rope.rotary_dim) * sizeof *m->turns_host;
 }
 
 uint64_t model_arena_bytes(const struct model *m) { return m->plan.bytes; }
@@ -181,7 +181,7 @@ void turn_table(struct model *m, int64_t length)
     m->turn_regime = regime;
     rope_table(m->turns_host, m->turn_rows, m->arch, length);
     m->dev->ops->to_device(m->dev, m->turns, m->turns_host,
-                           (size_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns);
+                           (size_t)(m->turn_rows * m->arch->rope.rotary_dim) * sizeof *m->turns);
 }
 
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
@@ -189,7 +189,7 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
 {
     *p = (struct pass){.m = m, .w = w, .dev = m->dev, .n = b->n_tokens, .n_docs = b->n_docs,
                        .n_rows = b->n_rows, .keep = keep, .ids = m->ids,
-                       .doc_start = m->doc_start, .kinds = b->kinds ? m->kinds : NULL};
+                       .doc_start = m->doc_start, .kinds = b->token_type_ids ? m->token_type_ids : NULL};
     if (batch_check(m, b, &p->max_doc, &p->max_enc, err))
         return err->code;
     if (m->arch->stack == ARCH_ENCODER_DECODER) {
@@ -197,8 +197,8 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
         upload(p, m->enc_ids, b->enc_ids, b->n_enc);
         upload(p, m->enc_start, b->enc_start, b->n_docs + 1);
     }
-    if (b->kinds)
-        upload(p, m->kinds, b->kinds, b->n_tokens);
+    if (b->token_type_ids)
+        upload(p, m->token_type_ids, b->token_type_ids, b->n_tokens);
     m->dev->work = m->work;
     m->dev->work_bytes = m->work_bytes;
     turn_table(m, p->max_doc);
@@ -218,11 +218,11 @@ static struct op_embed lookup(const struct pass *p, const struct unit *u, void *
     bool places = a->pos == ARCH_POS_LEARNED && !p->m->emb;
 
     struct op_embed op = {
-        .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
+        .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = layer_grad(u, ROLE_TOKENS),
         .table = unit_weight(u, ROLE_TOKENS), .ids = p->ids,
         .kind = unit_weight(u, ROLE_TOKEN_TYPE), .kinds = p->kinds,
         .pos = places ? unit_weight(u, ROLE_POS) : NULL,
-        .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
+        .dpos = places ? layer_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
         .vocab = a->vocab_size, .no_grad = a->pad_token_id,
         .lora = unit_lora(p, u, ROLE_TOKENS),
@@ -241,7 +241,7 @@ static struct op_embed place_rows(const struct pass *p, const struct unit *u, vo
     const struct arch *a = p->m->arch;
 
     return (struct op_embed){
-        .out = h, .dout = h, .table = unit_weight(u, ROLE_POS), .dtable = unit_grad(u, ROLE_POS),
+        .out = h, .dout = h, .table = unit_weight(u, ROLE_POS), .dtable = layer_grad(u, ROLE_POS),
         .ids = p->m->positions, .n = p->n, .dim = a->hidden_size,
         .vocab = a->max_position_embeddings + a->pos_offset, .no_grad = -1,
     };
@@ -252,7 +252,7 @@ static struct op_linear project_in(const struct pass *p, const struct unit *u)
     const struct arch *a = p->m->arch;
 
     return (struct op_linear){
-        .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = unit_grad(u, ROLE_PROJ_IN),
+        .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = layer_grad(u, ROLE_PROJ_IN),
         .fresh = u->fresh,
         .lora = unit_lora(p, u, ROLE_PROJ_IN), .n = p->n, .n_in = a->word_embed_proj_dim,
         .n_out = a->hidden_size,
@@ -328,7 +328,7 @@ static void backward(struct pass *p)
     stack_end(p);
     u = unit_acquire(p, 0);
     unit_back(p, &u);
-    if (m->params.unit_grad[0] > 0)     /* something before the blocks is trained */
+    if (m->params.layer_grad[0] > 0)     /* something before the blocks is trained */
         embed_pass(p, &u, m->dh, true);
     unit_release(p, &u);
     if (m->arch->stack == ARCH_ENCODER_DECODER)
@@ -416,7 +416,7 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
         if (rows[i] < 0 || rows[i] >= b->n_tokens)
             return batch_bad(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
     forward(&p);
-    after = unit_acquire(&p, m->params.n_unit - 1);
+    after = unit_acquire(&p, m->params.n_layers - 1);
     head = unit_acquire(&p, head_unit(m));
     matrix = head_matrix(&p, &head);
     for (int64_t i = 0, some; i < n; i += some) {

@@ -45,8 +45,8 @@ static int place(struct build *b, struct param *q, int unit, struct ckpt_err *er
     if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
         return ckpt_nomem(err, CKPT_MAX_NAME);
     q->unit = unit;
-    q->offset = p->unit_numel[unit];
-    p->unit_numel[unit] += q->numel;
+    q->offset = p->layer_numel[unit];
+    p->layer_numel[unit] += q->numel;
     p->numel += q->numel;
     if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
         return ckpt_err_in(err, "parameter %s", q->name);
@@ -68,7 +68,7 @@ static int append_factor(struct build *b, const struct param *of, enum param_kin
 }
 
 /* The factors of a change, in the order of PEFT's modules. */
-static int append_factors(struct build *b, const struct param *of, const struct lora_change *c,
+static int append_factors(struct build *b, const struct param *of, const struct lora_delta *c,
                           enum lora_module kind, struct ckpt_err *err)
 {
     bool embedding = kind == LORA_EMBEDDING;
@@ -135,7 +135,7 @@ static int end_module(struct build *b, struct ckpt_err *err)
     size_t first = b->module, end = p->n;
     const struct param *of = &p->item[first];
     enum lora_module kind;
-    struct lora_change c;
+    struct lora_delta c;
     char module[CKPT_MAX_NAME + 1];
 
     b->module = SIZE_MAX;
@@ -143,7 +143,7 @@ static int end_module(struct build *b, struct ckpt_err *err)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
     kind = module_kind((enum role)of->role);
-    if (lora_change(&c, b->lora, module, kind, err))
+    if (lora_delta(&c, b->lora, module, kind, err))
         return err->code;
     for (size_t i = first; i < end; i++) {
         struct param *q = &p->item[i];
@@ -220,8 +220,8 @@ static void place_grads(struct params *p)
         q->grad_offset = -1;
         if (!q->trainable)
             continue;
-        q->grad_offset = p->unit_grad[q->unit];
-        p->unit_grad[q->unit] += q->numel;
+        q->grad_offset = p->layer_grad[q->unit];
+        p->layer_grad[q->unit] += q->numel;
         p->grad_numel += q->numel;
     }
 }
@@ -230,7 +230,7 @@ static int append_all(struct build *b, struct ckpt_err *err)
 {
     struct params *p = b->p;
 
-    for (int u = 0; u < p->n_unit; u++)
+    for (int u = 0; u < p->n_layers; u++)
         if (append(b, u, err))
             return err->code;
     if (end_module(b, err))
@@ -252,11 +252,11 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     p->family = arch->family;
     p->prefix = arch->family->prefix;
     p->adapted = lora != NULL;
-    p->n_unit = (int)arch->num_hidden_layers + 2;
+    p->n_layers = (int)arch->num_hidden_layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
-    p->unit_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_numel);
-    p->unit_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_grad);
-    if (!p->item || !p->unit_numel || !p->unit_grad)
+    p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
+    p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
+    if (!p->item || !p->layer_numel || !p->layer_grad)
         ckpt_nomem(err, n * sizeof *p->item);
     else if (ckpt_map_new(&p->by_name, n, err) == 0)
         append_all(&b, err);

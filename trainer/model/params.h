@@ -48,9 +48,9 @@ struct params {
     struct ckpt_arena arena;
     struct param     *item;         /* in torch's named_parameters() order */
     size_t            n;
-    int               n_unit;
-    int64_t          *unit_numel;   /* [n_unit] */
-    int64_t          *unit_grad;    /* [n_unit] elements of the unit's gradients */
+    int               n_layers;
+    int64_t          *layer_numel;   /* [n_unit] */
+    int64_t          *layer_grad;    /* [n_unit] elements of the unit's gradients */
     int64_t           numel, grad_numel;
     struct ckpt_map  *by_name;
     const struct family *family;    /* NULL: a list made by hand */

@@ -159,7 +159,7 @@ void unit_back(const struct pass *p, struct unit *u);
 int64_t qkv_width(const struct arch *a);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
 const void *unit_weight(const struct unit *u, enum role role);
-void *unit_grad(const struct unit *u, enum role role);
+void *layer_grad(const struct unit *u, enum role role);
 /* The low-rank change of that matrix; rank 0 when it has none. */
 struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role);
 /* Whether the way back makes outputs of norms anew. */

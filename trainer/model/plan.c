@@ -260,7 +260,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
-        ADD(turns, N * (uint64_t)a->rope.turned * sizeof(float), 0, e);
+        ADD(turns, N * (uint64_t)a->rope.rotary_dim * sizeof(float), 0, e);
     if (w != D) {
         ADD(emb, N * w * act, 0, e);
         ADD(z_rows, some * w * act, h, h + 2);
@@ -364,7 +364,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     lim.max_doc = rows;
     lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
-    if (m->change && m->dev->apart && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
+    if (m->change && m->dev->discrete && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
         m->low_rows = rows;
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
@@ -378,7 +378,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     if (m->turns) {
         m->turn_rows = m->opts.max_tokens;
         m->turn_regime = -1;
-        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.turned),
+        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.rotary_dim),
                                    sizeof *m->turns_host);
         if (!m->turns_host)
             return ckpt_nomem(err, (size_t)m->turn_rows);

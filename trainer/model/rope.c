@@ -17,13 +17,13 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
 /* The dimension whose wave turns so often over the original length. */
 static double yarn_dim(const struct rope *r, double turns, int64_t original)
 {
-    return (double)r->turned * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+    return (double)r->rotary_dim * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
 }
 
 static void yarn(double *inv, const struct arch *a)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2, original = r->original_max_position_embeddings;
+    int64_t n = r->rotary_dim / 2, original = r->original_max_position_embeddings;
     double low, high;
 
     original = original ? original : a->max_position_embeddings;
@@ -34,7 +34,7 @@ static void yarn(double *inv, const struct arch *a)
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)r->turned - 1);
+    high = fmin(high, (double)r->rotary_dim - 1);
     if (low == high)
         high += 0.001;
     for (int64_t i = 0; i < n; i++) {
@@ -48,7 +48,7 @@ static void llama3(double *inv, const struct rope *r)
 {
     double original = (double)r->original_max_position_embeddings;
 
-    for (int64_t i = 0; i < r->turned / 2; i++) {
+    for (int64_t i = 0; i < r->rotary_dim / 2; i++) {
         double wave = 2 * M_PI / inv[i], s;
 
         if (wave < original / r->high_freq_factor)
@@ -65,8 +65,8 @@ static void llama3(double *inv, const struct rope *r)
 void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2;
-    double base = r->theta, R = (double)r->turned;
+    int64_t n = r->rotary_dim / 2;
+    double base = r->theta, R = (double)r->rotary_dim;
 
     if (r->kind == ARCH_ROPE_DYNAMIC && R > 2) {
         double P = (double)a->max_position_embeddings, most = fmax((double)length, P);
@@ -90,7 +90,7 @@ void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 void rope_table(float *table, int64_t positions, const struct arch *a, int64_t length)
 {
     double inv[ARCH_MAX_ROTARY_DIM / 2];
-    int64_t n = a->rope.turned / 2;
+    int64_t n = a->rope.rotary_dim / 2;
 
     rope_frequencies(inv, a, length);
     for (int64_t p = 0; p < positions; p++)

@@ -57,7 +57,7 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
     ckpt_fail(err, CKPT_ENOMEM, "this host has %.2f GiB, %.2f are needed %s(weights %.2f, "
               "gradients %.2f, optimizer %.2f, gathered %.2f, activations %.2f, workspace %.2f)",
               gib(total), gib(f->all) * (double)ranks, of, gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace));
     if (work > f->all / 2)
         return ckpt_err_hint(err, "less is worked on at once with a smaller --max-seq-length or "
@@ -68,9 +68,9 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
 
 int run_plan_check(struct session *s, struct ckpt_err *err)
 {
-    bool here = !s->dev->apart && !s->paper_limit;
+    bool here = !s->dev->discrete && !s->paper_limit;
     int64_t ranks = ranks_here(s->comm);
-    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_room();
+    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_free();
 
     if (here && need > total)
         refuse(s, ranks, total, err);
