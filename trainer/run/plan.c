@@ -60,10 +60,10 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
               gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace));
     if (work > f->all / 2)
-        return ckpt_err_hint(err, "less is worked on at once with a smaller --max-seq-length or "
-                             "--per-device-train-batch-size, or --gradient-checkpointing");
-    return ckpt_err_hint(err, "the model takes most of it: --lora-rank trains an adapter beside "
-                         "it, --optim adamw_8bit keeps smaller moments");
+        return ckpt_err_hint(err, "less is worked on at once with a smaller `max_seq_length` or "
+                             "`per_device_train_batch_size`, or `gradient_checkpointing`");
+    return ckpt_err_hint(err, "the model takes most of it: `lora_rank` trains an adapter beside "
+                         "it, `optim adamw_8bit` keeps smaller moments");
 }
 
 int run_plan_check(struct session *s, struct ckpt_err *err)

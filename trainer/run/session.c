@@ -63,9 +63,9 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
     if (many && opts.threads == 0)
         opts.threads = 1;
     if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
-        ckpt_fail(err, CKPT_ECONFIG, "--device %s is of one rank, there are %d", opts.name,
+        ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d", opts.name,
                   s->comm->world_size);
-        return ckpt_err_hint(err, "several ranks train on CPUs (--device cpu)");
+        return ckpt_err_hint(err, "several ranks train on CPUs (`device cpu`)");
     }
     if (many && any && s->comm->rank == 0 && device_gpu_usable())
         ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
