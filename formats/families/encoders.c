@@ -159,7 +159,7 @@ static const struct family_name t5_after[] = {
     {ROLE_K_W, stack "layer.0.SelfAttention.k.weight"},                                        \
     {ROLE_V_W, stack "layer.0.SelfAttention.v.weight"},                                        \
     {ROLE_OUT_W, stack "layer.0.SelfAttention.o.weight"},                                      \
-    {ROLE_RELATIVE_BIAS, stack "layer.0.SelfAttention.relative_attention_bias.weight"},        \
+    {ROLE_REL_BIAS, stack "layer.0.SelfAttention.relative_attention_bias.weight"},        \
     {ROLE_NORM1_W, stack "layer.0.layer_norm.weight"}
 #define T5_MLP(layer)                                                                          \
     {ROLE_UP_W, "-" layer "DenseReluDense.wi.weight"},                                         \

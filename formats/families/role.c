@@ -42,7 +42,7 @@ static const struct {
     [ROLE_K_NORM] = {HEAD, ONE, ROLE_ONES, QK_NORM, 0},
     [ROLE_OUT_W] = {HIDDEN, HEADS_Q, ROLE_NORMAL, 0, BLOCK},
     [ROLE_OUT_B] = {HIDDEN, ONE, ROLE_ZEROS, OUT_BIAS, 0},
-    [ROLE_RELATIVE_BIAS] = {BUCKETS, HEADS, ROLE_NORMAL, RELATIVE, 0},
+    [ROLE_REL_BIAS] = {BUCKETS, HEADS, ROLE_NORMAL, RELATIVE, 0},
     [ROLE_CROSS_NORM_W] = {HIDDEN, ONE, ROLE_ONES, CROSS | GAIN, 0},
     [ROLE_CROSS_Q_W] = {HEADS_Q, HIDDEN, ROLE_NORMAL, CROSS, BLOCK},
     [ROLE_CROSS_K_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, CROSS, BLOCK},
@@ -99,11 +99,11 @@ bool role_is_expert(enum role role)
 
 bool role_is_bias(enum role role) { return roles[role].init == ROLE_ZEROS; }
 
-bool role_is_block_linear(enum role role) { return roles[role].block; }
+bool role_is_transposed(enum role role) { return roles[role].block; }
 
 bool role_is_linear(enum role role)
 {
-    return role_is_block_linear(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
+    return role_is_transposed(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
 }
 
 bool role_overwrites_grad(const struct arch *a, enum role role)
@@ -146,5 +146,5 @@ enum role_init role_init(enum role role) { return roles[role].init; }
 bool role_decays(enum role role)
 {
     /* The published name of the relative attention bias has the word bias in it. */
-    return role_init(role) == ROLE_NORMAL && role != ROLE_RELATIVE_BIAS;
+    return role_init(role) == ROLE_NORMAL && role != ROLE_REL_BIAS;
 }

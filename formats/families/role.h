@@ -17,7 +17,7 @@ enum role {
     ROLE_TOKENS, ROLE_POS, ROLE_TOKEN_TYPE, ROLE_PROJ_IN, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
     ROLE_NORM1_W, ROLE_NORM1_B, ROLE_QKV_W, ROLE_QKV_B, ROLE_Q_W, ROLE_Q_B, ROLE_K_W, ROLE_K_B,
     ROLE_V_W, ROLE_V_B, ROLE_Q_NORM, ROLE_K_NORM, ROLE_OUT_W, ROLE_OUT_B,
-    ROLE_RELATIVE_BIAS,                                     /* in a stack's first block */
+    ROLE_REL_BIAS,                                     /* in a stack's first block */
     ROLE_CROSS_NORM_W, ROLE_CROSS_Q_W, ROLE_CROSS_K_W, ROLE_CROSS_V_W, ROLE_CROSS_OUT_W,
     ROLE_NORM2_W, ROLE_NORM2_B, ROLE_GATE_W, ROLE_GATE_B, ROLE_GATE_UP_W, ROLE_UP_W, ROLE_UP_B,
     ROLE_DOWN_W, ROLE_DOWN_B, ROLE_ROUTER_W,
@@ -37,7 +37,7 @@ bool role_is_expert(enum role role);
 bool role_is_bias(enum role role);
 /* A projection's matrix; and one of a block, stored [in, out] where the description says so. */
 bool role_is_linear(enum role role);
-bool role_is_block_linear(enum role role);
+bool role_is_transposed(enum role role);
 /* Every backward pass computes this gradient at once, and so may write it instead of adding. */
 bool role_overwrites_grad(const struct arch *arch, enum role role);
 struct ckpt_shape role_shape(const struct arch *arch, enum role role);

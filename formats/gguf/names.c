@@ -66,7 +66,7 @@ static enum gguf_change change_of(const struct family *f, enum role role)
         return GGUF_QKV;
     if (f->gguf_llama && (weight == ROLE_Q_W || weight == ROLE_K_W))
         return weight == ROLE_Q_W ? GGUF_ROPE_Q : GGUF_ROPE_K;
-    return f->fixed.weight_order == ARCH_IN_OUT && role_is_block_linear(role) ? GGUF_TRANSPOSED
+    return f->fixed.weight_order == ARCH_IN_OUT && role_is_transposed(role) ? GGUF_TRANSPOSED
                                                                               : GGUF_AS_IS;
 }
 

@@ -278,7 +278,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
         ADD(dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
     }
     if (a->type_vocab_size > 0)
-        ADD(kinds, N * i4, 0, e);
+        ADD(token_type_ids, N * i4, 0, e);
     if (a->pos == ARCH_POS_BUCKETS)
         for (int k = 0; k < 2; k++)
             ADD(bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);

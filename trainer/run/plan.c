@@ -87,9 +87,8 @@ int64_t run_plan_numel(const struct params *p)
     for (size_t i = 0; i < p->n; i++) {
         int role = p->item[i].role;
 
-        if (p->item[i].kind != PARAM_BASE ||
-            (role != ROLE_TOKENS && role != ROLE_POS && role != ROLE_TOKEN_TYPE &&
-             role != ROLE_RELATIVE_BIAS))
+        if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
+                                              role != ROLE_TOKEN_TYPE && role != ROLE_REL_BIAS))
             n += p->item[i].numel;
     }
     return n;
