@@ -206,10 +206,10 @@ static int save_rng(struct session *s, const struct checkpoint *c, struct ckpt_o
         snprintf(name, sizeof name, "rng_state_%d.pth", s->comm->rank);
     else
         snprintf(name, sizeof name, "rng_state.pth");
-    rng_streams_seed(&streams, c->settings->seed);
+    hf_rng_seed(&streams, c->settings->seed);
     if ((rc = ckpt_outdir_file(&out, dir, name, err)) != 0)
         return rc;
-    return rng_file_write(out, &streams, err);
+    return hf_rng_write(out, &streams, err);
 }
 
 static int put_json(struct ckpt_outdir *dir, const char *name, json_t *value, bool sort,
@@ -244,7 +244,7 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
     }
     if ((rc = ckpt_outdir_file(&out, dir, "scheduler.pt", err)) != 0)
         return rc;
-    return scheduler_file_write(out, &(struct scheduler_state){
+    return hf_scheduler_write(out, &(struct scheduler_state){
         .base_lr = base, .last_lr = last, .n_group = OPTIM_GROUPS,
         .last_epoch = done_steps(c)}, err);
 }

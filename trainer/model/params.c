@@ -167,17 +167,17 @@ static int end_module(struct build *b, struct ckpt_err *err)
     return 0;
 }
 
-static int append_one(struct build *b, const struct name *name, int layer, int64_t expert,
+static int append_one(struct build *b, const struct family_name *name, int layer, int64_t expert,
                       struct ckpt_err *err)
 {
     struct params *p = b->p;
     const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
-    char *text = name_expand(&p->arena, p->prefix, name,
-                             layer - 1 - arch_stack_first(b->arch, layer - 1), expert);
+    struct family_place at = {name->role, layer - 1 - arch_stack_first(b->arch, layer - 1),
+                              expert};
+    char text[CKPT_MAX_NAME + 1];
     struct param *q;
 
-    if (!text)
-        return ckpt_nomem(err, CKPT_MAX_NAME);
+    family_spell(text, sizeof text, name->pattern, p->prefix, &at);
     if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
         end_module(b, err))
@@ -193,26 +193,21 @@ static int append_one(struct build *b, const struct name *name, int layer, int64
     return place(b, q, layer, err);
 }
 
-/* Append what exists of a list as the parameters of a layer; experts one after another. */
-static int append(struct build *b, const struct name *list, int layer, struct ckpt_err *err)
+/* Append the parameters of a layer; experts one after another. */
+static int append(struct build *b, int layer, struct ckpt_err *err)
 {
     struct family_name part[ROLE_COUNT];
-    size_t n = family_parts(part, b->arch, unit - 1);
+    size_t n = family_parts(part, b->arch, layer - 1);
 
     for (size_t i = 0, end; i < n; i = end) {
         bool expert = role_is_expert(part[i].role);
 
-        if (!role_exists(arch, list->role, layer - 1))
-            continue;
-        while (role_is_expert(end->role))
+        for (end = i + 1; expert && end < n && role_is_expert(part[end].role);)
             end++;
-        for (int64_t e = 0; list < end && e < arch->num_experts; e++)
-            for (const struct name *one = list; one < end; one++)
-                if (append_one(b, one, layer, e, err))
+        for (int64_t e = 0; e < (expert ? b->arch->num_experts : 1); e++)
+            for (size_t k = i; k < end; k++)
+                if (append_one(b, &part[k], layer, e, err))
                     return err->code;
-        if (list == end && append_one(b, list, layer, 0, err))
-            return err->code;
-        list = list < end ? end - 1 : list;
     }
     return 0;
 }
@@ -236,12 +231,10 @@ static int append_all(struct build *b, struct ckpt_err *err)
 {
     struct params *p = b->p;
 
-    if (append(b, f->before, 0, err))
-        return err->code;
-    for (int u = 1; u + 1 < p->n_layers; u++)
-        if (append(b, family_block(b->arch, u - 1), u, err))
+    for (int layer = 0; layer < p->n_layers; layer++)
+        if (append(b, layer, err))
             return err->code;
-    if (append(b, f->after, p->n_layers - 1, err) || end_module(b, err))
+    if (end_module(b, err))
         return err->code;
     place_grads(p);
     if (p->grad_numel == 0)
@@ -260,7 +253,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     p->family = arch->family;
     p->prefix = arch->family->prefix;
     p->adapted = lora != NULL;
-    p->n_layers = (int)layers + 2;
+    p->n_layers = (int)arch->num_hidden_layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
     p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
     p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);

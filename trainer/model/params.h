@@ -35,7 +35,7 @@ struct param {
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
     bool              written;      /* PARAM_BASE: role_overwrites_grad */
-    int               role;         /* enum role (names.h) */
+    int               role;         /* enum role (role.h) */
     int64_t           expert;       /* which, for a role that each expert has */
     enum param_kind   kind;
     bool              changed;      /* PARAM_BASE: its module has a low-rank change */
