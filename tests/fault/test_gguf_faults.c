@@ -89,11 +89,10 @@ static size_t left(void)
     return n;
 }
 
-static void test_an_undisturbed_run_is_whole(void **state)
+TEST(an_undisturbed_run_is_whole)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++) {
         if (write_file(&inputs[i], &err) || read_file(&err))
             fail_msg("%s: %s", inputs[i].model, err.text);
@@ -127,20 +126,18 @@ static void fail_each(enum ckpt_fault kind, const struct input *in)
     }
 }
 
-static void test_writing(void **state)
+TEST(writing)
 {
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++)
         for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
             fail_each((enum ckpt_fault)kind, &inputs[i]);
 }
 
-static void test_reading(void **state)
+TEST(reading)
 {
     static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_READ, CKPT_FAULT_OPEN};
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++) {
         assert_int_equal(write_file(&inputs[i], &err), 0);
         for (size_t k = 0; k < 3; k++)
@@ -162,13 +159,11 @@ static void test_reading(void **state)
 
 static int make_dir(void **state)
 {
-    (void)state;
     return system("rm -rf " DIR_NAME " && mkdir -p " DIR_NAME);
 }
 
 static int remove_dir(void **state)
 {
-    (void)state;
     return system("rm -rf " DIR_NAME);
 }
 
