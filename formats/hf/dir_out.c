@@ -186,8 +186,7 @@ static int put_extra(void *self, const struct ckpt_extra *e, struct ckpt_err *er
 
 static int plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    return hf_shards_plan(self, "model", opts->max_shard_bytes ? opts->max_shard_bytes
-                                                               : CKPT_DEFAULT_SHARD_BYTES, err);
+    return hf_shards_plan(self, "model", opts->max_shard_bytes, err);
 }
 
 static int begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
