@@ -6,7 +6,7 @@
 #include "formats/hf/side_files.h"
 
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     const struct dir_sink *s = self;
 
@@ -17,7 +17,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
                       struct ckpt_err *err)
 {
     const struct dir_sink *s = self;
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
 
     if (s->ops->write)
         return s->ops->write(self, i, start, count, src, err);

@@ -36,7 +36,7 @@ struct dir_sink_ops {
     int (*write)(void *self, size_t i, int64_t start, int64_t count, const void *src,
                  struct ckpt_err *err);
     bool (*locate)(void *self, size_t i, int64_t start, int64_t count,
-                   struct ckpt_place_out *out);
+                   struct ckpt_sink_extent *out);
     int (*finish)(void *self, struct ckpt_err *err);
     int (*put_index)(void *self, struct ckpt_err *err);
     void (*release)(void *self);        /* but neither dir nor self */

@@ -68,13 +68,13 @@ int hf_shards_begin(struct hf_shards *s, const json_t *metadata, struct ckpt_err
 }
 
 bool hf_shards_locate(void *self, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out)
+                      struct ckpt_sink_extent *out)
 {
     const struct hf_shards *s = self;
     const struct safetensors_file *f = s->file[s->shard_of[i]];
 
     (void)count;
-    *out = (struct ckpt_place_out){
+    *out = (struct ckpt_sink_extent){
         .out = safetensors_out_file(f),
         .offset = safetensors_offset(f, s->place[i]) +
                   (uint64_t)start * ckpt_dtype_size(s->base.list->item[i].dtype)};

@@ -29,7 +29,7 @@ int hf_shards_plan(struct hf_shards *s, const char *name, uint64_t max_bytes,
                    struct ckpt_err *err);
 int hf_shards_begin(struct hf_shards *s, const json_t *metadata, struct ckpt_err *err);
 bool hf_shards_locate(void *self, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out);
+                      struct ckpt_sink_extent *out);
 int hf_shards_finish(void *self, struct ckpt_err *err);
 void hf_shards_release(void *self);
 
