@@ -8,7 +8,7 @@ uint64_t protobuf_varint(struct ckpt_cursor *c)
     uint64_t v = 0;
 
     for (unsigned shift = 0; shift < 70; shift += 7) {
-        uint8_t b = ckpt_get_u8(c);
+        uint8_t b = ckpt_cursor_u8(c);
 
         if (c->failed || (shift == 63 && b > 1))
             break;
@@ -39,10 +39,10 @@ bool protobuf_next(struct ckpt_cursor *c, struct protobuf_field *f)
         f->bits = protobuf_varint(c);
         break;
     case PROTOBUF_64:
-        f->bits = ckpt_get_u64le(c);
+        f->bits = ckpt_cursor_u64le(c);
         break;
     case PROTOBUF_32:
-        f->bits = ckpt_get_u32le(c);
+        f->bits = ckpt_cursor_u32le(c);
         break;
     case PROTOBUF_BYTES:
         len = protobuf_varint(c);
@@ -50,7 +50,7 @@ bool protobuf_next(struct ckpt_cursor *c, struct protobuf_field *f)
             c->failed = true;
         if (!c->failed) {
             f->len = (size_t)len;
-            f->bytes = ckpt_get_bytes(c, f->len);
+            f->bytes = ckpt_cursor_bytes(c, f->len);
         }
         break;
     default:

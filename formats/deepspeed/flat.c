@@ -138,7 +138,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 (long long)flat->numel[k]);
         frag[n] = *flat->frag[k];
         frag[n].stride = NULL;
-        frag[n].box = ckpt_box_new(&r->list->arena, 1, &p->start, &p->count);
+        frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);
         if (!frag[n].box)
             return ckpt_nomem(r->err, sizeof *frag[n].box);
         frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
@@ -148,7 +148,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
         return r->err->code;
     added->kind = kind;
     whole = ckpt_shape_1d(added->numel);
-    return ckpt_fragments_check(&whole, flat->dtype, frag, n, r->err)
+    return ckpt_fragment_check(&whole, flat->dtype, frag, n, r->err)
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 

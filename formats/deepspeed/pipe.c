@@ -133,8 +133,8 @@ static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct 
     for (int64_t at = 0; rc == 0 && *same && at < listed->numel; at += CHUNK) {
         int64_t n = listed->numel - at < CHUNK ? listed->numel - at : CHUNK;
 
-        rc = ckpt_fragment_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype, listed->frag,
-                         listed->n_frag, at, n, err);
+        rc = ckpt_fragment_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype,
+                                  listed->frag, listed->n_frag, at, n, err);
         if (rc == 0)
             rc = ckpt_fragment_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
         ckpt_convert(rounded, l->t->dtype, wide, listed->dtype, rc ? 0 : (size_t)n);

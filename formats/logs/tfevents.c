@@ -193,18 +193,18 @@ static bool content_value(double *out, const struct tensor *t)
     struct ckpt_cursor c = protobuf_inside(&t->content);
 
     switch (t->dtype) {
-    case DT_FLOAT: *out = protobuf_float(ckpt_get_u32le(&c)); break;
-    case DT_DOUBLE: *out = protobuf_double(ckpt_get_u64le(&c)); break;
-    case DT_INT32: *out = (int32_t)ckpt_get_u32le(&c); break;
-    case DT_UINT8: *out = ckpt_get_u8(&c); break;
-    case DT_INT16: *out = (int16_t)ckpt_get_u16le(&c); break;
-    case DT_INT8: *out = (int8_t)ckpt_get_u8(&c); break;
-    case DT_INT64: *out = (double)(int64_t)ckpt_get_u64le(&c); break;
-    case DT_BOOL: *out = ckpt_get_u8(&c) != 0; break;
-    case DT_BFLOAT16: *out = ckpt_bf16_to_f32(ckpt_get_u16le(&c)); break;
-    case DT_HALF: *out = ckpt_f16_to_f32(ckpt_get_u16le(&c)); break;
-    case DT_UINT32: *out = ckpt_get_u32le(&c); break;
-    case DT_UINT64: *out = (double)ckpt_get_u64le(&c); break;
+    case DT_FLOAT: *out = protobuf_float(ckpt_cursor_u32le(&c)); break;
+    case DT_DOUBLE: *out = protobuf_double(ckpt_cursor_u64le(&c)); break;
+    case DT_INT32: *out = (int32_t)ckpt_cursor_u32le(&c); break;
+    case DT_UINT8: *out = ckpt_cursor_u8(&c); break;
+    case DT_INT16: *out = (int16_t)ckpt_cursor_u16le(&c); break;
+    case DT_INT8: *out = (int8_t)ckpt_cursor_u8(&c); break;
+    case DT_INT64: *out = (double)(int64_t)ckpt_cursor_u64le(&c); break;
+    case DT_BOOL: *out = ckpt_cursor_u8(&c) != 0; break;
+    case DT_BFLOAT16: *out = ckpt_bf16_to_f32(ckpt_cursor_u16le(&c)); break;
+    case DT_HALF: *out = ckpt_f16_to_f32(ckpt_cursor_u16le(&c)); break;
+    case DT_UINT32: *out = ckpt_cursor_u32le(&c); break;
+    case DT_UINT64: *out = (double)ckpt_cursor_u64le(&c); break;
     default: return false;
     }
     return !c.failed && ckpt_cursor_left(&c) == 0;
@@ -222,8 +222,8 @@ static bool tensor_number(double *out, const struct tensor *t)
     if (t->content.len > 0)
         return content_value(out, t);
     if (t->value.type == PROTOBUF_BYTES && t->value.len > 0)     /* packed */
-        bits = wide ? ckpt_get_u64le(&c)
-               : t->dtype == DT_FLOAT ? ckpt_get_u32le(&c) : protobuf_varint(&c);
+        bits = wide ? ckpt_cursor_u64le(&c)
+               : t->dtype == DT_FLOAT ? ckpt_cursor_u32le(&c) : protobuf_varint(&c);
     switch (t->dtype) {
     case DT_FLOAT: *out = protobuf_float(bits); break;
     case DT_DOUBLE: *out = protobuf_double(bits); break;

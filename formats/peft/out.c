@@ -9,6 +9,73 @@
 
 #define MAX_CONFIG ((size_t)64 << 20)
 
+struct sink {
+    const struct ckpt_tensors *list;
+    struct ckpt_outdir        *dir;
+    struct safetensors_file   *file;
+    const char                *record;
+};
+
+static uint64_t offset_of(const struct sink *s, size_t i, int64_t start)
+{
+    return safetensors_offset(s->file, i) +
+           (uint64_t)start * ckpt_dtype_size(s->list->item[i].dtype);
+}
+
+static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
+                      struct ckpt_err *err)
+{
+    struct sink *s = self;
+
+    return ckpt_out_write_at(safetensors_out_file(s->file), src,
+                             (size_t)count * ckpt_dtype_size(s->list->item[i].dtype),
+                             offset_of(s, i, start), err);
+}
+
+static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
+                        struct ckpt_sink_extent *out)
+{
+    struct sink *s = self;
+
+    (void)count;
+    out->out = safetensors_out_file(s->file);
+    out->offset = offset_of(s, i, start);
+    return true;
+}
+
+static void sink_abort(void *self)
+{
+    struct sink *s = self;
+
+    safetensors_abort(s->file);
+    ckpt_outdir_abort(s->dir);
+    ckpt_free(s);
+}
+
+static int sink_commit(void *self, struct ckpt_err *err)
+{
+    struct sink *s = self;
+    struct safetensors_file *f = s->file;
+    struct ckpt_outdir *dir = s->dir;
+    int rc;
+
+    s->file = NULL;
+    rc = safetensors_commit(f, err);
+    if (rc == 0 && s->record)
+        rc = ckpt_outdir_put(dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
+    if (rc == 0) {
+        s->dir = NULL;
+        rc = ckpt_outdir_commit(dir, err);
+    }
+    sink_abort(s);
+    return rc;
+}
+
+static const struct ckpt_sink_ops sink_ops = {
+    .format = "peft", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
+    .abort = sink_abort,
+};
+
 /* PEFT finds its tensors by these names. */
 static int check_list(const struct ckpt_tensors *list, const json_t *config, struct ckpt_err *err)
 {

@@ -42,7 +42,7 @@ static bool name_matches(const char *pattern, size_t n_pattern, const char *name
     return fnmatch(a, b, FNM_PERIOD) == 0;
 }
 
-bool record_matches(const char *pattern, const char *path)
+bool card_matches(const char *pattern, const char *path)
 {
     const char *p[MAX_PARTS + 1], *s[MAX_PARTS + 1];
     bool reach[MAX_PARTS + 1] = {true};     /* the pattern so far matches so many names */
@@ -219,7 +219,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
                                                                                               : 0);
     if (!config->data_dir)
         return ckpt_nomem(err, n);
-    if (*config->data_dir && !ckpt_relpath_is_clean(config->data_dir))
+    if (*config->data_dir && !ckpt_file_path_is_clean(config->data_dir))
         return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_dir \"%.200s\" is no "
                          "folder below this one", config->name, config->data_dir);
     tell_unknown(c, config->name, v);
@@ -263,8 +263,8 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
     return 0;
 }
 
-int record_card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
-                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
+int card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
+               const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct card c = {.arena = arena};
     yaml_parser_t parser;
@@ -293,8 +293,8 @@ int record_card_parse(struct card_config **out, size_t *n, const char *text, siz
     return rc;
 }
 
-int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
-                     struct ckpt_arena *arena, struct ckpt_err *err)
+int card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
+              struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     char *text;
@@ -310,7 +310,7 @@ int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
         return rc;
     rc = ckpt_file_slurp(file, arena, MAX_README, &text, &len, err);
     if (rc == 0)
-        rc = record_card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
+        rc = card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
     ckpt_file_close(file);
     return rc;
 }
@@ -337,8 +337,8 @@ static int not_chosen(const struct card_config *all, size_t n, const char *name,
                                             "--dataset-config '%.80s'", all[0].name);
 }
 
-int record_card_pick(const struct card_config **out, const struct card_config *all, size_t n,
-                     const char *name, const char *path, struct ckpt_err *err)
+int card_pick(const struct card_config **out, const struct card_config *all, size_t n,
+              const char *name, const char *path, struct ckpt_err *err)
 {
     const struct card_config *named = NULL, *marked = NULL;
 

@@ -82,7 +82,7 @@ static void expect_whole(const char *in)
         assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, OUT);
     ckpt_source_close(found);
     ckpt_source_close(wanted);
-    if (ckpt_remove_tree(OUT, &err))
+    if (ckpt_outdir_remove(OUT, &err))
         fail_msg("%s", err.text);
 }
 
@@ -155,7 +155,7 @@ static int setup(void **state)
     (void)state;
     mkdir("build", 0777);
     if (stat(DIR_NAME, &st) == 0)
-        ckpt_remove_tree(DIR_NAME, &err);
+        ckpt_outdir_remove(DIR_NAME, &err);
     return mkdir(DIR_NAME, 0777);
 }
 

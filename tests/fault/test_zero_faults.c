@@ -71,7 +71,7 @@ static void run(unsigned long n, size_t place, bool *struck)
     OK(device_open_cpu(&dev, 1, &err), err);
     OK(comm_open(&comm, &err), err);
     dev->weight = CKPT_BF16;
-    dev->apart = true;
+    dev->discrete = true;
     (void)n;
 #ifdef CKPT_FAULTS
     ckpt_fault_arm(CKPT_FAULT_ALLOC, n);

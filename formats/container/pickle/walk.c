@@ -265,7 +265,8 @@ static int push_bytes(struct walker *k, enum item_kind kind, uint64_t n)
     size_t end;
     int rc = 0;
 
-    item.u.p = n <= ckpt_cursor_left(&k->c) ? (const char *)ckpt_cursor_bytes(&k->c, (size_t)n) : NULL;
+    item.u.p = n <= ckpt_cursor_left(&k->c) ? (const char *)ckpt_cursor_bytes(&k->c, (size_t)n)
+                                            : NULL;
     if (!item.u.p) {
         k->c.failed = true;
         return 0;

@@ -1,9 +1,9 @@
-/* arrow/schema - an Arrow schema made into the fields of arrow/file.h. */
+/* arrow/schema - an Arrow schema made into the fields of arrow.h. */
 #ifndef CKPT_FORMATS_RECORDS_ARROW_SCHEMA_H
 #define CKPT_FORMATS_RECORDS_ARROW_SCHEMA_H
 
 #include "formats/container/flatbuffer.h"
-#include "formats/records/arrow/file.h"
+#include "formats/records/arrow/arrow.h"
 
 int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
                       const struct flatbuffer_table *schema,

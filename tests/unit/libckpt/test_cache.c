@@ -46,7 +46,7 @@ static int start(void **state)
     (void)state;
     setenv("CKPT_CACHE", PLACE, 1);
     unsetenv("CKPT_CACHE_LIMIT");
-    ckpt_remove_tree(PLACE, &err);
+    ckpt_outdir_remove(PLACE, &err);
     return 0;
 }
 

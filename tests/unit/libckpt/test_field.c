@@ -14,8 +14,8 @@ static struct http_answer read(const char *line)
 {
     struct http_answer a;
 
-    http_answer_clear(&a);
-    http_answer_line(&a, line, strlen(line));
+    field_clear(&a);
+    field_line(&a, line, strlen(line));
     return a;
 }
 
@@ -24,7 +24,7 @@ static void test_status_line_begins_anew(void **state)
     struct http_answer a = read("ETag: \"x\"\r\n");
 
     (void)state;
-    http_answer_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
+    field_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
     assert_int_equal(a.status, 206);
     assert_string_equal(a.etag, "");
     assert_int_equal(read("HTTP/2 302 \r\n").status, 302);

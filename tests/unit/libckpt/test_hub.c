@@ -185,12 +185,12 @@ static void test_an_index_names_files(void **state)
 static void test_what_is_an_address(void **state)
 {
     (void)state;
-    assert_true(ckpt_is_address("hf://a/b"));
-    assert_true(ckpt_is_address("git+https://a/b"));
-    assert_false(ckpt_is_address("a/b"));
-    assert_false(ckpt_is_address("./hf://a"));
-    assert_false(ckpt_is_address("://a"));
-    assert_false(ckpt_is_address("1a://b"));
+    assert_true(ckpt_remote_is_address("hf://a/b"));
+    assert_true(ckpt_remote_is_address("git+https://a/b"));
+    assert_false(ckpt_remote_is_address("a/b"));
+    assert_false(ckpt_remote_is_address("./hf://a"));
+    assert_false(ckpt_remote_is_address("://a"));
+    assert_false(ckpt_remote_is_address("1a://b"));
     assert_true(ckpt_path_is_remote("s3://b/k"));
     assert_false(ckpt_path_is_remote("file:///tmp"));
     assert_false(ckpt_path_is_remote("-"));

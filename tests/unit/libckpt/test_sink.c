@@ -124,11 +124,11 @@ static void test_failed_write_is_not_counted(void **state)
 /* -- located ranges ------------------------------------------------------------------------ */
 
 static bool anywhere(void *self, size_t i, int64_t start, int64_t count,
-                     struct ckpt_place_out *out)
+                     struct ckpt_sink_extent *out)
 {
     (void)self;
     (void)count;
-    *out = (struct ckpt_place_out){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
+    *out = (struct ckpt_sink_extent){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
     return true;
 }
 
@@ -139,7 +139,7 @@ static const struct ckpt_sink_ops located_ops = {
 
 static void test_located_ranges_are_checked_and_counted(void **state)
 {
-    struct ckpt_place_out at;
+    struct ckpt_sink_extent at;
     struct fixture f;
 
     (void)state;

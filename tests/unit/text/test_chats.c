@@ -334,8 +334,8 @@ static void test_refuses(void **state)
                    "field \"tools\" is no list");
     expect_refusal("{\"text\":\"a\"}\n", &field, "field \"talk\" is absent or null");
     expect_refusal("{\"text\":\"a\"}\n", &both, "both a messages field and a text field are given");
-    expect_refusal("{\"text\":\"a\"}\n", &history, "--mask-history is given, and the records");
-    expect_refusal("{\"text\":\"a\"}\n", &given, "--chat-template is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &history, "`mask_history` is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &given, "`chat_template` is given, and the records");
     put("chat_template.jinja", "{{ raise_exception('not so') }}");
     expect_refusal(HELLO, &o, "record 1: chat template: line 1: not so");
 }
@@ -347,7 +347,7 @@ static void test_a_template_that_prints_nothing(void **state)
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}";
     struct ckpt_buf prompt, answer;
     struct ckpt_err err = {0};
-    struct talk talk = {0};
+    struct conversation talk = {0};
     struct ckpt_dir *dir;
     struct chat *chat;
     json_t *record;
@@ -360,12 +360,12 @@ static void test_a_template_that_prints_nothing(void **state)
     ckpt_buf_init(&answer, SIZE_MAX);
     assert_int_equal(chat_open(&chat, dir, NULL, NULL, &err), 0);
     assert_int_equal(ckpt_json_parse(&record, body, strlen(body), 0, &err), 0);
-    assert_int_equal(talk_of(&talk, record, "messages", &err), 0);
-    assert_int_equal(talk_question(&talk, chat, &prompt, &answer, &err), 0);
+    assert_int_equal(conversation_of(&talk, record, "messages", &err), 0);
+    assert_int_equal(conversation_question(&talk, chat, &prompt, &answer, &err), 0);
     assert_int_equal(prompt.len + answer.len, 0);
     ckpt_buf_release(&prompt);
     ckpt_buf_release(&answer);
-    talk_release(&talk);
+    conversation_release(&talk);
     json_decref(record);
     chat_close(chat);
     ckpt_dir_close(dir);

@@ -235,7 +235,7 @@ static int remove_dir(void **state)
     struct ckpt_err err = {0};
 
     (void)state;
-    return ckpt_remove_tree(dir, &err);
+    return ckpt_outdir_remove(dir, &err);
 }
 
 int main(void)

@@ -490,7 +490,7 @@ static void test_patterns(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (record_matches(rows[i].pattern, rows[i].path) != rows[i].want)
+        if (card_matches(rows[i].pattern, rows[i].path) != rows[i].want)
             fail_msg("%s %s", rows[i].pattern, rows[i].path);
 }
 

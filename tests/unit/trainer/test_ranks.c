@@ -83,7 +83,7 @@ static void test_variables_say_how_many_and_which(void **state)
         if (refused) {
             assert_int_equal(err.code, CKPT_ECONFIG);
             assert_non_null(strstr(err.text, r.where));
-            assert_non_null(strstr(err.hint, "--nproc"));
+            assert_non_null(strstr(err.hint, "`nproc"));
         }
     }
     set("");
