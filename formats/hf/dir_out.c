@@ -34,8 +34,11 @@ int hf_shards_plan(struct hf_shards *s, const char *name, uint64_t max_bytes,
     return s->file ? 0 : ckpt_nomem(err, s->n * sizeof *s->file);
 }
 
-static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_sink_extent *out)
+/*
+ * s->place gets each tensor's index in its shard.  Tensors are sorted into shards by counting:
+ * their number and that of shards are the input's.
+ */
+int hf_shards_begin(struct hf_shards *s, const json_t *metadata, struct ckpt_err *err)
 {
     const struct ckpt_tensors *list = s->base.list;
     size_t *pick = ckpt_alloc(list->n, sizeof *pick);
