@@ -17,8 +17,6 @@ size_t ckpt_split(size_t *shard_of, const struct ckpt_tensors *list, uint64_t ma
     bool filling = false;
     uint64_t used = 0;
 
-    if (max_bytes == 0)
-        max_bytes = CKPT_DEFAULT_SHARD_BYTES;
     for (size_t i = 0; i < list->n; i++) {
         uint64_t bytes = ckpt_tensor_bytes(&list->item[i]);
 

@@ -120,7 +120,8 @@ static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err
 
     if (!shard_of)
         return ckpt_nomem(err, s->base.list->n * sizeof *shard_of);
-    s->n_file = ckpt_split(shard_of, s->base.list, max_bytes);
+    s->n_file = ckpt_split(shard_of, s->base.list,
+                           max_bytes ? max_bytes : CKPT_DEFAULT_SHARD_BYTES);
     for (size_t i = 0; i < s->base.list->n; i++)
         s->index.item[s->item_of[i]].file = shard_of[i];
     ckpt_free(shard_of);

@@ -186,7 +186,9 @@ static int put_extra(void *self, const struct ckpt_extra *e, struct ckpt_err *er
 
 static int plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    return hf_shards_plan(self, "model", opts->max_shard_bytes, err);
+    uint64_t max = opts->max_shard_bytes ? opts->max_shard_bytes : CKPT_DEFAULT_SHARD_BYTES;
+
+    return hf_shards_plan(self, "model", max, err);
 }
 
 static int begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
