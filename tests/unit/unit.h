@@ -14,6 +14,9 @@
 
 #include <cmocka.h>
 
+/* TEST(name) { ... } - a test. */
+#define TEST(name) static void test_##name(void **state __attribute__((unused)))
+
 /* A fresh directory below build/, its path in a static buffer. */
 static inline const char *scratch(const char *name)
 {
