@@ -46,7 +46,7 @@ static int replace(struct ckpt_err *err)
     char path[600];
 
     snprintf(path, sizeof path, "%s/f", dir);
-    return ckpt_put_file(path, "nnn", 3, err);
+    return ckpt_out_put(path, "nnn", 3, err);
 }
 
 static int build(struct ckpt_err *err)
@@ -80,7 +80,7 @@ static void walk(int (*make)(struct ckpt_err *err), bool whole_dir, char before)
             char path[600];
 
             snprintf(path, sizeof path, "%s/f", dir);
-            assert_int_equal(ckpt_put_file(path, "ooo", 3, &err), 0);
+            assert_int_equal(ckpt_out_put(path, "ooo", 3, &err), 0);
         }
         faults_arm(&f);
         rc = make(&err);

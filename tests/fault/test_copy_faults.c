@@ -34,7 +34,7 @@ static int add(struct ckpt_tensors *list, struct ckpt_file *file, const char *na
     if (!f)
         return ckpt_nomem(err, sizeof *f);
     *f = (struct ckpt_fragment){.file = file, .offset = offset, .stride = stride};
-    if (ckpt_fragments_check(&shape, dtype, f, 1, err))
+    if (ckpt_fragment_check(&shape, dtype, f, 1, err))
         return err->code;
     return ckpt_tensors_add(list, NULL, name, strlen(name), dtype, &shape, f, 1, false, err);
 }
@@ -107,12 +107,12 @@ static int file_write(void *self, size_t i, int64_t start, int64_t count, const 
 }
 
 static bool file_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     struct to_file *t = self;
 
     (void)count;
-    *out = (struct ckpt_place_out){t->out, place(t, i, start), false};
+    *out = (struct ckpt_sink_extent){t->out, place(t, i, start), false};
     return true;
 }
 

@@ -95,7 +95,7 @@ static void expect_whole(const struct input *in)
         assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, OUT);
     ckpt_source_close(found);
     ckpt_source_close(wanted);
-    if (ckpt_remove_tree(OUT, &err))
+    if (ckpt_outdir_remove(OUT, &err))
         fail_msg("%s", err.text);
 }
 

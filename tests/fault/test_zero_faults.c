@@ -72,7 +72,7 @@ static void run(const struct zero_opts *place, struct faults *f)
     OK(device_open_cpu(&dev, 1, &err), err);
     OK(comm_open(&comm, &err), err);
     dev->weight = CKPT_BF16;
-    dev->apart = true;
+    dev->discrete = true;
     if (f)
         faults_arm(f);
     rc = use(&g, dev, comm, place, &err);

@@ -440,8 +440,8 @@ TEST(kept)
     other = gpu_random(&g, CKPT_BF16, 2048 * 2048, 0.02f);
     linear_run(&g, &c, &p, true);
     fresh = gpu_bytes(&g, &p.out);
-    g.gpu->copies_bytes = 2 * (2048 * 2048 + 256);
-    g.gpu->copies = g.gpu->ops->alloc(g.gpu, g.gpu->copies_bytes);
+    g.gpu->fp8_cache_bytes = 2 * (2048 * 2048 + 256);
+    g.gpu->fp8_cache = g.gpu->ops->alloc(g.gpu, g.gpu->fp8_cache_bytes);
     for (int i = 0; i < 2; i++)
         assert_true(gives(&g, &c, &p, fresh, bytes));
     /* Frozen: a step of the optimizer does not make it look again. */

@@ -124,7 +124,7 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     int64_t wide = gated ? 2 * ff : ff;
     struct normed op = {.gated = gated};
     struct both bx, bw, bd, bg, bb;
-    struct recording *kept;
+    struct op_graph *kept;
     const struct ops *ops;
     float *f32, *out[3];
     struct gpu g;
@@ -164,17 +164,17 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     }
     gpu_fine(&g);
     compare(out[1], out[0], n * (ff + n_in), eps, "at once");
-    assert_true(ops->record(g.gpu));
+    assert_true(ops->graph_begin(g.gpu));
     for (int i = 0; i < 3; i++)
         go(g.gpu, &op, true);
-    kept = ops->recorded(g.gpu);
+    kept = ops->graph_end(g.gpu);
     assert_non_null(kept);
     for (int i = 0; i < 5; i++) {
-        ops->replay(g.gpu, kept);
+        ops->graph_launch(g.gpu, kept);
         take(&g, out[2], &op, type, f32);
         assert_memory_equal(out[2], out[1], all * sizeof **out);
     }
-    ops->forget(g.gpu, kept);
+    ops->graph_free(g.gpu, kept);
     gpu_fine(&g);
     for (int i = 0; i < 3; i++)
         free(out[i]);

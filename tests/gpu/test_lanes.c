@@ -77,12 +77,12 @@ TEST(wait)
     gpu_fine(&g);
     for (int t = 0; t < 20; t++) {
         memset(host, t + 1, n);
-        g.gpu->ops->lane_copy(g.gpu, LANE_IN, dev, host, n);
-        g.gpu->ops->lane_mark(g.gpu, LANE_IN, 0);
-        g.gpu->ops->lane_after(g.gpu, LANE_OUT, 0);
-        g.gpu->ops->lane_copy(g.gpu, LANE_OUT, host + n, dev, n);
-        g.gpu->ops->lane_mark(g.gpu, LANE_OUT, 1);
-        g.gpu->ops->lane_wait(g.gpu, 1);
+        g.gpu->ops->stream_copy(g.gpu, OP_STREAM_IN, dev, host, n);
+        g.gpu->ops->event_record(g.gpu, OP_STREAM_IN, 0);
+        g.gpu->ops->stream_wait_event(g.gpu, OP_STREAM_OUT, 0);
+        g.gpu->ops->stream_copy(g.gpu, OP_STREAM_OUT, host + n, dev, n);
+        g.gpu->ops->event_record(g.gpu, OP_STREAM_OUT, 1);
+        g.gpu->ops->event_sync(g.gpu, 1);
         assert_int_equal(host[n], t + 1);
         assert_int_equal(host[2 * n - 1], t + 1);
     }

@@ -13,7 +13,7 @@ static void work(struct device *dev, float *to, void *between, const float *from
 
 TEST(replay_reads_what_stands_there)
 {
-    struct recording *kept;
+    struct op_graph *kept;
     struct device *dev;
     struct gpu g;
     float x[N], y[N], *from, *to;
@@ -25,21 +25,21 @@ TEST(replay_reads_what_stands_there)
     to = dev->ops->alloc(dev, sizeof x);
     between = dev->ops->alloc(dev, sizeof x);
     work(dev, to, between, from);
-    assert_true(dev->ops->record(dev));
+    assert_true(dev->ops->graph_begin(dev));
     work(dev, to, between, from);
-    kept = dev->ops->recorded(dev);
+    kept = dev->ops->graph_end(dev);
     assert_non_null(kept);
     for (int t = 0; t < TIMES; t++) {
         for (int i = 0; i < N; i++)
             x[i] = (float)(i % 128 + t);        /* seven bits: bf16 has them exactly */
         dev->ops->to_device(dev, from, x, sizeof x);
-        dev->ops->replay(dev, kept);
+        dev->ops->graph_launch(dev, kept);
         dev->ops->to_host(dev, y, to, sizeof y);
         gpu_fine(&g);
         assert_memory_equal(x, y, sizeof x);
     }
-    dev->ops->forget(dev, kept);
-    dev->ops->forget(dev, NULL);
+    dev->ops->graph_free(dev, kept);
+    dev->ops->graph_free(dev, NULL);
     gpu_close(&g);
 }
 
@@ -56,10 +56,10 @@ TEST(what_waits_is_not_kept)
     to = dev->ops->alloc(dev, sizeof x);
     between = dev->ops->alloc(dev, sizeof x);
     dev->ops->to_device(dev, from, x, sizeof x);
-    assert_true(dev->ops->record(dev));
+    assert_true(dev->ops->graph_begin(dev));
     work(dev, to, between, from);
     dev->ops->to_host(dev, y, to, sizeof y);
-    assert_null(dev->ops->recorded(dev));
+    assert_null(dev->ops->graph_end(dev));
     gpu_fine(&g);
     dev->ops->to_host(dev, y, to, sizeof y);
     assert_true(y[0] == 0);                     /* it was not done */

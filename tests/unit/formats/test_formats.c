@@ -12,7 +12,7 @@ static void fresh(void)
     struct stat st;
 
     mkdir("build", 0777);
-    if (stat(TMP, &st) == 0 && ckpt_remove_tree(TMP, &err))
+    if (stat(TMP, &st) == 0 && ckpt_outdir_remove(TMP, &err))
         fail_msg("%s", err.text);
     mkdir(TMP, 0777);
 }
@@ -23,7 +23,7 @@ static void put(const char *name, const void *bytes, size_t n)
     char path[300];
 
     snprintf(path, sizeof path, TMP "/%s", name);
-    if (ckpt_put_file(path, bytes, n, &err))
+    if (ckpt_out_put(path, bytes, n, &err))
         fail_msg("%s", err.text);
 }
 

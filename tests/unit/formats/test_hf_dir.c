@@ -16,7 +16,7 @@ static void fresh(const char *path)
     struct stat st;
 
     mkdir("build", 0777);
-    if (stat(path, &st) == 0 && ckpt_remove_tree(path, &err))
+    if (stat(path, &st) == 0 && ckpt_outdir_remove(path, &err))
         fail_msg("%s", err.text);
 }
 
@@ -26,7 +26,7 @@ static void put(const char *name, const void *bytes, size_t n)
     char path[300];
 
     snprintf(path, sizeof path, TMP "/%s", name);
-    if (ckpt_put_file(path, bytes, n, &err))
+    if (ckpt_out_put(path, bytes, n, &err))
         fail_msg("%s", err.text);
 }
 

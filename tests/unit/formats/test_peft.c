@@ -225,7 +225,7 @@ static void write_text(const char *path, const char *text)
 {
     struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_put_file(path, text, strlen(text), &err), 0);
+    assert_int_equal(ckpt_out_put(path, text, strlen(text), &err), 0);
 }
 
 static void make_base(const char *config, const struct made *made, size_t n, enum ckpt_dtype dtype)

@@ -380,7 +380,7 @@ TEST(streams_are_unpacked)
             pthread_t thread;
             int fd[2], rc;
 
-            assert_int_equal(ckpt_is_compressed(pack_bytes, n), i > 0);
+            assert_int_equal(ckpt_spool_is_compressed(pack_bytes, n), i > 0);
             assert_int_equal(pipe(fd), 0);
             s.fd = fd[1];
             assert_int_equal(pthread_create(&thread, NULL, pour, &s), 0);

@@ -35,7 +35,7 @@ BEFORE_EACH()
 
     setenv("CKPT_CACHE", PLACE, 1);
     unsetenv("CKPT_CACHE_LIMIT");
-    ckpt_remove_tree(PLACE, &err);
+    ckpt_outdir_remove(PLACE, &err);
 }
 
 static int count(const char *folder)

@@ -61,7 +61,7 @@ TEST(a_file_appears_at_commit)
     ckpt_out_abort(o);
     assert_content(p, "abcdef");
     assert_int_equal(entries(d), 1);
-    assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);
+    assert_int_equal(ckpt_out_put(p, "new", 3, &err), 0);
     assert_content(p, "new");
     assert_int_equal(entries(d), 1);
     scratch_remove(d);
@@ -180,7 +180,7 @@ TEST(only_files_are_replaced)
     write_file(in(q, d, "target"), "old");
     assert_int_equal(symlink("target", in(p, d, "link")), 0);
     assert_int_equal(ckpt_out_create(&o, p, 0, &err), CKPT_ECREATE);
-    assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);      /* the link itself goes */
+    assert_int_equal(ckpt_out_put(p, "new", 3, &err), 0);      /* the link itself goes */
     assert_int_equal(lstat(p, &st), 0);
     assert_true(S_ISREG(st.st_mode));
     assert_content(q, "old");
@@ -210,7 +210,7 @@ TEST(long_names)
 
     memset(name, 'n', sizeof name);
     name[255] = '\0';
-    assert_int_equal(ckpt_put_file(in(p, d, name), "long", 4, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, name), "long", 4, &err), 0);
     assert_content(p, "long");
     name[255] = 'n';
     name[256] = '\0';
@@ -227,7 +227,7 @@ TEST(mode_is_the_umasks)
     struct stat st;
     char p[600];
 
-    assert_int_equal(ckpt_put_file(in(p, d, "f"), "x", 1, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, "f"), "x", 1, &err), 0);
     umask(was);
     assert_int_equal(stat(p, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
@@ -289,7 +289,7 @@ TEST(without_locks_nothing_is_cleaned)
 
         if (!poor_locks())
             _exit(77);
-        _exit(ckpt_put_file(p, "x", 1, &err) != 0);
+        _exit(ckpt_out_put(p, "x", 1, &err) != 0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -314,7 +314,7 @@ TEST(copy_between_files)
 
     for (size_t i = 0; i < BIG; i++)
         bytes[i] = (unsigned char)(i * 2654435761u >> 24);
-    assert_int_equal(ckpt_put_file(in(p, d, "a"), bytes, BIG, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, "a"), bytes, BIG, &err), 0);
     assert_int_equal(ckpt_file_open(&f, p, 0, &err), 0);
     assert_int_equal(ckpt_file_window(&w, f, 1000, 2000, "w", &err), 0);
     assert_int_equal(ckpt_file_memory(&m, "0123456789", 10, "m", &err), 0);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/half.h"
 
 #define N_BITS 393216           /* 65,536 upper halves, six lower ones each */
@@ -91,7 +91,7 @@ TEST(same_bits_as_torch)
         one_nan(in->out, to, n);
         assert_int_equal(ckpt_sha256_add(sha, in->out, n * ckpt_dtype_size(to), &err), 0);
         assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
-        ckpt_hex(got, digest, sizeof digest);
+        ckpt_digest_hex(got, digest, sizeof digest);
         if (strcmp(got, want) != 0)
             fail_msg("%s to %s differs from torch", from_name, to_name);
     }

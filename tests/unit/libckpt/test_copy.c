@@ -188,7 +188,7 @@ TEST(progress_is_throttled_and_ends_at_the_total)
 /* -- located on both sides ----------------------------------------------------------------- */
 
 static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
-                         struct ckpt_place_out *out)
+                         struct ckpt_sink_extent *out)
 {
     struct store_out *o = self;
     uint64_t at = 0;
@@ -196,7 +196,7 @@ static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
     (void)count;
     for (size_t k = 0; k < i; k++)
         at += ckpt_tensor_bytes(&o->list->item[k]);
-    *out = (struct ckpt_place_out){
+    *out = (struct ckpt_sink_extent){
         o->place, at + (uint64_t)start * ckpt_dtype_size(o->list->item[i].dtype), false};
     return o->list->item[i].dtype != CKPT_BF16;     /* that one passes through memory */
 }
@@ -261,12 +261,12 @@ struct aside {
 };
 
 static bool aside_locate(void *self, size_t i, int64_t start, int64_t count,
-                         struct ckpt_place_out *out)
+                         struct ckpt_sink_extent *out)
 {
     struct aside *a = self;
 
     (void)count;
-    *out = (struct ckpt_place_out){a->out, FIRST_BYTE, i % 2};
+    *out = (struct ckpt_sink_extent){a->out, FIRST_BYTE, i % 2};
     for (size_t k = 0; k < i; k++)
         out->offset += ckpt_tensor_bytes(&a->list->item[k]);
     out->offset += (uint64_t)start * ckpt_dtype_size(a->list->item[i].dtype);
@@ -277,7 +277,7 @@ static int aside_write(void *self, size_t i, int64_t start, int64_t count, const
                        struct ckpt_err *err)
 {
     struct aside *a = self;
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
 
     aside_locate(self, i, start, count, &to);
     if ((uintptr_t)src % CKPT_OUT_PAGE != to.offset % CKPT_OUT_PAGE)
@@ -399,7 +399,7 @@ static struct ckpt_source *sparse_source(int64_t size, const char *path)
     close(fd);
     assert_int_equal(ckpt_file_open(&f->file, path, 0, &err), 0);
     unlink(path);
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 1, &err), 0);
     assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
                      0);
     assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
@@ -457,7 +457,7 @@ TEST(expanded_tensor_of_any_size_can_be_begun)
 
     f->stride = zero;
     assert_int_equal(ckpt_file_memory(&f->file, byte, 1, "byte", &err), 0);
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 1, &err), 0);
     assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
                      0);
     assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);

@@ -5,11 +5,11 @@
 
 TEST(status_follows_code)
 {
-    assert_int_equal(ckpt_exit_status(CKPT_OK), 0);
-    assert_int_equal(ckpt_exit_status(CKPT_EFORMAT), 65);
-    assert_int_equal(ckpt_exit_status(CKPT_EREFUSED), 77);
-    assert_int_equal(ckpt_exit_status(CKPT_ENO), 1);
-    assert_int_equal(ckpt_exit_status(-9999), 70);
+    assert_int_equal(ckpt_err_status(CKPT_OK), 0);
+    assert_int_equal(ckpt_err_status(CKPT_EFORMAT), 65);
+    assert_int_equal(ckpt_err_status(CKPT_EREFUSED), 77);
+    assert_int_equal(ckpt_err_status(CKPT_ENO), 1);
+    assert_int_equal(ckpt_err_status(-9999), 70);
 }
 
 TEST(context_goes_in_front)
@@ -78,11 +78,11 @@ TEST(escape)
     char dst[64];
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_string_equal(ckpt_escape(dst, sizeof dst, rows[i].in, rows[i].n), rows[i].out);
-    assert_string_equal(ckpt_escape(dst, 8, "abcdefghijkl", 12), "abcd...");
+        assert_string_equal(ckpt_err_escape(dst, sizeof dst, rows[i].in, rows[i].n), rows[i].out);
+    assert_string_equal(ckpt_err_escape(dst, 8, "abcdefghijkl", 12), "abcd...");
     for (size_t size = 1; size < 12; size++) {  /* never past the end */
         memset(dst, 'Z', sizeof dst);
-        ckpt_escape(dst, size, "\x01\x02\x03\x04", 4);
+        ckpt_err_escape(dst, size, "\x01\x02\x03\x04", 4);
         assert_true(strlen(dst) < size);
         assert_int_equal(dst[size], 'Z');
     }

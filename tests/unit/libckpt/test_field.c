@@ -7,8 +7,8 @@ static struct http_answer read_answer(const char *line)
 {
     struct http_answer a;
 
-    http_answer_clear(&a);
-    http_answer_line(&a, line, strlen(line));
+    field_clear(&a);
+    field_line(&a, line, strlen(line));
     return a;
 }
 
@@ -16,7 +16,7 @@ TEST(status_line_begins_anew)
 {
     struct http_answer a = read_answer("ETag: \"x\"\r\n");
 
-    http_answer_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
+    field_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
     assert_int_equal(a.status, 206);
     assert_string_equal(a.etag, "");
     assert_int_equal(read_answer("HTTP/2 302 \r\n").status, 302);

@@ -1,7 +1,7 @@
 /* file, dir, digest_of: one way in, and nothing leads out of a directory. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/file.h"
 
 static void put(const char *dir, const char *name, const char *text)
@@ -155,15 +155,15 @@ TEST(list_is_sorted)
 
 TEST(clean_names)
 {
-    assert_true(ckpt_name_is_clean("a"));
-    assert_false(ckpt_name_is_clean(""));
-    assert_false(ckpt_name_is_clean(".."));
-    assert_false(ckpt_name_is_clean("a/b"));
-    assert_true(ckpt_relpath_is_clean("a/b.c"));
-    assert_false(ckpt_relpath_is_clean("a//b"));
-    assert_false(ckpt_relpath_is_clean("/a"));
-    assert_false(ckpt_relpath_is_clean("a/../b"));
-    assert_false(ckpt_relpath_is_clean("a/.b"));
+    assert_true(ckpt_file_name_is_clean("a"));
+    assert_false(ckpt_file_name_is_clean(""));
+    assert_false(ckpt_file_name_is_clean(".."));
+    assert_false(ckpt_file_name_is_clean("a/b"));
+    assert_true(ckpt_file_path_is_clean("a/b.c"));
+    assert_false(ckpt_file_path_is_clean("a//b"));
+    assert_false(ckpt_file_path_is_clean("/a"));
+    assert_false(ckpt_file_path_is_clean("a/../b"));
+    assert_false(ckpt_file_path_is_clean("a/.b"));
 }
 
 TEST(digests)
@@ -178,6 +178,6 @@ TEST(digests)
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     ckpt_file_close(f);
     ckpt_xxh128(x, "", 0);                                      /* xxHash's own vector */
-    ckpt_hex(hex, x, 16);
+    ckpt_digest_hex(hex, x, 16);
     assert_string_equal(hex, "99aa06d3014798d86001c324468d497f");
 }

@@ -194,7 +194,7 @@ TEST(gather_equals_naive_reading)
         make_shape(p, SMALL);
         make_boxes(p);
         make_bytes(p, 3);
-        assert_int_equal(ckpt_fragments_check(&p->shape, p->dtype, p->frag, p->n, &err), 0);
+        assert_int_equal(ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, &err), 0);
         for (int k = 0; k < 4; k++) {
             int64_t start = k ? pick(p, p->numel) : 0;
             int64_t count = k ? 1 + pick(p, p->numel - start) : p->numel;
@@ -203,7 +203,7 @@ TEST(gather_equals_naive_reading)
             for (int64_t i = 0; i < count; i++)
                 naive(p, want + (size_t)i * width, start + i);
             memset(got, 0xa5, sizeof got);
-            assert_int_equal(ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
+            assert_int_equal(ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
                                          &err), 0);
             assert_memory_equal(got, want, n);
             for (size_t i = n; i < n + 16; i++)
@@ -235,7 +235,7 @@ TEST(gather_of_large_strides_equals_naive_reading)
             naive(p, want + (size_t)i * width, start + i);
         memset(got, 0xa5, LARGE * 16 + 16);
         assert_int_equal(
-            ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
+            ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
         assert_memory_equal(got, want, (size_t)count * width);
         for (size_t i = 0; i < 16; i++)
             assert_int_equal(got[(size_t)count * width + i], 0xa5);
@@ -267,7 +267,7 @@ TEST(locate_equals_naive_reading)
         for (int64_t i = 1; want && i < count; i++)
             want = find(p, start + i, &offset, &times) == f &&
                    offset == first + (uint64_t)i * ckpt_dtype_size(p->dtype);
-        assert_int_equal(ckpt_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count),
+        assert_int_equal(ckpt_fragment_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count),
                          want);
         if (want) {
             assert_ptr_equal(got.file, f->file);
@@ -310,7 +310,7 @@ TEST(check_equals_counting)
             hole = hole || times == 0;
             twice = twice || times > 1;
         }
-        rc = ckpt_fragments_check(&p->shape, p->dtype, p->frag, p->n, &err);
+        rc = ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, &err);
         assert_int_equal(rc, hole || twice ? CKPT_EFORMAT : 0);
         if (rc == 0)
             reasons[0]++;
@@ -334,7 +334,7 @@ static int check_one(struct ckpt_fragment f, size_t size, const char **reason)
     int rc;
 
     assert_int_equal(ckpt_file_memory(&f.file, bytes, size, "f", &err), 0);
-    rc = ckpt_fragments_check(&shape, CKPT_F32, &f, 1, &err);
+    rc = ckpt_fragment_check(&shape, CKPT_F32, &f, 1, &err);
     ckpt_file_close(f.file);
     *reason = rc ? err.reason : "";
     return rc;
@@ -397,11 +397,11 @@ TEST(check_names_the_element)
                                  {.box = &box[1], .file = p->file[0]},
                                  {.box = &box[2], .file = p->file[0]}};
 
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 3] lies in none of 3 pieces");
     box[2].start[1] = 2;
     box[2].count[1] = 4;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 2] lies in 2 pieces");
 }
 
@@ -414,20 +414,20 @@ TEST(empty_and_scalar_tensors)
     struct ckpt_extent at;
     float got;
 
-    assert_int_equal(ckpt_fragments_check(&empty, CKPT_F32, NULL, 0, &err), 0);
-    assert_int_equal(ckpt_fragments_check(&empty, CKPT_F32, f, 1, &err), CKPT_EFORMAT);
-    assert_int_equal(ckpt_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, &err), 0);
-    assert_false(ckpt_locate(&at, &empty, CKPT_F32, NULL, 0, 0, 0));
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, f, 1, &err), 0);
-    assert_int_equal(ckpt_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, NULL, 0, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, f, 1, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, &err), 0);
+    assert_false(ckpt_fragment_locate(&at, &empty, CKPT_F32, NULL, 0, 0, 0));
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, &err), 0);
     assert_memory_equal(&got, p->bytes[0] + 8, 4);
-    assert_true(ckpt_locate(&at, &scalar, CKPT_F32, f, 1, 0, 1));
+    assert_true(ckpt_fragment_locate(&at, &scalar, CKPT_F32, f, 1, 0, 1));
     assert_int_equal(at.offset, 8);
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, f, 2, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 2, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "overlap");
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, NULL, 0, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, NULL, 0, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F4, f, 1, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F4, f, 1, &err), CKPT_EUNSUPPORTED);
 }
 
 /* 65,536 pieces: a square grid that is off by one element somewhere is found, and quickly. */
@@ -445,13 +445,13 @@ TEST(check_many_pieces)
         box[k - f] = (struct ckpt_box){{i / 256 * 4, i % 256 * 4}, {4, 4}};
         *k = (struct ckpt_fragment){.box = &box[k - f], .file = p->file[0]};
     }
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), 0);
     box[777].count[1] = 3;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
     box[777].count[1] = 4;
     f[778].box = f[777].box;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
     free(box);
     free(f);
 }
@@ -466,8 +466,8 @@ TEST(gather_of_unchecked_pieces_fails)
     struct ckpt_err err = {0};
     unsigned char got[8];
 
-    assert_int_equal(ckpt_gather(got, &shape, CKPT_U8, f, 2, 0, 4, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 0, 4, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_gather(got, &shape, CKPT_U8, f, 2, 4, 4, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 4, 4, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "truncated");
 }

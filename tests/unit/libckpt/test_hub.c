@@ -170,12 +170,12 @@ TEST(an_index_names_files)
 
 TEST(what_is_an_address)
 {
-    assert_true(ckpt_is_address("hf://a/b"));
-    assert_true(ckpt_is_address("git+https://a/b"));
-    assert_false(ckpt_is_address("a/b"));
-    assert_false(ckpt_is_address("./hf://a"));
-    assert_false(ckpt_is_address("://a"));
-    assert_false(ckpt_is_address("1a://b"));
+    assert_true(ckpt_remote_is_address("hf://a/b"));
+    assert_true(ckpt_remote_is_address("git+https://a/b"));
+    assert_false(ckpt_remote_is_address("a/b"));
+    assert_false(ckpt_remote_is_address("./hf://a"));
+    assert_false(ckpt_remote_is_address("://a"));
+    assert_false(ckpt_remote_is_address("1a://b"));
     assert_true(ckpt_path_is_remote("s3://b/k"));
     assert_false(ckpt_path_is_remote("file:///tmp"));
     assert_false(ckpt_path_is_remote("-"));

@@ -102,7 +102,7 @@ TEST(above_it_the_optimum_is_near)
         for (int p = 0; p < 60; p++)
             for (int q = 0; q < 60; q++)
                 g[p * 60 + q] += (double)x.d[i * 60 + p] * x.d[i * 60 + q];
-    ckpt_symmetric_eigen(eigen, v, g, 60);
+    ckpt_low_rank_eigen(eigen, v, g, 60);
     for (int i = 10; i < 60; i++)
         best += eigen[i];
     assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 80, 60, 10, read_rows, &x, &err),

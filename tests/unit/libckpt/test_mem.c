@@ -63,17 +63,17 @@ TEST(cursor_stays_inside)
     size_t len;
 
     ckpt_cursor_init(&c, bytes, sizeof bytes);
-    assert_int_equal(ckpt_get_u16le(&c), 0x0201);
-    assert_int_equal(ckpt_get_u32be(&c), 0x03040506);
-    ckpt_skip(&c, 2);
-    assert_memory_equal(ckpt_get_line(&c, &len), "l", 1);
+    assert_int_equal(ckpt_cursor_u16le(&c), 0x0201);
+    assert_int_equal(ckpt_cursor_u32be(&c), 0x03040506);
+    ckpt_cursor_skip(&c, 2);
+    assert_memory_equal(ckpt_cursor_line(&c, &len), "l", 1);
     assert_int_equal(len, 1);
     assert_int_equal(ckpt_cursor_left(&c), 1);
-    assert_int_equal(ckpt_get_u64le(&c), 0);
+    assert_int_equal(ckpt_cursor_u64le(&c), 0);
     assert_true(c.failed);
-    assert_int_equal(ckpt_get_u8(&c), 0);       /* nothing moves any more */
+    assert_int_equal(ckpt_cursor_u8(&c), 0);       /* nothing moves any more */
     assert_int_equal(ckpt_cursor_left(&c), 0);
-    assert_null(ckpt_get_line(&c, &len));
+    assert_null(ckpt_cursor_line(&c, &len));
 }
 
 TEST(utf8)

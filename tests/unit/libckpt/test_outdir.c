@@ -89,7 +89,7 @@ TEST(a_directory_appears_whole)
     assert_int_equal(entries(d), 1);
     assert_int_equal(entries(p), 2);
     assert_int_equal(ckpt_outdir_create(&o, p, &err), CKPT_ECREATE);
-    assert_int_equal(ckpt_remove_tree(p, &err), 0);
+    assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     assert_int_equal(entries(d), 0);
     scratch_remove(d);
 }
@@ -267,7 +267,7 @@ TEST(a_cleaner_never_takes_what_is_finished)
         if (ckpt_outdir_commit(o, &err))
             fail_msg("%d: %s", i, err.text);
         assert_int_equal(entries(p), 2);
-        assert_int_equal(ckpt_remove_tree(p, &err), 0);
+        assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     }
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -303,7 +303,7 @@ TEST(deep_trees_go_and_links_stay)
     close(at);
     assert_int_equal(symlink("../outside", in(q, d, "tree/link")), 0);
     assert_int_equal(mkfifo(in(q, d, "tree/fifo"), 0600), 0);
-    if (ckpt_remove_tree(p, &err))
+    if (ckpt_outdir_remove(p, &err))
         fail_msg("%s", err.text);
     assert_int_equal(entries(d), 1);
     assert_content(in(q, d, "outside/keep"), "kept");
@@ -317,18 +317,18 @@ TEST(remove_tree_takes_directories_only)
     char p[600], q[600];
 
     write_file(in(p, d, "file"), "kept");
-    assert_int_equal(ckpt_remove_tree(p, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(p, &err), CKPT_ENOTFOUND);
     assert_content(p, "kept");
     assert_int_equal(mkdir(in(q, d, "dir"), 0777), 0);
     assert_int_equal(symlink("dir", in(q, d, "link")), 0);
-    assert_int_equal(ckpt_remove_tree(q, &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "absent"), &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "absent/absent"), &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(q, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "absent"), &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "absent/absent"), &err), CKPT_ENOTFOUND);
     assert_int_equal(entries(d), 3);
     /* What an interrupted removal left goes with the next one, whatever it was called. */
     assert_int_equal(mkdir(in(q, d, ".trash-other-0123456789abcdef"), 0777), 0);
     assert_int_equal(mkdir(in(q, d, ".trash-other-0123456789abcdef/sub"), 0777), 0);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "dir"), &err), 0);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "dir"), &err), 0);
     assert_int_equal(entries(d), 2);
     scratch_remove(d);
 }
@@ -346,7 +346,7 @@ TEST(long_names)
     assert_int_equal(ckpt_outdir_put(o, name, "x", 1, &err), 0);
     assert_int_equal(ckpt_outdir_commit(o, &err), 0);
     assert_int_equal(entries(p), 1);
-    assert_int_equal(ckpt_remove_tree(p, &err), 0);
+    assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     assert_int_equal(entries(d), 0);
     scratch_remove(d);
 }

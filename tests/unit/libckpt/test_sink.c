@@ -119,11 +119,11 @@ TEST(failed_write_is_not_counted)
 /* -- located ranges ------------------------------------------------------------------------ */
 
 static bool anywhere(void *self, size_t i, int64_t start, int64_t count,
-                     struct ckpt_place_out *out)
+                     struct ckpt_sink_extent *out)
 {
     (void)self;
     (void)count;
-    *out = (struct ckpt_place_out){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
+    *out = (struct ckpt_sink_extent){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
     return true;
 }
 
@@ -134,7 +134,7 @@ static const struct ckpt_sink_ops located_ops = {
 
 TEST(located_ranges_are_checked_and_counted)
 {
-    struct ckpt_place_out at;
+    struct ckpt_sink_extent at;
     struct fixture f;
 
     begin(&f, false);

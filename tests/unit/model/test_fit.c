@@ -218,7 +218,7 @@ TEST(a_refusal_names_what_would_fit)
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
     assert_true(f.zero.states == 0 && f.zero.states_host == all.zero.states);
-    assert_true(fit_host_room() > (uint64_t)1 << 20);
+    assert_true(fit_host_free() > (uint64_t)1 << 20);
     device_close(dev);
     golden_close(&g);
 }

@@ -330,11 +330,11 @@ TEST(measure)
 
     assert_int_equal(ckpt_source_read(src, 0, 0, 65536 * 9, v, &err), 0);
     stats_add(&want, v, CKPT_F32, 65536 * 9);
-    assert_int_equal(tensors_measure(&m, src, NULL, 1, MEASURE_STATS, 2, &err), 0);
+    assert_int_equal(inspect_measure(&m, src, NULL, 1, INSPECT_STATS, 2, &err), 0);
     assert_memory_equal(&m.s, &want, sizeof want);
     assert_int_equal(truncate(path, (off_t)(at + 2000000)), 0);
     err = (struct ckpt_err){0};
-    assert_int_equal(tensors_measure(&m, src, NULL, 1, MEASURE_STATS, 2, &err), CKPT_EIO);
+    assert_int_equal(inspect_measure(&m, src, NULL, 1, INSPECT_STATS, 2, &err), CKPT_EIO);
     assert_string_equal(err.reason, "truncated");
     assert_non_null(strstr(err.text, "tensor t: "));
     ckpt_source_close(src);

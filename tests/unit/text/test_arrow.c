@@ -172,26 +172,26 @@ TEST(offsets_that_lead_out_of_a_buffer_fail)
 {
     unsigned char b[64] = {8, 0, 0, 0, 6, 0, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0};
     struct flat f = {b, sizeof b, false};
-    struct flat_table t;
+    struct flatbuffer_table t;
 
-    t = flat_root(&f);                  /* its table at 8: vtable at 4 */
+    t = flatbuffer_root(&f);                  /* its table at 8: vtable at 4 */
     assert_false(f.failed);
     assert_int_equal(t.at, 8);
     b[8] = 4;
-    t = flat_root(&f);
-    assert_int_equal(flat_int(&f, &t, 0, 4, 9), 0);
-    assert_int_equal(flat_int(&f, &t, 1, 4, 9), 9);
+    t = flatbuffer_root(&f);
+    assert_int_equal(flatbuffer_int(&f, &t, 0, 4, 9), 0);
+    assert_int_equal(flatbuffer_int(&f, &t, 1, 4, 9), 9);
     b[12] = 200;                        /* an offset */
-    assert_int_equal(flat_child(&f, &t, 0).at, 0);
+    assert_int_equal(flatbuffer_child(&f, &t, 0).at, 0);
     assert_true(f.failed);
     f.failed = false;
     b[12] = 4;                          /* a vector of 250 elements */
     b[16] = 250;
-    assert_int_equal(flat_list(&f, &t, 0, 1).n, 0);
+    assert_int_equal(flatbuffer_list(&f, &t, 0, 1).n, 0);
     assert_true(f.failed);
     f.failed = false;
     b[0] = 62;
-    flat_root(&f);
+    flatbuffer_root(&f);
     assert_true(f.failed);
 }
 

@@ -339,7 +339,7 @@ TEST(a_template_that_prints_nothing)
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}";
     struct ckpt_buf prompt, answer;
     struct ckpt_err err = {0};
-    struct talk talk = {0};
+    struct conversation talk = {0};
     struct ckpt_dir *dir;
     struct chat *chat;
     json_t *record;
@@ -351,12 +351,12 @@ TEST(a_template_that_prints_nothing)
     ckpt_buf_init(&answer, SIZE_MAX);
     assert_int_equal(chat_open(&chat, dir, NULL, NULL, &err), 0);
     assert_int_equal(ckpt_json_parse(&record, body, strlen(body), 0, &err), 0);
-    assert_int_equal(talk_of(&talk, record, "messages", &err), 0);
-    assert_int_equal(talk_question(&talk, chat, &prompt, &answer, &err), 0);
+    assert_int_equal(conversation_of(&talk, record, "messages", &err), 0);
+    assert_int_equal(conversation_question(&talk, chat, &prompt, &answer, &err), 0);
     assert_int_equal(prompt.len + answer.len, 0);
     ckpt_buf_release(&prompt);
     ckpt_buf_release(&answer);
-    talk_release(&talk);
+    conversation_release(&talk);
     json_decref(record);
     chat_close(chat);
     ckpt_dir_close(dir);

@@ -216,5 +216,5 @@ AFTER_ALL()
 {
     struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_remove_tree(dir, &err), 0);
+    assert_int_equal(ckpt_outdir_remove(dir, &err), 0);
 }

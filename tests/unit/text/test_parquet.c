@@ -399,44 +399,44 @@ TEST(pages_that_unpack_to_another_size_are_refused)
 
 TEST(a_shelf_gives_back_its_lines)
 {
-    struct shelf_part p = {0}, q = {0};
+    struct spill_part p = {0}, q = {0};
     struct ckpt_err err = {0};
     char line[40000];
     struct ckpt_buf buf;
-    struct shelf *s;
+    struct spill_file *s;
 
-    assert_int_equal(shelf_open(&s, &err), 0);
+    assert_int_equal(spill_file_open(&s, &err), 0);
     for (int i = 0; i < 3000; i++) {
         size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
 
         memset(line, 'a' + i % 26, n);
-        assert_int_equal(shelf_put(s, i % 3 ? &p : &q, line, n, &err), 0);
+        assert_int_equal(spill_file_put(s, i % 3 ? &p : &q, line, n, &err), 0);
     }
-    assert_int_equal(shelf_flush(s, &p, &err), 0);
-    assert_int_equal(shelf_flush(s, &q, &err), 0);
+    assert_int_equal(spill_file_flush(s, &p, &err), 0);
+    assert_int_equal(spill_file_flush(s, &q, &err), 0);
     assert_int_equal(p.lines, 2000);
     ckpt_buf_init(&buf, SIZE_MAX);
     for (int i = 2999; i >= 0; i--) {
         size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
 
-        assert_int_equal(shelf_get(s, i % 3 ? &p : &q, i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf,
+        assert_int_equal(spill_file_get(s, i % 3 ? &p : &q, i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf,
                                    &err), 0);
         assert_int_equal(buf.len, n);
         assert_true(n == 0 || (buf.data[0] == 'a' + i % 26 && buf.data[n - 1] == buf.data[0]));
     }
     ckpt_buf_release(&buf);
-    shelf_part_release(&p);
-    shelf_part_release(&q);
-    shelf_close(s);
+    spill_file_part_release(&p);
+    spill_file_part_release(&q);
+    spill_file_close(s);
 }
 
 TEST(a_shelf_without_a_place_is_told)
 {
     struct ckpt_err err = {0};
-    struct shelf *s;
+    struct spill_file *s;
 
     assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
-    assert_int_equal(shelf_open(&s, &err), CKPT_ECREATE);
+    assert_int_equal(spill_file_open(&s, &err), CKPT_ECREATE);
     assert_non_null(strstr(err.hint, "TMPDIR"));
     unsetenv("TMPDIR");
 }

@@ -477,7 +477,7 @@ TEST(patterns)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (record_matches(rows[i].pattern, rows[i].path) != rows[i].want)
+        if (card_matches(rows[i].pattern, rows[i].path) != rows[i].want)
             fail_msg("%s %s", rows[i].pattern, rows[i].path);
 }
 

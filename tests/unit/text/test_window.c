@@ -135,7 +135,7 @@ static void check_padding(const struct at *at, const json_t *c)
     }
     for (size_t i = 0; i < n; i++) {
         if (use)
-            assert_int_equal(encoding_pad(&e[i], use, padding_length(use, longest), &err), 0);
+            assert_int_equal(encoding_pad(&e[i], use, window_padded_length(use, longest), &err), 0);
         check_numbers(at, "ids", e[i].id, e[i].n,
                       json_array_get(json_object_get(c, "ids"), i));
         encoding_release(&e[i]);
@@ -259,7 +259,7 @@ TEST(what_a_file_asks_for)
         }
         for (size_t i = 0; i < n; i++) {
             if (pad)
-                assert_int_equal(encoding_pad(&e[i], pad, padding_length(pad, longest), &err), 0);
+                assert_int_equal(encoding_pad(&e[i], pad, window_padded_length(pad, longest), &err), 0);
             check_numbers(&at, "ids", e[i].id, e[i].n,
                           json_array_get(json_object_get(c, "ids"), i));
             check_numbers(&at, "type ids", e[i].type, e[i].n,
@@ -293,8 +293,8 @@ TEST(what_files_may_not_ask_for)
         struct padding p = {0};
         struct ckpt_err err = {0};
         bool is;
-        int rc = bad[i].padding ? padding_read(&p, &is, v, &err)
-                                : truncation_read(&t, &is, v, &err);
+        int rc = bad[i].padding ? window_read_padding(&p, &is, v, &err)
+                                : window_read_truncation(&t, &is, v, &err);
 
         if (rc != CKPT_EFORMAT || !strstr(err.text, bad[i].says))
             fail_msg("case %zu: %d, \"%s\"", i, rc, err.text);

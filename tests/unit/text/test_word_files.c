@@ -71,7 +71,7 @@ static void expect(json_t *root, const char *config, const char *added, const ch
     char found[256] = "";
     size_t n = 0;
 
-    if (added_files_read(root, a, c, &err) || tokenizer_from_json(&t, root, 1000, &err) ||
+    if (word_files_added(root, a, c, &err) || tokenizer_from_json(&t, root, 1000, &err) ||
         tokenizer_config(t, c, false, &err) ||
         tokenizer_encode(t, &e, text, strlen(text), true, &err))
         fail_msg("%s", err.text);
@@ -93,7 +93,7 @@ static json_t *txt(const char *config)
     json_t *root, *c = json_loads(config, 0, NULL);
     struct ckpt_err err = {0};
 
-    if (vocab_txt_read(&root, TXT, strlen(TXT), c, &err))
+    if (word_files_vocab_txt(&root, TXT, strlen(TXT), c, &err))
         fail_msg("%s", err.text);
     json_decref(c);
     return root;
@@ -107,7 +107,7 @@ static json_t *merges(const char *config)
     struct ckpt_err err = {0};
     const char *text = "#version: 0.2\na b\n\xc4\xa0 a\n";
 
-    if (vocab_merges_read(&root, vocab, text, strlen(text), c, &err))
+    if (word_files_vocab_merges(&root, vocab, text, strlen(text), c, &err))
         fail_msg("%s", err.text);
     json_decref(vocab);
     json_decref(c);
@@ -137,10 +137,10 @@ TEST(damage_is_named)
     json_t *root, *vocab = json_object();
     struct ckpt_err err = {0};
 
-    assert_int_equal(vocab_txt_read(&root, "a\n\xff\n", 4, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(word_files_vocab_txt(&root, "a\n\xff\n", 4, NULL, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "line 2"));
-    assert_int_equal(vocab_txt_read(&root, "", 0, NULL, &err), CKPT_EFORMAT);
-    assert_int_equal(vocab_merges_read(&root, vocab, "a b\n\xc0 b\n", 8, NULL, &err),
+    assert_int_equal(word_files_vocab_txt(&root, "", 0, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(word_files_vocab_merges(&root, vocab, "a b\n\xc0 b\n", 8, NULL, &err),
                      CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "merges.txt:2"));
     json_decref(vocab);

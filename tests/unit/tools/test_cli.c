@@ -298,7 +298,7 @@ TEST(stop_between_items)
     assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
     assert_null(item);
     assert_string_equal(err.text, "stopped by SIGTERM before all was done");
-    assert_int_equal(ckpt_exit_status(err.code), 75);
+    assert_int_equal(ckpt_err_status(err.code), 75);
     cli_stop = 0;
     assert_int_equal(cli_items_next(items, &item, &err), 0);
     ckpt_free(item);

@@ -226,11 +226,11 @@ TEST(workers)
     struct ckpt_source *src = golden();
     size_t n = ckpt_source_count(src);
     struct tensor_measure *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
-    unsigned what = MEASURE_STATS | MEASURE_DIGEST;
+    unsigned what = INSPECT_STATS | INSPECT_DIGEST;
     struct ckpt_err err = {0};
 
-    assert_int_equal(tensors_measure(a, src, NULL, n, what, 1, &err), 0);
-    assert_int_equal(tensors_measure(b, src, NULL, n, what, 4, &err), 0);
+    assert_int_equal(inspect_measure(a, src, NULL, n, what, 1, &err), 0);
+    assert_int_equal(inspect_measure(b, src, NULL, n, what, 4, &err), 0);
     for (size_t k = 0; k < n; k++) {
         uint64_t counted = 0;
 
@@ -252,11 +252,11 @@ TEST(lines_of_blocks)
     struct tensor_measure m = {.hist_low = -1, .hist_high = 1, .hist = {0, 1, 4, 8}};
     char line[MEASURE_BINS * 3 + 1], json[512];
 
-    assert_string_equal(measure_spark(line, &m), " \u2581\u2584\u2588            ");
-    assert_string_equal(measure_histogram(json, &m),
+    assert_string_equal(inspect_measure_spark(line, &m), " \u2581\u2584\u2588            ");
+    assert_string_equal(inspect_measure_histogram(json, &m),
                         "{\"low\": -1, \"high\": 1, \"counts\": "
                         "[0, 1, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}");
     memset(m.hist, 0xff, sizeof m.hist);
     m.hist_low = m.hist_high = -1.23456789e-300;
-    assert_true(strlen(measure_histogram(json, &m)) < 400);
+    assert_true(strlen(inspect_measure_histogram(json, &m)) < 400);
 }

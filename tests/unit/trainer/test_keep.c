@@ -40,7 +40,7 @@ BEFORE_EACH()
     struct ckpt_err err = {0};
 
     setenv("CKPT_CACHE", PLACE, 1);
-    ckpt_remove_tree(PLACE, &err);
+    ckpt_outdir_remove(PLACE, &err);
     told[0] = '\0';
     ckpt_log_hook(listen, NULL);
 }
@@ -170,17 +170,17 @@ static void assert_kept_is_same(struct data_opts o)
 
     must_open(&plain, &o);
     for (int time = 0; time < 2; time++) {
-        o.kept = time ? DATA_KEPT_AUTO : DATA_KEPT_ON;
+        o.cache = time ? DATA_CACHE_AUTO : DATA_CACHE_ON;
         told[0] = '\0';
         must_open(&kept, &o);
-        assert_non_null(kept.source->kept);
+        assert_non_null(kept.source->cache);
         assert_same(&plain, &kept);
         assert_true(time ? !told[0] : strstr(told, "are kept") != NULL);
         object(path);
         assert_true(path[0]);
         close_set(&kept);
         close_set(&plain);
-        o.kept = DATA_KEPT_OFF;
+        o.cache = DATA_CACHE_OFF;
         must_open(&plain, &o);
     }
     close_set(&plain);
@@ -220,7 +220,7 @@ TEST(bad_rows_are_the_same_rows)
     o.bad = DATA_BAD_SKIP;
     assert_kept_is_same(o);
     /* A file that was made while they were errors serves when they are skipped. */
-    o = (struct data_opts){.kept = DATA_KEPT_ON};
+    o = (struct data_opts){.cache = DATA_CACHE_ON};
     must_open(&s, &o);
     close_set(&s);
     o.bad = DATA_BAD_SKIP;
@@ -244,7 +244,7 @@ TEST(whatever_decides_samples_makes_another_file)
          .pair = {.wanted = true, .start = 1}},
     };
     struct set s;
-    struct data_opts o = {.kept = DATA_KEPT_ON};
+    struct data_opts o = {.cache = DATA_CACHE_ON};
     struct timespec t[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 
     write_texts(20, 0);
@@ -252,18 +252,18 @@ TEST(whatever_decides_samples_makes_another_file)
     close_set(&s);
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         o = other[i];
-        o.kept = DATA_KEPT_AUTO;
+        o.cache = DATA_CACHE_AUTO;
         must_open(&s, &o);
-        assert_null(s.source->kept);
+        assert_null(s.source->cache);
         close_set(&s);
     }
-    o = (struct data_opts){.kept = DATA_KEPT_AUTO};
+    o = (struct data_opts){.cache = DATA_CACHE_AUTO};
     must_open(&s, &o);
-    assert_non_null(s.source->kept);
+    assert_non_null(s.source->cache);
     close_set(&s);
     assert_int_equal(utimensat(AT_FDCWD, ROWS, t, 0), 0);
     must_open(&s, &o);
-    assert_null(s.source->kept);
+    assert_null(s.source->cache);
     close_set(&s);
 }
 
@@ -271,7 +271,7 @@ TEST(whatever_decides_samples_makes_another_file)
 TEST(a_file_of_other_samples_is_made_anew)
 {
     struct timespec t[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    struct data_opts o = {.kept = DATA_KEPT_ON};
+    struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
 
     write_rows("{\"text\": \"a cat\"}\n{\"text\": \"a dog\"}\n");
@@ -291,41 +291,41 @@ TEST(a_file_of_other_samples_is_made_anew)
 
 TEST(it_is_kept_unasked_where_it_pays)
 {
-    struct data_opts once = {.kept = DATA_KEPT_AUTO, .passes = 1},
-                     twice = {.kept = DATA_KEPT_AUTO, .passes = 2},
-                     skip = {.kept = DATA_KEPT_AUTO, .bad = DATA_BAD_SKIP};
+    struct data_opts once = {.cache = DATA_CACHE_AUTO, .passes = 1},
+                     twice = {.cache = DATA_CACHE_AUTO, .passes = 2},
+                     skip = {.cache = DATA_CACHE_AUTO, .bad = DATA_BAD_SKIP};
     char path[512];
     struct set s;
 
     write_texts(999, 0);
     must_open(&s, &twice);
-    assert_null(s.source->kept);
+    assert_null(s.source->cache);
     close_set(&s);
     write_texts(1000, 0);
     must_open(&s, &once);
-    assert_null(s.source->kept);
+    assert_null(s.source->cache);
     close_set(&s);
     must_open(&s, &twice);
-    assert_non_null(s.source->kept);
+    assert_non_null(s.source->cache);
     close_set(&s);
     must_open(&s, &once);
-    assert_non_null(s.source->kept);
+    assert_non_null(s.source->cache);
     close_set(&s);
     object(path);
     unlink(path);
     must_open(&s, &skip);
-    assert_non_null(s.source->kept);
+    assert_non_null(s.source->cache);
     close_set(&s);
     setenv("CKPT_CACHE", "none", 1);
     must_open(&s, &twice);
-    assert_null(s.source->kept);
+    assert_null(s.source->cache);
     close_set(&s);
 }
 
 /* Bytes of it changed, all but most of those of a text, and other lengths: never another sample. */
 TEST(a_damaged_file_changes_no_sample)
 {
-    struct data_opts o = {.kept = DATA_KEPT_ON};
+    struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
     char path[512];
     struct stat st;
@@ -369,7 +369,7 @@ TEST(a_damaged_file_changes_no_sample)
 
 static void *open_once(void *arg)
 {
-    struct data_opts o = {.kept = DATA_KEPT_ON};
+    struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set *s = arg;
 
     must_open(s, &o);
@@ -392,7 +392,7 @@ TEST(one_makes_it_and_others_wait)
     assert_null(strstr(line + 1, "are kept"));
     must_open(&plain, &(struct data_opts){0});
     for (int i = 0; i < 4; i++) {
-        assert_non_null(s[i].source->kept);
+        assert_non_null(s[i].source->cache);
         assert_same(&plain, &s[i]);
         close_set(&s[i]);
     }
@@ -402,7 +402,7 @@ TEST(one_makes_it_and_others_wait)
 TEST(a_stop_ends_the_making)
 {
     volatile int stop = 1;
-    struct data_opts o = {.kept = DATA_KEPT_ON, .stop = &stop};
+    struct data_opts o = {.cache = DATA_CACHE_ON, .stop = &stop};
     struct ckpt_err err = {0};
     char path[512];
     struct set s;
@@ -417,7 +417,7 @@ TEST(a_stop_ends_the_making)
 /* A failing disk or memory: an error, or the same samples; and no file that is not whole. */
 TEST(faults_change_no_sample)
 {
-    struct data_opts o = {.kept = DATA_KEPT_ON};
+    struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
     char path[512];
 

@@ -1,7 +1,7 @@
 /* manifest: says what a directory holds, and finds each way in which it no longer does. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/file.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
@@ -129,7 +129,7 @@ static void save(json_t *m, bool sealed)
         assert_int_equal(ckpt_sha256_end(s, digest, &err), 0);
         ckpt_sha256_free(s);
         ckpt_buf_release(&b);
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         json_object_set_new(m, "digest", json_string(hex));
     }
     text = json_dumps(m, 0);

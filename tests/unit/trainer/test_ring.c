@@ -1,7 +1,7 @@
 /* The ring of slots: pieces come, are worked on and go back, on lanes that copy late. */
 #include "tests/unit/unit.h"
 
-#include "tests/unit/lazy_lanes.h"
+#include "tests/unit/lazy_streams.h"
 #include "trainer/shard/ring.h"
 
 enum { PIECES = 11, FLOATS = 100 };
@@ -44,7 +44,7 @@ static struct device *open_lazy(void)
     struct device *dev;
 
     assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
-    lazy_lanes(dev);
+    lazy_streams(dev);
     return dev;
 }
 

@@ -4,7 +4,7 @@
  */
 #include "tests/unit/unit.h"
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/mt19937.h"
 #include "trainer/data/pcg64.h"
@@ -182,10 +182,10 @@ TEST(orders_and_splits_of_datasets)
         pcg64_seed(&g, seed);
         pcg64_permutation(&g, order, n);
         check_order(json_object_get(row, "shuffle"), order, n);
-        n_train = datasets_train_test_split(order, n, 0.1, true, seed);
+        n_train = pcg64_train_test_split(order, n, 0.1, true, seed);
         check_order(json_object_get(split, "train"), order, n_train);
         check_order(json_object_get(split, "test"), order + n_train, n - n_train);
-        n_train = datasets_train_test_split(order, n, 3, false, seed);
+        n_train = pcg64_train_test_split(order, n, 3, false, seed);
         check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
                     order + n_train, n - n_train);
         free(order);
@@ -372,7 +372,7 @@ TEST(torch_generator_state)
         assert_int_equal(ckpt_sha256_add(sha, bytes, sizeof bytes, &err), 0);
         assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
         ckpt_sha256_free(sha);
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         assert_string_equal(hex, rows[i].sha256);
         assert_int_equal(mt19937_from_torch(&back, bytes), 0);
         mt19937_randperm(&back, order, 5);

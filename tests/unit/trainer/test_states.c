@@ -3,7 +3,7 @@
  * moments of each kind; on lanes that copy late and memory that is apart.
  */
 #include "tests/unit/golden_model.h"
-#include "tests/unit/lazy_lanes.h"
+#include "tests/unit/lazy_streams.h"
 
 #include "trainer/comm/comm.h"
 #include "trainer/rng.h"
@@ -38,8 +38,8 @@ static void open_model(struct side *s, struct golden *g, enum ckpt_dtype weight,
 
     OK(device_open_cpu(&s->dev, 2, &err), err);
     s->dev->weight = weight;
-    s->dev->apart = true;               /* as a GPU's: what is read passes the stage */
-    lazy_lanes(s->dev);
+    s->dev->discrete = true;               /* as a GPU's: what is read passes the stage */
+    lazy_streams(s->dev);
     OK(comm_open(&s->comm, &err), err);
     OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
