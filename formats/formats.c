@@ -176,7 +176,7 @@ static int choose_inside(const struct ckpt_format **out, const char **inside,
         ckpt_err_clear(err);
         rc = place_enter(p, arena, &entered, err);
         if (rc == 0 && !entered) {
-            rc = wholes_enter(p, *inside != NULL, arena, &entered, err);
+            rc = run_dir_enter(p, *inside != NULL, arena, &entered, err);
             *inside = entered ? p->path : *inside;
         }
         if (rc == 0)
@@ -236,8 +236,8 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     return rc;
 }
 
-int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
-                  struct ckpt_err *err)
+int formats_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
+                     struct ckpt_err *err)
 {
     const struct ckpt_format *format;
     struct ckpt_arena arena = {0};
@@ -254,8 +254,8 @@ int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_ope
     return rc;
 }
 
-int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
-                const struct ckpt_open_opts *opts, struct ckpt_err *err)
+int formats_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
+                   const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_place p = {0};

@@ -28,11 +28,11 @@ int ckpt_open_as(struct ckpt_source **out, const char *format, const char *path,
  * What a path is before any format looks at it: the directory that it is, packs, or makes with
  * opts->part, or the file; the other one is NULL.
  */
-int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
-                const struct ckpt_open_opts *opts, struct ckpt_err *err);
+int formats_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
+                   const struct ckpt_open_opts *opts, struct ckpt_err *err);
 /* The directory that ckpt_open reads, once it has found its way to it; NULL when it is a file. */
-int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
-                  struct ckpt_err *err);
+int formats_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
+                     struct ckpt_err *err);
 /* Which format a path is, without opening it. */
 int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow,
                    struct ckpt_err *err);

@@ -24,7 +24,7 @@ static int check_elements(const struct npy *h, struct ckpt_err *err)
     if (h->dtype != CKPT_DTYPE_NONE)
         return 0;
     ckpt_fail(err, CKPT_EUNSUPPORTED, "elements of %s are not read",
-              ckpt_escape(shown, sizeof shown, h->descr, strlen(h->descr)));
+              ckpt_err_escape(shown, sizeof shown, h->descr, strlen(h->descr)));
     if (strchr(h->descr, 'V'))
         ckpt_err_hint(err, "numpy forgets what bfloat16 and float8 are: save them as float32, or "
                       "as safetensors");

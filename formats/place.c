@@ -50,9 +50,9 @@ static int enter_archive(struct ckpt_place *p, const char *spool, struct ckpt_er
     struct ckpt_file *copy;
     int rc;
 
-    if (!ckpt_is_tar(p->head, p->head_len) &&
+    if (!ckpt_archive_is_tar(p->head, p->head_len) &&
         (p->head_len < 4 || memcmp(p->head, "PK\3\4", 4) != 0 || begins_as_torch(p) ||
-         !ckpt_is_zip_folder(p->file)))
+         !ckpt_archive_is_zip(p->file)))
         return 0;
     if (file_part(&copy, p->file, 0, ckpt_file_size(p->file), ckpt_file_name(p->file), err))
         return err->code;
@@ -85,7 +85,7 @@ static int open_one(struct ckpt_place *p, const char *path, unsigned flags, cons
         rc = ckpt_path_hint_hub(path, err);
     if (rc == 0)
         rc = read_head(p, err);
-    if (rc == 0 && ckpt_is_compressed(p->head, p->head_len)) {
+    if (rc == 0 && ckpt_spool_is_compressed(p->head, p->head_len)) {
         struct ckpt_file *packed = p->file;
 
         p->file = NULL;

@@ -144,7 +144,7 @@ static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ck
     name = json_string_value(json_object_get(latest, "checkpoint_dir_name"));
     if (rc == 0 && json_is_null(latest))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s/" SNAPSHOT ": no checkpoint was reported", p->path);
-    else if (rc == 0 && (!name || !ckpt_name_is_clean(name)))
+    else if (rc == 0 && (!name || !ckpt_file_name_is_clean(name)))
         rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
                           "%s/" SNAPSHOT ": the latest checkpoint has no clean name", p->path);
     else if (rc == 0 && !has_folder(p, name))
@@ -266,8 +266,8 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
     return only ? 0 : pick_trial(out, p, err);
 }
 
-int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err)
+int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+                  struct ckpt_err *err)
 {
     const char *name = NULL, *file = NULL, *path;
     struct ckpt_place inner = {.packed = p->packed};

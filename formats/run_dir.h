@@ -13,7 +13,7 @@
  * CKPT_EFORMAT "ambiguous", with a hint that names a folder, when it is not plain which is meant:
  * several trials, several ways of counting, a newest one whose save did not end.
  */
-int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err);
+int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+                  struct ckpt_err *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/convert.h"
 #include "libckpt/copy.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"

@@ -101,8 +101,8 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err);
 void ckpt_outdir_abort(struct ckpt_outdir *dir);
 
 /* Replace path's content with bytes, all or nothing: the one way to write a small file. */
-int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
+int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
 /* Remove a directory tree by handle, following no link: renamed to a trash name first. */
-int ckpt_remove_tree(const char *path, struct ckpt_err *err);
+int ckpt_outdir_remove(const char *path, struct ckpt_err *err);
 
 #endif

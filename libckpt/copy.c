@@ -57,7 +57,7 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
 }
 
 /* Bytes that lie verbatim at *from and go to `to` are left to the kernel. */
-static bool inside(struct job *j, const struct ckpt_place_out *to, size_t k, int64_t start,
+static bool inside(struct job *j, const struct ckpt_sink_extent *to, size_t k, int64_t start,
                    int64_t count, struct ckpt_extent *from)
 {
     return !to->seen && !ckpt_out_is_direct(to->out) &&
@@ -68,7 +68,7 @@ static bool inside(struct job *j, const struct ckpt_place_out *to, size_t k, int
 static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor *t)
 {
     size_t width = ckpt_dtype_size(t->dtype);
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
     struct ckpt_extent from;
 
     p->step = (int64_t)(j->chunk / width);
@@ -176,7 +176,7 @@ static bool copy_inside(struct job *j, const struct part *p, int64_t start, int6
                         unsigned char *buffer, int *rc, struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(j->src, p->source);
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
     struct ckpt_extent from;
 
     if (!ckpt_sink_locate(j->sink, p->sink, start, count, &to) ||
@@ -194,7 +194,7 @@ static bool copy_inside(struct job *j, const struct part *p, int64_t start, int6
 /* Where in the buffer a range belongs that goes to a file: as far into a page as there. */
 static size_t skip_of(struct job *j, const struct part *p, int64_t start, int64_t count)
 {
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
 
     return ckpt_sink_locate(j->sink, p->sink, start, count, &to) ? to.offset % CKPT_OUT_PAGE : 0;
 }
@@ -247,11 +247,11 @@ static int work(void *ctx, size_t piece, size_t worker, struct ckpt_err *err)
     struct job *j = ctx;
     int rc;
 
-    proofs_use(j->proofs);
-    rc = j->proofs && proofs_failed(j->proofs)
+    guard_proofs_use(j->proofs);
+    rc = j->proofs && guard_proofs_failed(j->proofs)
              ? ckpt_fail(err, CKPT_ESTOPPED, "a checksum was wrong")
              : move_piece(j, piece, j->buffer[worker], err);
-    proofs_use(NULL);
+    guard_proofs_use(NULL);
     end_turn(j, rc, err);
     return rc;
 }
@@ -291,13 +291,13 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
         workers = j.n_piece ? j.n_piece : 1;
     /* What a stream has been given cannot be taken back: its workers prove before they write. */
     if (rc == 0 && !ckpt_sink_is_stream(sink))
-        rc = proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
+        rc = guard_proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
     if (rc == 0 && (rc = make_buffers(&j, workers, err)) == 0 &&
         (rc = ckpt_pool_run(workers, j.n_piece, work, &j, err)) != 0 && j.err.code != 0) {
         *err = j.err;                   /* not that of one that only waited for it */
         rc = err->code;
     }
-    if (proofs_end(j.proofs, &wrong)) { /* it is why the others stopped */
+    if (guard_proofs_end(j.proofs, &wrong)) { /* it is why the others stopped */
         *err = wrong;
         rc = err->code;
     }

@@ -17,12 +17,12 @@
 #include "libckpt/source.h"
 
 /* Called at most a few times a second, from the calling thread's workers, one at a time. */
-typedef void ckpt_progress_fn(void *ctx, uint64_t done, uint64_t total);
+typedef void ckpt_copy_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
 struct ckpt_copy_opts {
     size_t            workers;          /* 0: by CPUs, at most 8 */
     size_t            chunk_bytes;      /* 0: 4 MiB */
-    ckpt_progress_fn *progress;         /* NULL: none; counts bytes written */
+    ckpt_copy_progress_fn *progress;         /* NULL: none; counts bytes written */
     void             *progress_ctx;
     const volatile int *stop;           /* non-NULL and set: end with CKPT_ESTOPPED */
 };

@@ -79,13 +79,13 @@ void ckpt_err_clear(struct ckpt_err *err);
 int ckpt_err_code(struct ckpt_err *err);
 
 /* The exit status that belongs to a code (0 for CKPT_OK). */
-int ckpt_exit_status(int code);
+int ckpt_err_status(int code);
 
 /*
  * Escape text from outside for a human: bytes that do not print become \xNN, invalid UTF-8
  * and bidirectional controls too; what does not fit ends in "...".  Always terminates.
  * Returns dst.
  */
-char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
+char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
 
 #endif

@@ -59,9 +59,9 @@ bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel);
 int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
                     struct ckpt_err *err);
 /* The last path component: non-empty, no "/", no NUL, neither "." nor "..", at most 255. */
-bool ckpt_name_is_clean(const char *name);
+bool ckpt_file_name_is_clean(const char *name);
 /* Components joined by "/", each clean, none starting with ".": safe below a directory. */
-bool ckpt_relpath_is_clean(const char *rel);
+bool ckpt_file_path_is_clean(const char *rel);
 
 /* Open a file the user named: "-" is not special here. */
 int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,

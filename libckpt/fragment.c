@@ -33,8 +33,8 @@ struct transfer {
     int                         n;          /* >= 1 */
 };
 
-struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
-                              const int64_t *count)
+struct ckpt_box *ckpt_fragment_box(struct ckpt_arena *arena, int rank, const int64_t *start,
+                                   const int64_t *count)
 {
     struct ckpt_box *b = ckpt_arena_alloc(arena, 1, sizeof *b);
 
@@ -379,7 +379,7 @@ static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragme
     return lo < n ? lo : 0;
 }
 
-int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err)
 {
@@ -438,8 +438,9 @@ static bool locate_in(uint64_t *offset, const struct ckpt_shape *shape, enum ckp
     return true;
 }
 
-bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count)
+bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
+                          enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
+                          int64_t start, int64_t count)
 {
     struct ckpt_box first, part;
     size_t from;

@@ -33,8 +33,8 @@ struct ckpt_fragment {
 };
 
 /* A box in arena: rank axes of start, NULL for zeros, and of count.  NULL when refused. */
-struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
-                              const int64_t *count);
+struct ckpt_box *ckpt_fragment_box(struct ckpt_arena *arena, int rank, const int64_t *start,
+                                   const int64_t *count);
 
 /* A run of bytes that lies verbatim in a file. */
 struct ckpt_extent {
@@ -50,8 +50,8 @@ struct ckpt_extent {
  * "bounds"; CKPT_ELIMIT beyond four million corners; CKPT_EUNSUPPORTED for sub-byte elements.
  * Cost: n_frag for a cut of one axis in order, otherwise n log n of n = n_frag * 2^(cut axes).
  */
-int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
+int ckpt_fragment_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                        const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
 
 /*
  * Read elements [start, start + count) of the tensor in row-major order into dst, gathering
@@ -59,13 +59,14 @@ int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
  * lie in any order; in order of their first element the ones touched are found by bisection.
  * Scattered elements are staged through 64 KiB, all that is allocated.  Any thread.
  */
-int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
 /* True when elements [start, start + count) lie in one piece in one file, as they
  * are read. */
-bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count);
+bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
+                          enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
+                          int64_t start, int64_t count);
 
 #endif

@@ -166,8 +166,8 @@ static int check_corners(struct cut *c, struct ckpt_err *err)
     return rc;
 }
 
-int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err)
+int ckpt_fragment_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                        const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err)
 {
     struct cut c = {.shape = shape, .frag = frag, .n_frag = n_frag};
     int64_t numel;

@@ -73,11 +73,11 @@ int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t cou
 }
 
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out)
+                      struct ckpt_sink_extent *out)
 {
     struct ckpt_err ignored = {0};
 
-    *out = (struct ckpt_place_out){0};
+    *out = (struct ckpt_sink_extent){0};
     return sink->ops->locate && !sink->stream && count > 0 &&
            check_range(sink, i, start, count, &ignored) == 0 &&
            sink->ops->locate(sink->self, i, start, count, out);

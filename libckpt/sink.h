@@ -14,7 +14,7 @@
 #include "libckpt/tensor.h"
 
 /* Where a range goes verbatim. */
-struct ckpt_place_out {
+struct ckpt_sink_extent {
     struct ckpt_out *out;
     uint64_t         offset;                    /* bytes */
     bool             seen;                      /* only through write, which sums what passes */
@@ -28,7 +28,7 @@ struct ckpt_sink_ops {
     /* Where the range goes, for copies inside the kernel and for memory that suits the place;
      * NULL or false when it cannot tell. */
     bool (*locate)(void *self, size_t i, int64_t start, int64_t count,
-                   struct ckpt_place_out *out);
+                   struct ckpt_sink_extent *out);
     int (*commit)(void *self, struct ckpt_err *err);    /* takes self */
     void (*abort)(void *self);                          /* takes self */
 };
@@ -44,7 +44,7 @@ bool ckpt_sink_is_stream(const struct ckpt_sink *sink);
 int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                     const void *src, struct ckpt_err *err);
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out);
+                      struct ckpt_sink_extent *out);
 /* A located range was put there by the caller: count it. */
 void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
 /*

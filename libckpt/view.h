@@ -1,6 +1,7 @@
 /*
- * view - a source seen otherwise.  Each view takes the source beneath it (on failure too) and
- * changes exactly one thing; extras and info pass through.
+ * view - a source seen otherwise.  Each view takes the source beneath it (on failure too, *out is
+ * then NULL) and changes exactly one thing; extras and info pass through.  out may be the place of
+ * the source itself: ckpt_view_cast(&src, src, ...).
  */
 #ifndef CKPT_LIBCKPT_VIEW_H
 #define CKPT_LIBCKPT_VIEW_H
@@ -14,9 +15,9 @@ struct ckpt_cast_rule {
 };
 
 /* The rule that a tensor goes by, or NULL. */
-const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
-                                                const struct ckpt_cast_rule *rule,
-                                                size_t n_rule);
+const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
+                                                 const struct ckpt_cast_rule *rule,
+                                                 size_t n_rule);
 /* Only floating tensors are cast; integers and bools pass unless a rule names them exactly. */
 int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
                    const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err);

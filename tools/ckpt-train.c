@@ -319,7 +319,7 @@ static int train(struct cli *cli, struct want *w, char **argv, struct ckpt_err *
         fail(&told, err);
     else if (!io.told && !report_error(err, true))
         cli_error(cli, err);
-    return ckpt_exit_status(err->code);
+    return ckpt_err_status(err->code);
 }
 
 /* Lists of the command line in the settings. */
@@ -385,5 +385,5 @@ int main(int argc, char **argv)
     if (rc == 0)
         return report_close(cli_end(&cli, train(&cli, &w, argv, &err)));
     fail(&(struct told){.cli = &cli}, &err);
-    return report_close(cli_end(&cli, ckpt_exit_status(rc)));
+    return report_close(cli_end(&cli, ckpt_err_status(rc)));
 }

@@ -23,7 +23,7 @@ static bool is_format(const unsigned char *h, size_t n)
 
 static bool is_bytes(const unsigned char *h, size_t n)
 {
-    return ckpt_is_compressed(h, n) || ckpt_is_tar(h, n) || is_format(h, n) ||
+    return ckpt_spool_is_compressed(h, n) || ckpt_archive_is_tar(h, n) || is_format(h, n) ||
            (n >= 4 && memcmp(h, "PK\3\4", 4) == 0);
 }
 

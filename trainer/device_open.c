@@ -138,8 +138,8 @@ static int open_gpu(struct device **out, const struct cuda_plugin *plugin, int i
 static int open_cpu(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
 {
     if (opts->fp8 || opts->tf32)
-        return ckpt_fail(err, CKPT_ECONFIG, "%s is of GPUs alone, the device is the CPU",
-                         opts->fp8 ? "--fp8" : "--tf32");
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs a GPU, the device is the CPU",
+                         opts->fp8 ? "fp8" : "tf32");
     if (device_open_cpu(out, opts->threads, err))
         return err->code;
     (*out)->weight = opts->weights;

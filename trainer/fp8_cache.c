@@ -4,7 +4,7 @@
 #include "libckpt/log.h"
 #include "trainer/model/names.h"
 
-int copies_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
+int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
                 struct ckpt_err *err)
 {
     uint64_t bytes = 0;
@@ -18,8 +18,8 @@ int copies_lend(struct device *dev, const struct params *params, uint64_t left, 
             bytes += 2 * ((uint64_t)p->numel + 256);
     }
     if (bytes <= left) {
-        dev->copies = dry ? NULL : device_alloc(dev, bytes, err);
-        dev->copies_bytes = dry || dev->copies ? bytes : 0;
+        dev->fp8_cache = dry ? NULL : device_alloc(dev, bytes, err);
+        dev->fp8_cache_bytes = dry || dev->fp8_cache ? bytes : 0;
         return err->code;
     }
     ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "

@@ -161,7 +161,7 @@ static int take_entry(struct npy *h, unsigned *seen, struct text *t, struct ckpt
         k++;
     if (k == 3 || *seen >> k & 1)
         return ckpt_fail(err, CKPT_EFORMAT, "the header's key %s is %s",
-                         ckpt_escape(shown, sizeof shown, key, strlen(key)),
+                         ckpt_err_escape(shown, sizeof shown, key, strlen(key)),
                          k == 3 ? "not known" : "there twice");
     *seen |= 1u << k;
     if (k == 0)
@@ -214,7 +214,7 @@ int npy_header(struct npy *h, struct ckpt_file *file, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "version %u, 1 to 3 are read", head[6]);
     ckpt_cursor_init(&c, head + 8, 4);
     first = head[6] == 1 ? 10 : 12;
-    n = head[6] == 1 ? ckpt_get_u16le(&c) : ckpt_get_u32le(&c);
+    n = head[6] == 1 ? ckpt_cursor_u16le(&c) : ckpt_cursor_u32le(&c);
     if (n > MAX_HEADER)
         return ckpt_fail(err, CKPT_ELIMIT, "a header of %llu bytes", (unsigned long long)n);
     if (first + n > size)

@@ -112,7 +112,7 @@ int tar_walk_next(struct tar_walk *w, struct tar_piece *p, struct ckpt_err *err)
             return err->code;
         if (b[0] == '\0' && memcmp(b, b + 1, BLOCK - 1) == 0)
             return 0;
-        if (!ckpt_is_tar(b, BLOCK))
+        if (!ckpt_archive_is_tar(b, BLOCK))
             return bad(w, err, "a damaged header");
         p->offset = w->at + BLOCK;
         p->size = b[156] != 'x' && b[156] != 'L' && noted != UINT64_MAX ? noted

@@ -48,25 +48,25 @@ static int read_zip64(struct end *end, struct ckpt_file *file, uint64_t at, stru
     if (ckpt_file_read_at(file, raw, 20, at, err))
         return err->code;
     ckpt_cursor_init(&c, raw, 20);
-    if (ckpt_get_u32le(&c) != 0x07064b50)
+    if (ckpt_cursor_u32le(&c) != 0x07064b50)
         return 0;                       /* no locator: the classic record stands */
-    ckpt_skip(&c, 4);
-    where = ckpt_get_u64le(&c);
+    ckpt_cursor_skip(&c, 4);
+    where = ckpt_cursor_u64le(&c);
     if (where > at || at - where < sizeof raw)
         return bad(err, "the zip64 locator points nowhere");
     if (ckpt_file_read_at(file, raw, sizeof raw, where, err))
         return err->code;
     ckpt_cursor_init(&c, raw, sizeof raw);
-    if (ckpt_get_u32le(&c) != 0x06064b50)
+    if (ckpt_cursor_u32le(&c) != 0x06064b50)
         return bad(err, "no zip64 end record where the locator points");
-    if (ckpt_get_u64le(&c) != at - where - 12)
+    if (ckpt_cursor_u64le(&c) != at - where - 12)
         return bad(err, "the zip64 end record has another size than it says");
-    ckpt_skip(&c, 12);
-    end->n = ckpt_get_u64le(&c);
-    if (ckpt_get_u64le(&c) != end->n)
+    ckpt_cursor_skip(&c, 12);
+    end->n = ckpt_cursor_u64le(&c);
+    if (ckpt_cursor_u64le(&c) != end->n)
         return bad(err, "the archive spans several disks");
-    end->bytes = ckpt_get_u64le(&c);
-    end->offset = ckpt_get_u64le(&c);
+    end->bytes = ckpt_cursor_u64le(&c);
+    end->offset = ckpt_cursor_u64le(&c);
     end->limit = where;
     return 0;
 }
@@ -84,18 +84,18 @@ static int read_end(struct end *end, struct ckpt_file *file, struct ckpt_err *er
     if (ckpt_file_read_at(file, raw, END_BYTES, size - END_BYTES, err))
         return err->code;
     ckpt_cursor_init(&c, raw, END_BYTES);
-    if (ckpt_get_u32le(&c) != 0x06054b50)
+    if (ckpt_cursor_u32le(&c) != 0x06054b50)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "zip: the file does not end in an end record: cut off, or something "
                             "follows it");
-    if (ckpt_get_u32le(&c) != 0)
+    if (ckpt_cursor_u32le(&c) != 0)
         return bad(err, "the archive spans several disks");
-    end->n = ckpt_get_u16le(&c);
-    if (ckpt_get_u16le(&c) != end->n)
+    end->n = ckpt_cursor_u16le(&c);
+    if (ckpt_cursor_u16le(&c) != end->n)
         return bad(err, "the archive spans several disks");
-    end->bytes = ckpt_get_u32le(&c);
-    end->offset = ckpt_get_u32le(&c);
-    comment = ckpt_get_u16le(&c);
+    end->bytes = ckpt_cursor_u32le(&c);
+    end->offset = ckpt_cursor_u32le(&c);
+    comment = ckpt_cursor_u16le(&c);
     end->limit = size - END_BYTES;
     if (comment)
         return bad(err, "the end record has a comment that is not there");
@@ -118,24 +118,24 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
     bool seen = false;
 
     while (ckpt_cursor_left(&extra) >= 4) {
-        uint16_t id = ckpt_get_u16le(&extra), n = ckpt_get_u16le(&extra);
+        uint16_t id = ckpt_cursor_u16le(&extra), n = ckpt_cursor_u16le(&extra);
         struct ckpt_cursor c;
 
         if (n > ckpt_cursor_left(&extra))
             return fault(err, name, "an extra field is longer than its place");
         ckpt_cursor_init(&c, extra.base + extra.pos, n);
-        ckpt_skip(&extra, n);
+        ckpt_cursor_skip(&extra, n);
         if (id != 1)
             continue;
         if (seen)                       /* readers differ in which they take */
             return fault(err, name, "two zip64 blocks");
         seen = true;
         if (*size == BIG)
-            *size = ckpt_get_u64le(&c);
+            *size = ckpt_cursor_u64le(&c);
         if (*packed == BIG)
-            *packed = ckpt_get_u64le(&c);
+            *packed = ckpt_cursor_u64le(&c);
         if (header && *header == BIG)
-            *header = ckpt_get_u64le(&c);
+            *header = ckpt_cursor_u64le(&c);
         if (c.failed)
             return fault(err, name, "its zip64 block is too short");
     }
@@ -157,24 +157,24 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     uint16_t method, n_name, n_extra, n_comment;
     uint64_t packed;
 
-    if (ckpt_get_u32le(c) != 0x02014b50)
+    if (ckpt_cursor_u32le(c) != 0x02014b50)
         return bad(err, "a directory entry has no signature");
-    ckpt_skip(c, 4);
-    m->flags = ckpt_get_u16le(c);
-    method = ckpt_get_u16le(c);
-    ckpt_skip(c, 4);
-    m->e.crc = ckpt_get_u32le(c);
-    packed = ckpt_get_u32le(c);
-    m->e.plain = ckpt_get_u32le(c);
-    n_name = ckpt_get_u16le(c);
-    n_extra = ckpt_get_u16le(c);
-    n_comment = ckpt_get_u16le(c);
-    ckpt_skip(c, 8);
-    m->header = ckpt_get_u32le(c);
-    name = ckpt_get_bytes(c, n_name);
+    ckpt_cursor_skip(c, 4);
+    m->flags = ckpt_cursor_u16le(c);
+    method = ckpt_cursor_u16le(c);
+    ckpt_cursor_skip(c, 4);
+    m->e.crc = ckpt_cursor_u32le(c);
+    packed = ckpt_cursor_u32le(c);
+    m->e.plain = ckpt_cursor_u32le(c);
+    n_name = ckpt_cursor_u16le(c);
+    n_extra = ckpt_cursor_u16le(c);
+    n_comment = ckpt_cursor_u16le(c);
+    ckpt_cursor_skip(c, 8);
+    m->header = ckpt_cursor_u32le(c);
+    name = ckpt_cursor_bytes(c, n_name);
     ckpt_cursor_init(&extra, c->base + c->pos, ckpt_cursor_left(c) < n_extra ? 0 : n_extra);
-    ckpt_skip(c, n_extra);
-    ckpt_skip(c, n_comment);
+    ckpt_cursor_skip(c, n_extra);
+    ckpt_cursor_skip(c, n_comment);
     if (c->failed || !name)
         return bad(err, "the central directory ends inside an entry");
     if (n_name == 0 || n_name > ZIP_MAX_NAME || !ckpt_utf8_valid(name, n_name))
@@ -263,11 +263,11 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     if (n != 0 && (m->flags & 8) == 0)
         return fault(err, m->full, "bytes behind it belong to no member");
     ckpt_cursor_init(&c, p, n);
-    if (ckpt_get_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
+    if (ckpt_cursor_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
         return fault(err, m->full, "no data descriptor behind it, or more than that");
-    crc = ckpt_get_u32le(&c);
-    packed = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
-    size = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
+    crc = ckpt_cursor_u32le(&c);
+    packed = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
+    size = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
     if (packed != m->e.size || size != m->e.plain)
         return fault(err, m->full, "its data descriptor says another size");
     return crc == m->e.crc ? 0 : fault(err, m->full, "its data descriptor says another checksum");
@@ -299,18 +299,18 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
     uint32_t crc;
 
     ckpt_cursor_init(&c, p, LOCAL_BYTES);
-    if (ckpt_get_u32le(&c) != 0x04034b50)
+    if (ckpt_cursor_u32le(&c) != 0x04034b50)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: no local header at %llu", m->full,
                          (unsigned long long)m->header);
-    ckpt_skip(&c, 2);
-    flags = ckpt_get_u16le(&c);
-    method = ckpt_get_u16le(&c);
-    ckpt_skip(&c, 4);
-    crc = ckpt_get_u32le(&c);
-    packed = ckpt_get_u32le(&c);
-    size = ckpt_get_u32le(&c);
-    n = ckpt_get_u16le(&c);
-    n_extra = ckpt_get_u16le(&c);
+    ckpt_cursor_skip(&c, 2);
+    flags = ckpt_cursor_u16le(&c);
+    method = ckpt_cursor_u16le(&c);
+    ckpt_cursor_skip(&c, 4);
+    crc = ckpt_cursor_u32le(&c);
+    packed = ckpt_cursor_u32le(&c);
+    size = ckpt_cursor_u32le(&c);
+    n = ckpt_cursor_u16le(&c);
+    n_extra = ckpt_cursor_u16le(&c);
     if (flags != m->flags || method != (m->e.deflated ? 8 : 0))
         return fault(err, m->full, "local header and directory differ");
     if (n != n_name || memcmp(p + LOCAL_BYTES, m->full, n_name) != 0)

@@ -45,5 +45,5 @@ int boxes_add(struct ckpt_tensors *list, struct ckpt_tensor **added, const char 
         n = drop_replicas(frag, n, &whole);
     if (ckpt_tensors_add(list, added, name, strlen(name), dtype, shape, frag, n, false, err))
         return err->code;
-    return ckpt_fragments_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
+    return ckpt_fragment_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
 }

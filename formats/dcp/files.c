@@ -297,7 +297,7 @@ int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const str
         return rc;
     f->file = d->file;
     pthread_mutex_lock(&files->lock);
-    f->box = ckpt_box_new(arena, e->shape.rank, c->start, c->count);
+    f->box = ckpt_fragment_box(arena, e->shape.rank, c->start, c->count);
     pthread_mutex_unlock(&files->lock);
     return f->box ? 0 : ckpt_nomem(err, sizeof *f->box);
 }

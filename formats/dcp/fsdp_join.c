@@ -190,7 +190,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
             return ckpt_fail(l->err, CKPT_EFORMAT, "%s: no run of a flattened parameter", it->name);
         if (o[i].p.frag.file) {
             frag[used] = o[i].p.frag;
-            frag[used].box = ckpt_box_new(&l->list->arena, 1, &at, o[i].p.shape.dim);
+            frag[used].box = ckpt_fragment_box(&l->list->arena, 1, &at, o[i].p.shape.dim);
             if (!frag[used++].box)
                 return ckpt_nomem(l->err, sizeof *frag->box);
         }
@@ -205,7 +205,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
         return l->err->code;
     added->kind = it->kind;
     flat = ckpt_shape_1d(numel);
-    return ckpt_fragments_check(&flat, o->p.dtype, frag, used, l->err)
+    return ckpt_fragment_check(&flat, o->p.dtype, frag, used, l->err)
                ? ckpt_err_in(l->err, "%s", it->name) : 0;
 }
 

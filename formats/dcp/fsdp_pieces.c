@@ -72,7 +72,7 @@ static int place(struct walker *w, struct fsdp_piece *p, const struct value_tens
         return w->err->code;
     p->frag = *found;
     p->frag.file = w->file;
-    p->frag.box = start ? ckpt_box_new(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
+    p->frag.box = start ? ckpt_fragment_box(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
     if (start && !p->frag.box)
         return ckpt_nomem(w->err, sizeof *p->frag.box);
     return 0;

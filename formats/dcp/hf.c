@@ -59,7 +59,7 @@ static int add_box(struct reader *r, const struct ckpt_tensor *t, const json_t *
         return r->err->code;
     if (t->n_frag)
         b->frag = *t->frag;
-    b->frag.box = ckpt_box_new(&r->list->arena, t->shape.rank, b->start, t->shape.dim);
+    b->frag.box = ckpt_fragment_box(&r->list->arena, t->shape.rank, b->start, t->shape.dim);
     if (!b->frag.box)
         return ckpt_nomem(r->err, sizeof *b->frag.box);
     b->name = ckpt_arena_strndup(&r->list->arena, t->name, b->name_len);

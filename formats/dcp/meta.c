@@ -118,7 +118,7 @@ static int read_place(struct reader *r, struct dcp_place *p, const struct value 
     if (!p->file || !value_as_int(value_get(state, "offset"), &offset) || offset < 0 ||
         !value_as_int(value_get(state, "length"), &length) || length < 0)
         return bad(r, "storage_data: no _StorageInfo with a path, an offset and a length");
-    if (!ckpt_relpath_is_clean(p->file))
+    if (!ckpt_file_path_is_clean(p->file))
         return ckpt_fail_as(r->err, CKPT_EREFUSED, "refused-path",
                             "storage_data: %s is no clean relative path", p->file);
     if (how && !value_is(how, VALUE_NONE) && !(value_is(how, VALUE_LIST) && how->u.seq.n == 0))

@@ -109,13 +109,13 @@ static int sink_commit(void *self, struct ckpt_err *err)
 
 /* Checksums are made of what passes. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     const struct sink *s = self;
     const struct dcp_out_item *it = &s->index.item[s->item_of[i]];
 
     (void)count;
-    *out = (struct ckpt_place_out){s->file[it->file], payload_of(it, start), true};
+    *out = (struct ckpt_sink_extent){s->file[it->file], payload_of(it, start), true};
     return true;
 }
 

@@ -33,7 +33,7 @@ static int number(double *out, const struct torch_archive *a, const struct value
         return 0;
     rc = torch_archive_fragment(&frag, &arena, a, t, err);
     if (rc == 0)
-        rc = ckpt_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
+        rc = ckpt_fragment_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
     if (rc == 0)
         ckpt_convert(out, CKPT_F64, bytes, t->dtype, 1);
     ckpt_arena_release(&arena);

@@ -121,7 +121,7 @@ static int put_copied(struct ds_file *file, const struct ds_copied *c, struct ck
     for (int64_t at = 0; rc == 0 && at < numel; at += step) {
         int64_t n = numel - at < step ? numel - at : step;
 
-        rc = ckpt_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
+        rc = ckpt_fragment_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
         if (rc == 0)
             rc = ds_file_put(file, c->storage, at, n, chunk, err);
     }

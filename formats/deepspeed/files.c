@@ -33,7 +33,7 @@ int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
             text[--n] = '\0';
         wanted = text;
     }
-    if (rc == 0 && (!ckpt_name_is_clean(wanted) || wanted[0] == '.' ||
+    if (rc == 0 && (!ckpt_file_name_is_clean(wanted) || wanted[0] == '.' ||
                     strlen(wanted) >= DS_MAX_TAG || (text && strlen(text) != n)))
         rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: the tag \"%s\" is no clean name",
                           text ? "latest" : "--tag", wanted);

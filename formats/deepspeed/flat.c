@@ -9,7 +9,7 @@
 #include "formats/deepspeed/swap.h"
 
 /* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
-struct flat {
+struct flat_states {
     size_t                 n;           /* ranks */
     size_t                *rank;        /* [n] */
     size_t                *group;       /* [n]: its number there */
@@ -27,7 +27,7 @@ struct reader {
     const struct ds_files *f;
     const char            *state;       /* moment, or NULL for weights */
     const char            *what;        /* what the flat tensors are called in the files */
-    struct flat            flat;
+    struct flat_states            flat;
     struct ckpt_err       *err;
 };
 
@@ -67,7 +67,7 @@ static int begin(struct reader *r)
     size_t n = r->f->n;
     struct ckpt_arena *a = &r->list->arena;
 
-    r->flat = (struct flat){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
+    r->flat = (struct flat_states){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
                             .group = ckpt_arena_alloc(a, n, sizeof *r->flat.group),
                             .frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
                             .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
@@ -91,7 +91,7 @@ static const struct value *find(const struct reader *r, size_t rank, size_t g)
 static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
-    struct flat *flat = &r->flat;
+    struct flat_states *flat = &r->flat;
     enum ckpt_dtype dtype;
 
     if (ds_flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
@@ -109,7 +109,7 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
 static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
                       enum ckpt_kind kind)
 {
-    const struct flat *flat = &r->flat;
+    const struct flat_states *flat = &r->flat;
     size_t n = 0;
     struct ckpt_fragment *frag;
     struct ckpt_tensor *added;
@@ -138,7 +138,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 (long long)flat->numel[k]);
         frag[n] = *flat->frag[k];
         frag[n].stride = NULL;
-        frag[n].box = ckpt_box_new(&r->list->arena, 1, &p->start, &p->count);
+        frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);
         if (!frag[n].box)
             return ckpt_nomem(r->err, sizeof *frag[n].box);
         frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
@@ -148,7 +148,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
         return r->err->code;
     added->kind = kind;
     whole = ckpt_shape_1d(added->numel);
-    return ckpt_fragments_check(&whole, flat->dtype, frag, n, r->err)
+    return ckpt_fragment_check(&whole, flat->dtype, frag, n, r->err)
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
@@ -348,7 +348,7 @@ static int due(struct reader *r, const struct value *shapes, int64_t *numel)
 static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
                         const struct value *v)
 {
-    struct flat *flat = &r->flat;
+    struct flat_states *flat = &r->flat;
 
     if (flat->numel[k] != 0 || due(r, shapes, &flat->numel[k]))
         return r->err->code;

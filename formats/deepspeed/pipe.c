@@ -140,10 +140,10 @@ static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct 
     for (int64_t at = 0; rc == 0 && *same && at < listed->numel; at += CHUNK) {
         int64_t n = listed->numel - at < CHUNK ? listed->numel - at : CHUNK;
 
-        rc = ckpt_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype, listed->frag,
-                         listed->n_frag, at, n, err);
+        rc = ckpt_fragment_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype,
+                                  listed->frag, listed->n_frag, at, n, err);
         if (rc == 0)
-            rc = ckpt_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
+            rc = ckpt_fragment_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
         ckpt_convert(rounded, l->t->dtype, wide, listed->dtype, rc ? 0 : (size_t)n);
         *same = rc == 0 && memcmp(rounded, found, (size_t)n * ckpt_dtype_size(l->t->dtype)) == 0;
     }

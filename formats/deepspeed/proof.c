@@ -49,7 +49,7 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
     const struct ckpt_shape flat = ckpt_shape_1d(t->numel);
     struct ckpt_arena arena = {0};
     struct ckpt_fragment *frag;
-    int rc = ckpt_gather(wide, &flat, t->dtype, t->frag, t->n_frag, start, n, err);
+    int rc = ckpt_fragment_gather(wide, &flat, t->dtype, t->frag, t->n_frag, start, n, err);
 
     if (rc == 0) {
         ckpt_convert(low, model->dtype, wide, t->dtype, (size_t)n);
@@ -57,7 +57,7 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
         rc = torch_archive_fragment(&frag, &arena, a, model, err);
     }
     if (rc == 0)
-        rc = ckpt_gather(low, &model->shape, model->dtype, frag, 1, start, n, err);
+        rc = ckpt_fragment_gather(low, &model->shape, model->dtype, frag, 1, start, n, err);
     if (rc == 0)
         ckpt_convert(y, CKPT_F32, low, model->dtype, (size_t)n);
     for (int64_t i = 0; rc == 0 && i < n; i++)

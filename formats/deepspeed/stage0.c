@@ -182,11 +182,11 @@ static int same_window(bool *same, const struct torch_archive *a, const struct v
     int rc = torch_archive_fragment(&frag, &arena, a, master, err);
 
     if (rc == 0)
-        rc = ckpt_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
+        rc = ckpt_fragment_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
     if (rc == 0)
         rc = torch_archive_fragment(&frag, &arena, p->archive, p->t, err);
     if (rc == 0)
-        rc = ckpt_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
+        rc = ckpt_fragment_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
     if (rc == 0) {
         ckpt_convert(rounded, p->t->dtype, wide, master->dtype, (size_t)n);
         *same = memcmp(rounded, found, (size_t)n * ckpt_dtype_size(p->t->dtype)) == 0;
@@ -428,8 +428,8 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
 
-        if (ckpt_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
-            ckpt_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
+        if (ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
+            ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
             rc = err->code;
         *same = memcmp(a, b, (size_t)n * width) == 0;
     }

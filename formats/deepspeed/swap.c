@@ -62,7 +62,7 @@ int ds_swap_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
                          "elements were swapped out, and %s", rank, what, (long long)numel,
                          f->swap ? "it has no ds_id to find them by"
                                  : FOLDER "/ is not in the folder");
-    if (!ckpt_name_is_clean(id) ||
+    if (!ckpt_file_name_is_clean(id) ||
         (size_t)snprintf(path, sizeof path, "rank%02zu/%s.tensor.swp", rank, id) >= sizeof path)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "rank %zu: the ds_id \"%s\" is no "
                             "clean name", rank, id);

@@ -198,7 +198,7 @@ static int settle(struct work *w, size_t i, struct ckpt_err *err)
 {
     struct ckpt_layout *r = &w->row[i];
     const struct ckpt_tensor *t = r->n_part ? ckpt_source_tensor(w->src, r->part[0].src) : NULL;
-    const struct ckpt_cast_rule *rule = t ? ckpt_cast_rule_for(t, w->rule, w->n_rule) : NULL;
+    const struct ckpt_cast_rule *rule = t ? ckpt_view_cast_rule(t, w->rule, w->n_rule) : NULL;
     bool small = w->family && (r->shape.rank < 2 || gguf_wants_f32(r->name));
     bool packs = rule && w->packs && w->packs[rule - w->rule];
     int64_t width = r->shape.rank ? r->shape.dim[r->shape.rank - 1] : 1, numel = 0;

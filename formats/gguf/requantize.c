@@ -169,7 +169,7 @@ int gguf_again(struct ckpt_source **out, struct ckpt_source *src, const char *pa
         rc = ckpt_nomem(err, w.n * sizeof *w.row);
     for (size_t i = 0; rc == 0 && i < w.n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-        const struct ckpt_cast_rule *r = ckpt_cast_rule_for(t, rule, n_rule);
+        const struct ckpt_cast_rule *r = ckpt_view_cast_rule(t, rule, n_rule);
 
         if (r && !ckpt_convert_can(r->dtype, t->dtype) && r->dtype != t->dtype)
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s", t->name,

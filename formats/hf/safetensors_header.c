@@ -465,7 +465,7 @@ static int refill(struct parser *s)
         size_t cap = s->cap ? 2 * s->cap : WINDOW;
 
         if (cap > rest + s->unread)
-            cap = (size_t)(rest + s->unread);
+            cap = (size_t)(rest + s->unread) + (rest + s->unread == 0);    /* never NULL */
         grown = cap > s->cap ? ckpt_grow(s->window, cap, 1) : s->window;
         if (!grown && cap)
             return ckpt_nomem(s->err, cap);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"

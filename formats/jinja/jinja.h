@@ -10,6 +10,8 @@
  *
  * Source: jinja2 3.1 (lexer.py, parser.py, runtime.py, filters.py, tests.py) for behaviour,
  * transformers 5.17 utils/chat_template_utils.py for the environment.
+ *
+ * Abbreviations: jp (jinja's parser), jv (jinja's values).
  */
 #ifndef CKPT_FORMATS_JINJA_JINJA_H
 #define CKPT_FORMATS_JINJA_JINJA_H

@@ -182,7 +182,7 @@ static void begin(struct reader *r, const unsigned char *b, size_t n)
 
 int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct log_window w = {.file = file};
+    struct run_log_window w = {.file = file};
     struct reader *r = ckpt_alloc(1, sizeof *r);
     uint64_t size = ckpt_file_size(file), at = 0;
     int rc = r ? 0 : ckpt_nomem(err, sizeof *r);
@@ -192,7 +192,7 @@ int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err
         r->log = log;
     while (rc == 0 && at < size) {
         size_t most = size - at < MAX_LINE ? (size_t)(size - at) : MAX_LINE, n, text;
-        const unsigned char *b = log_window_at(&w, at, most, err);
+        const unsigned char *b = run_log_window_at(&w, at, most, err);
 
         if (!b) {
             rc = err->code;
@@ -213,7 +213,7 @@ int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err
             rc = take(r, (const char *)b, text, err);
         at += n + 1;
     }
-    log_window_release(&w);
+    run_log_window_release(&w);
     ckpt_free(r);
     return rc;
 }

@@ -166,8 +166,8 @@ int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckp
     return json_object_set_new_nocheck(log->info, key, value) ? ckpt_nomem(err, 64) : 0;
 }
 
-const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err)
+const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
+                                       struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(w->file) - offset;
     size_t want = n > WINDOW ? n : WINDOW;
@@ -192,14 +192,15 @@ const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t
     return w->data;
 }
 
-int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err)
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
 
     *zeros = true;
     while (*zeros && offset < size) {
         size_t n = size - offset < PAGE ? (size_t)(size - offset) : PAGE;
-        const unsigned char *b = log_window_at(w, offset, n, err);
+        const unsigned char *b = run_log_window_at(w, offset, n, err);
 
         if (!b)
             return err->code;
@@ -211,7 +212,7 @@ int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct 
     return 0;
 }
 
-void log_window_release(struct log_window *w)
+void run_log_window_release(struct run_log_window *w)
 {
     ckpt_free(w->data);
     w->data = NULL;

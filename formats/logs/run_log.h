@@ -69,7 +69,7 @@ void run_log_purge(struct run_log *log, int64_t step);
 int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckpt_err *err);
 
 /* A window on a file that is read from front to back. */
-struct log_window {
+struct run_log_window {
     struct ckpt_file *file;
     unsigned char    *data;
     size_t            len, cap;
@@ -77,10 +77,11 @@ struct log_window {
 };
 
 /* n bytes at offset, which lie inside the file; valid until the next call.  NULL with err. */
-const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err);
+const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
+                                       struct ckpt_err *err);
 /* Whether nothing but zeros is left from offset on: what a crash leaves of an unwritten tail. */
-int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err);
-void log_window_release(struct log_window *w);
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err);
+void run_log_window_release(struct run_log_window *w);
 
 #endif

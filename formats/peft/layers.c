@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 #define MAX_LAYERS 10000
 

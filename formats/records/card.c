@@ -42,7 +42,7 @@ static bool name_matches(const char *pattern, size_t n_pattern, const char *name
     return fnmatch(a, b, FNM_PERIOD) == 0;
 }
 
-bool record_matches(const char *pattern, const char *path)
+bool card_matches(const char *pattern, const char *path)
 {
     const char *p[MAX_PARTS + 1], *s[MAX_PARTS + 1];
     bool reach[MAX_PARTS + 1] = {true};     /* the pattern so far matches so many names */
@@ -114,6 +114,17 @@ static yaml_node_t *member(struct card *c, const yaml_node_t *map, const char *k
     return NULL;
 }
 
+/* A path without the "./" in front, whose slashes may be several. */
+static const char *below_here(const char *path)
+{
+    while (strncmp(path, "./", 2) == 0) {
+        path += 2;
+        while (*path == '/')
+            path++;
+    }
+    return path;
+}
+
 /* Patterns: one, or a list of them, of a split. */
 static int add_patterns(struct card *c, struct card_config *config, const char *split,
                         const yaml_node_t *v, struct ckpt_err *err)
@@ -132,12 +143,11 @@ static int add_patterns(struct card *c, struct card_config *config, const char *
     for (size_t i = 0; i < n; i++) {
         const char *text = text_of(c, one ? v : node_at(c, v, i));
 
+        text = text ? below_here(text) : NULL;
         if (!text || !*text || *text == '/' || strstr(text, "..") || strstr(text, "://"))
             return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_files \"%.200s\" is "
                              "no pattern of files below the folder", config->name,
                              text ? text : "");
-        while (strncmp(text, "./", 2) == 0)
-            text += 2;
         if (*config->data_dir)
             text = ckpt_arena_printf(c->arena, "%s/%s", config->data_dir, text);
         if (!text)
@@ -201,8 +211,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
         return ckpt_fail(err, CKPT_EFORMAT, "a configuration without config_name");
     config->is_default = flag && (strcmp(flag, "true") == 0 || strcmp(flag, "True") == 0);
     dir = text_of(c, member(c, v, "data_dir"));
-    while (dir && strncmp(dir, "./", 2) == 0)
-        dir += 2;
+    dir = dir ? below_here(dir) : NULL;
     n = dir ? strlen(dir) : 0;
     while (n > 0 && dir[n - 1] == '/')
         n--;
@@ -210,7 +219,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
                                                                                               : 0);
     if (!config->data_dir)
         return ckpt_nomem(err, n);
-    if (*config->data_dir && !ckpt_relpath_is_clean(config->data_dir))
+    if (*config->data_dir && !ckpt_file_path_is_clean(config->data_dir))
         return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_dir \"%.200s\" is no "
                          "folder below this one", config->name, config->data_dir);
     tell_unknown(c, config->name, v);
@@ -254,8 +263,8 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
     return 0;
 }
 
-int record_card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
-                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
+int card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
+               const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct card c = {.arena = arena};
     yaml_parser_t parser;
@@ -284,8 +293,8 @@ int record_card_parse(struct card_config **out, size_t *n, const char *text, siz
     return rc;
 }
 
-int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
-                     struct ckpt_arena *arena, struct ckpt_err *err)
+int card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
+              struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     char *text;
@@ -301,7 +310,7 @@ int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
         return rc;
     rc = ckpt_file_slurp(file, arena, MAX_README, &text, &len, err);
     if (rc == 0)
-        rc = record_card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
+        rc = card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
     ckpt_file_close(file);
     return rc;
 }
@@ -328,8 +337,8 @@ static int not_chosen(const struct card_config *all, size_t n, const char *name,
                                             "--dataset-config '%.80s'", all[0].name);
 }
 
-int record_card_pick(const struct card_config **out, const struct card_config *all, size_t n,
-                     const char *name, const char *path, struct ckpt_err *err)
+int card_pick(const struct card_config **out, const struct card_config *all, size_t n,
+              const char *name, const char *path, struct ckpt_err *err)
 {
     const struct card_config *named = NULL, *marked = NULL;
 

@@ -10,7 +10,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/path.h"
 #include "libckpt/io/spool.h"
 
@@ -68,7 +68,7 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
 
     if (read_head(packed, head, &n, err))
         return err->code;
-    if (!ckpt_is_compressed(head, n))
+    if (!ckpt_spool_is_compressed(head, n))
         return 0;
     *file = NULL;
     return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);
@@ -182,7 +182,7 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
     if (rc == 0)
         rc = unpack(&file, err);
     if (rc == 0) {
-        plain[record_name_plain(plain)] = '\0';
+        plain[split_plain_length(plain)] = '\0';
         rc = choose(&part->ops, plain, file, err);
     }
     if (rc == 0) {
@@ -210,9 +210,9 @@ static int add_dir(struct records *r, const char *path, const char *pattern, str
     struct ckpt_file *file;
     const char **name;
     size_t n;
-    int rc = pattern ? record_dir_match(&dir, &name, &n, path, pattern, &arena, err)
-                     : record_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
-                                       err);
+    int rc = pattern ? records_dir_match(&dir, &name, &n, path, pattern, &arena, err)
+                     : records_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
+                                        err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = ckpt_file_open_at(&file, dir, name[i], err);

@@ -13,7 +13,7 @@ static const struct { const char *word, *split; } keywords[] = {
     {"testing", "test"}, {"eval", "test"}, {"evaluation", "test"},
 };
 
-size_t record_name_plain(const char *name)
+size_t split_plain_length(const char *name)
 {
     static const char *const ends[] = {".gz", ".zst", ".xz", ".bz2", ".lz4"};
     size_t n = strlen(name);

@@ -76,11 +76,11 @@ static int open_idx(struct ids *d, struct ckpt_err *err)
     if (ckpt_file_read_at(d->index, head, IDX_HEAD, 0, err))
         return err->code;
     ckpt_cursor_init(&c, head, sizeof head);
-    ckpt_skip(&c, 9);
-    version = ckpt_get_u64le(&c);
-    code = ckpt_get_u8(&c);
-    n = ckpt_get_u64le(&c);
-    documents = ckpt_get_u64le(&c);
+    ckpt_cursor_skip(&c, 9);
+    version = ckpt_cursor_u64le(&c);
+    code = ckpt_cursor_u8(&c);
+    n = ckpt_cursor_u64le(&c);
+    documents = ckpt_cursor_u64le(&c);
     if (version != 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "index of version %" PRIu64 ", 1 is known",
                          version);
@@ -116,9 +116,9 @@ static int span_idx(const struct ids *d, int64_t i, uint64_t *at, int64_t *n, st
         ckpt_file_read_at(d->index, off, 8, IDX_HEAD + 4 * (uint64_t)d->n + 8 * (uint64_t)i, err))
         return err->code;
     ckpt_cursor_init(&c, len, 4);
-    count = (int32_t)ckpt_get_u32le(&c);
+    count = (int32_t)ckpt_cursor_u32le(&c);
     ckpt_cursor_init(&c, off, 8);
-    *at = ckpt_get_u64le(&c);
+    *at = ckpt_cursor_u64le(&c);
     if (count < 0 || count > MAX_IDS)
         return ckpt_fail(err, CKPT_EFORMAT, "a sequence of %d ids", count);
     *n = count;

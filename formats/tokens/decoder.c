@@ -463,7 +463,7 @@ static int parse_metaspace(void *d, const json_t *json, struct ckpt_err *err)
     enum metaspace scheme;
     const char *c;
 
-    if (!s || metaspace_scheme(json, &scheme, err) ||
+    if (!s || pretok_metaspace_scheme(json, &scheme, err) ||
         component_char(json, "replacement", &c, err))
         return err->code;
     s->prefixed = scheme != META_NEVER;

@@ -152,7 +152,7 @@ static int parse_metaspace(void *p, const json_t *json, struct ckpt_err *err)
     const char *s;
     size_t width;
 
-    if (metaspace_scheme(json, &step.scheme, err) ||
+    if (pretok_metaspace_scheme(json, &step.scheme, err) ||
         component_char(json, "replacement", &s, err) ||
         ckpt_json_bool_or(&split, json, "split", true, err))
         return err->code;
@@ -183,7 +183,7 @@ static const struct component_row rows[] = {
     {NULL, NULL},
 };
 
-int metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err)
+int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err)
 {
     static const char *const names[] = {"always", "first", "never"};
     const char *name;

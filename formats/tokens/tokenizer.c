@@ -250,7 +250,7 @@ static void trim_offsets(const struct encode *e, size_t from)
 
     for (size_t i = from; i < e->enc->n; i++) {
         int32_t id = e->enc->id[i];
-        const struct token *token = &t->vocab.token[id];
+        const struct vocab_token *token = &t->vocab.token[id];
         int64_t start = e->enc->start[i];
         size_t leading, trailing;
 
@@ -359,7 +359,7 @@ static int give_windows(const struct tokenizer *t, const struct encoding *a, siz
     int rc = 0;
 
     for (size_t i = 1;
-         rc == 0 && truncation_window(o->truncation, a->n, n_a, i, &c.from, &c.to); i++) {
+         rc == 0 && window_range(o->truncation, a->n, n_a, i, &c.from, &c.to); i++) {
         enc.n = 0;
         rc = assemble(&t->post.single, &enc, &c, NULL, o->special, err);
         if (rc == 0)
@@ -385,15 +385,15 @@ int tokenizer_encode_pair(const struct tokenizer *t, struct encoding *enc, const
     n_a = ca.to = one.n;
     n_b = cb.to = two.n;
     if (rc == 0 && cut)
-        rc = truncation_lengths(cut, opts->special ? tpl->n_token : 0, &n_a, &n_b, b != NULL,
-                                err);
+        rc = window_lengths(cut, opts->special ? tpl->n_token : 0, &n_a, &n_b, b != NULL,
+                            err);
     if (rc == 0 && cut && ((n_a && n_a < one.n && cut->stride >= n_a) ||
                            (n_b && n_b < two.n && cut->stride >= n_b)))
         rc = ckpt_fail(err, CKPT_EUSAGE, "truncation to %zu and %zu tokens with a stride of %zu",
                        n_a, n_b, cut->stride);
     if (rc == 0 && cut) {
-        truncation_window(cut, one.n, n_a, 0, &ca.from, &ca.to);
-        truncation_window(cut, two.n, n_b, 0, &cb.from, &cb.to);
+        window_range(cut, one.n, n_a, 0, &ca.from, &ca.to);
+        window_range(cut, two.n, n_b, 0, &cb.from, &cb.to);
     }
     if (rc == 0)
         rc = assemble(tpl, enc, &ca, &cb, opts->special, err);
@@ -415,7 +415,7 @@ static int decode_steps(const struct tokenizer *t, struct ckpt_buf *text, const 
 
     decoder_list_init(&list);
     for (size_t i = 0; i < n; i++) {
-        const struct token *to = &t->vocab.token[id[i]];
+        const struct vocab_token *to = &t->vocab.token[id[i]];
 
         if (!skip_special || !to->special)
             decoder_list_add(&list, to->shown, to->shown_len);

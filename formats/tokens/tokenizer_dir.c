@@ -14,7 +14,7 @@
 #include "formats/tokens/tiktoken.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/word_files.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 
 #define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */
@@ -202,7 +202,7 @@ static int merges_root(struct opening *o, json_t **root, struct ckpt_err *err)
     if (rc == 0)
         rc = slurp(o, file, &text, &n, err);
     if (rc == 0)
-        rc = vocab_merges_read(root, vocab, text, n, o->config, err);
+        rc = word_files_vocab_merges(root, vocab, text, n, o->config, err);
     ckpt_file_close(file);
     json_decref(vocab);
     return rc;
@@ -217,7 +217,7 @@ static int txt_root(struct opening *o, json_t **root, struct ckpt_err *err)
 
     if (rc == 0)
         rc = slurp(o, file, &text, &n, err);
-    if (rc == 0 && (rc = vocab_txt_read(root, text, n, o->config, err)))
+    if (rc == 0 && (rc = word_files_vocab_txt(root, text, n, o->config, err)))
         ckpt_err_in(err, "%s", ckpt_file_name(file));
     ckpt_file_close(file);
     return rc;
@@ -330,9 +330,9 @@ static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
         return rc;
     rc = read_json(o, "added_tokens.json", &added, err);
     if (rc == 0)
-        rc = added_files_read(*root, added, o->config, err);
+        rc = word_files_added(*root, added, o->config, err);
     if (rc == 0 && o->spm)
-        rc = sentinels_read(*root, o->config, err);
+        rc = word_files_sentinels(*root, o->config, err);
     json_decref(added);
     return rc;
 }

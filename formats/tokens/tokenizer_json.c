@@ -142,9 +142,9 @@ static int read_parts(struct tokenizer *t, const json_t *root, const json_t *mod
     if (model_open(&t->model, &src, err) ||
         decoder_new(&t->decoder, json_object_get(root, "decoder"), err) ||
         post_read(&t->post, &t->vocab, json_object_get(root, "post_processor"), err) ||
-        truncation_read(&t->truncation, &t->truncates, json_object_get(root, "truncation"),
-                        err) ||
-        padding_read(&t->padding, &t->pads, json_object_get(root, "padding"), err))
+        window_read_truncation(&t->truncation, &t->truncates, json_object_get(root, "truncation"),
+                               err) ||
+        window_read_padding(&t->padding, &t->pads, json_object_get(root, "padding"), err))
         return err->code;
     return 0;
 }

@@ -32,7 +32,8 @@ static int read_direction(bool *left, const json_t *json, struct ckpt_err *err)
     return ckpt_fail(err, CKPT_EFORMAT, "direction \"%s\" is neither Left nor Right", s);
 }
 
-int truncation_read(struct truncation *t, bool *is, const json_t *json, struct ckpt_err *err)
+int window_read_truncation(struct truncation *t, bool *is, const json_t *json,
+                           struct ckpt_err *err)
 {
     static const char *const names[] = {"LongestFirst", "OnlyFirst", "OnlySecond"};
     const char *s;
@@ -76,7 +77,7 @@ static int read_length(struct padding *p, const json_t *json, struct ckpt_err *e
     return 0;
 }
 
-int padding_read(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
+int window_read_padding(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
 {
     size_t id, type;
 
@@ -106,8 +107,8 @@ static void longest_first(size_t max, size_t *n_a, size_t *n_b)
     }
 }
 
-int truncation_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
-                       bool pair, struct ckpt_err *err)
+int window_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
+                   bool pair, struct ckpt_err *err)
 {
     size_t max, total = *n_a + *n_b, gone, *cut = n_a;
 
@@ -142,8 +143,8 @@ int truncation_lengths(const struct truncation *t, size_t n_added, size_t *n_a, 
     return 0;
 }
 
-bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
-                       size_t *to)
+bool window_range(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
+                  size_t *to)
 {
     size_t step, done;
 
@@ -170,7 +171,7 @@ bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t 
     return *from < *to;
 }
 
-size_t padding_length(const struct padding *p, size_t n)
+size_t window_padded_length(const struct padding *p, size_t n)
 {
     size_t length = p->length ? p->length : n;
 

@@ -70,8 +70,8 @@ static json_t *bert_template(const char *cls, const char *sep, const json_t *voc
         sep);
 }
 
-int vocab_txt_read(json_t **out, const char *text, size_t n, const json_t *config,
-                   struct ckpt_err *err)
+int word_files_vocab_txt(json_t **out, const char *text, size_t n, const json_t *config,
+                         struct ckpt_err *err)
 {
     const char *cls = named(config, "cls_token", "[CLS]"), *sep = named(config, "sep_token",
                                                                         "[SEP]");
@@ -155,8 +155,8 @@ static json_t *around(const json_t *config, const json_t *vocab, bool prefix)
                      "trim_offsets", 0);
 }
 
-int vocab_merges_read(json_t **out, json_t *vocab, const char *merges, size_t n,
-                      const json_t *config, struct ckpt_err *err)
+int word_files_vocab_merges(json_t **out, json_t *vocab, const char *merges, size_t n,
+                            const json_t *config, struct ckpt_err *err)
 {
     json_t *list = json_array(), *norm = NULL;
     bool prefix;
@@ -208,7 +208,7 @@ static int add_special(json_t *list, const json_t *vocab, const json_t *config, 
                                                  "special", 1, "normalized", 0));
 }
 
-int added_files_read(json_t *root, const json_t *added, const json_t *config,
+int word_files_added(json_t *root, const json_t *added, const json_t *config,
                      struct ckpt_err *err)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -246,7 +246,7 @@ int added_files_read(json_t *root, const json_t *added, const json_t *config,
     return 0;
 }
 
-int sentinels_read(json_t *root, const json_t *config, struct ckpt_err *err)
+int word_files_sentinels(json_t *root, const json_t *config, struct ckpt_err *err)
 {
     json_t *list = json_object_get(root, "added_tokens");
     json_int_t pieces = (json_int_t)json_array_size(

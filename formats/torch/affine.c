@@ -115,7 +115,7 @@ static int load(double *dst, const struct torch_affine_numbers *from, int64_t st
     for (int64_t i = 0; i < n; i += per) {
         int64_t some = n - i < per ? n - i : per;
 
-        if (ckpt_gather(raw, &t->shape, t->dtype, from->frag, 1, start + i, some, err))
+        if (ckpt_fragment_gather(raw, &t->shape, t->dtype, from->frag, 1, start + i, some, err))
             return err->code;
         ckpt_convert(dst + i, CKPT_F64, raw, t->dtype, (size_t)some);
     }
@@ -143,7 +143,7 @@ static int work_out(float *dst, const struct torch_affine *a, int64_t start, int
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t n = count - at < PIECE ? count - at : PIECE;
 
-        if (ckpt_gather(raw, &a->shape, a->codes, a->frag, 1, start + at, n, err))
+        if (ckpt_fragment_gather(raw, &a->shape, a->codes, a->frag, 1, start + at, n, err))
             return err->code;
         for (int64_t i = 0; i < n; i++) {
             int64_t k = (start + at + i) / a->inner % a->channels - first;

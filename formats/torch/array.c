@@ -149,7 +149,7 @@ int torch_array_gather(void *dst, const struct torch_array *a, int64_t start, in
         return rc;
     f.file = file;
     f.swapped = a->swapped && ckpt_dtype_size(a->dtype) > 1;
-    rc = ckpt_gather(dst, &a->shape, a->dtype, &f, 1, start, count, err);
+    rc = ckpt_fragment_gather(dst, &a->shape, a->dtype, &f, 1, start, count, err);
     ckpt_file_close(file);
     return rc;
 }

@@ -113,7 +113,7 @@ static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_e
             ckpt_file_read_at(l->file, raw, sizeof raw, at, err))
             return err->code;
         ckpt_cursor_init(&c, raw, sizeof raw);
-        if (ckpt_get_u64le(&c) != (uint64_t)s->item[i].numel)
+        if (ckpt_cursor_u64le(&c) != (uint64_t)s->item[i].numel)
             return ckpt_fail(err, CKPT_EFORMAT, "storage %s: the pickle says %lld elements, its "
                              "place another number", s->item[i].key, (long long)s->item[i].numel);
         at += sizeof raw;

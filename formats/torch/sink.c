@@ -55,7 +55,7 @@ static void sink_abort(void *self)
 
 /* Checksums are made of what passes. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     const struct sink *s = self;
 

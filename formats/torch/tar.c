@@ -28,7 +28,7 @@ struct tar {
     size_t                 n, cap;
 };
 
-bool torch_tar_is(const unsigned char *head, size_t n) { return ckpt_is_tar(head, n); }
+bool torch_tar_is(const unsigned char *head, size_t n) { return ckpt_archive_is_tar(head, n); }
 
 static int bad(struct ckpt_err *err, const char *what)
 {
@@ -133,7 +133,7 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
     if (next_pickle(t, &v, err) || ckpt_file_read_at(t->member, raw, sizeof raw, t->at, err))
         return err->code;
     ckpt_cursor_init(&c, raw, sizeof raw);
-    numel = ckpt_get_u64le(&c);
+    numel = ckpt_cursor_u64le(&c);
     t->at += sizeof raw;
     key = key_of(t, item(v, 0, 3));
     dtype = torch_storage_dtype(item(v, 2, 3));
@@ -211,16 +211,16 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     if (ckpt_file_read_at(t->member, raw, (size_t)left, t->at, err))
         return err->code;
     ckpt_cursor_init(&c, raw, (size_t)left);
-    rank = ckpt_get_u32le(&c);
-    ckpt_skip(&c, 4);
+    rank = ckpt_cursor_u32le(&c);
+    ckpt_cursor_skip(&c, 4);
     if (rank > CKPT_MAX_RANK)
         return ckpt_fail(err, CKPT_ELIMIT, "a tensor of %u axes, %d at most", rank, CKPT_MAX_RANK);
     tensor->shape.rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++)
-        tensor->shape.dim[i] = (int64_t)ckpt_get_u64le(&c);
+        tensor->shape.dim[i] = (int64_t)ckpt_cursor_u64le(&c);
     for (uint32_t i = 0; i < rank; i++)
-        tensor->stride[i] = (int64_t)ckpt_get_u64le(&c);
-    tensor->offset = (int64_t)ckpt_get_u64le(&c);
+        tensor->stride[i] = (int64_t)ckpt_cursor_u64le(&c);
+    tensor->offset = (int64_t)ckpt_cursor_u64le(&c);
     key = key_of(t, item(v, 0, 3));
     w = find_window(t, key_of(t, item(v, 1, 3)));
     if (c.failed || !key || !w || tensor->offset < 0)

@@ -319,7 +319,8 @@ static int read_source(void *self, size_t i, int64_t start, int64_t count, void 
     size_t low = 0, high = s->n_inner;
 
     if (t->n_frag)
-        return ckpt_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count, err);
+        return ckpt_fragment_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count,
+                                    err);
     while (low < high) {
         size_t mid = low + (high - low) / 2;
 

@@ -49,17 +49,17 @@ struct ckpt_cursor {
 
 void ckpt_cursor_init(struct ckpt_cursor *c, const void *base, size_t len);
 size_t ckpt_cursor_left(const struct ckpt_cursor *c);
-uint8_t ckpt_get_u8(struct ckpt_cursor *c);
-uint16_t ckpt_get_u16le(struct ckpt_cursor *c);
-uint32_t ckpt_get_u32le(struct ckpt_cursor *c);
-uint64_t ckpt_get_u64le(struct ckpt_cursor *c);
-uint32_t ckpt_get_u32be(struct ckpt_cursor *c);
-uint64_t ckpt_get_u64be(struct ckpt_cursor *c);
+uint8_t ckpt_cursor_u8(struct ckpt_cursor *c);
+uint16_t ckpt_cursor_u16le(struct ckpt_cursor *c);
+uint32_t ckpt_cursor_u32le(struct ckpt_cursor *c);
+uint64_t ckpt_cursor_u64le(struct ckpt_cursor *c);
+uint32_t ckpt_cursor_u32be(struct ckpt_cursor *c);
+uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c);
 /* Borrow n bytes and step over them; NULL (and failed) when fewer are left. */
-const unsigned char *ckpt_get_bytes(struct ckpt_cursor *c, size_t n);
+const unsigned char *ckpt_cursor_bytes(struct ckpt_cursor *c, size_t n);
 /* Borrow a line up to '\n' (excluded, stepped over); NULL and failed when there is none. */
-const unsigned char *ckpt_get_line(struct ckpt_cursor *c, size_t *len);
-void ckpt_skip(struct ckpt_cursor *c, size_t n);
+const unsigned char *ckpt_cursor_line(struct ckpt_cursor *c, size_t *len);
+void ckpt_cursor_skip(struct ckpt_cursor *c, size_t n);
 
 /* True when s[0..len) is strict UTF-8: no overlong form, no surrogate, no NUL. */
 bool ckpt_utf8_valid(const void *s, size_t len);

@@ -13,7 +13,7 @@ struct folder {
     char                 *prefix;       /* "" or "a/b/" */
 };
 
-bool ckpt_is_tar(const unsigned char *head, size_t n)
+bool ckpt_archive_is_tar(const unsigned char *head, size_t n)
 {
     unsigned long sum = 0, said = 0;
     long with_signs = 0;
@@ -73,7 +73,7 @@ static int make(struct ckpt_dir **out, struct archive_index *x, const char *pref
     }
     f->index = x;
     f->prefix = copy;
-    return dir_make(out, &ops, f, path, err);
+    return file_make_dir(out, &ops, f, path, err);
 }
 
 /* The first member whose path is not less than text, among those at and behind from. */

@@ -22,9 +22,9 @@
 #define ARCHIVE_MAX_PARTS   64u
 
 /* True when the 512 first bytes are a tar header whose checksum is right. */
-bool ckpt_is_tar(const unsigned char *head, size_t n);
+bool ckpt_archive_is_tar(const unsigned char *head, size_t n);
 /* True for a zip file that is a folder of files: no torch file, and one that can be listed. */
-bool ckpt_is_zip_folder(struct ckpt_file *file);
+bool ckpt_archive_is_zip(struct ckpt_file *file);
 /*
  * The directory that was packed: its folder where that has a name, what lies at the top where it
  * was "." or several things.  Takes file (plain tar or zip), on failure too.  where: see

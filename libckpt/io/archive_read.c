@@ -147,7 +147,7 @@ static bool clean(const char **out, const char *name, struct ckpt_arena *arena)
             return false;
         memcpy(part, *out + i, k);
         part[k] = '\0';
-        if (!ckpt_name_is_clean(part))
+        if (!ckpt_file_name_is_clean(part))
             return false;
         i += k + ((*out)[i + k] == '/');
     }
@@ -437,7 +437,7 @@ static int read_zip(struct archive_index *x, struct ckpt_file *file, int fd,
     return rc == 1 ? compare_ways(x, file, err) : rc;
 }
 
-bool ckpt_is_zip_folder(struct ckpt_file *file)
+bool ckpt_archive_is_zip(struct ckpt_file *file)
 {
     struct ckpt_err err = {0};
     bool folder = false;

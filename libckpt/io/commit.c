@@ -79,7 +79,7 @@ int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
         snprintf(dir, dir_size, ".");
     else
         snprintf(dir, dir_size, "%.*s", (int)(from > 1 ? from - 1 : 1), path);
-    if (!ckpt_name_is_clean(name))
+    if (!ckpt_file_name_is_clean(name))
         return ckpt_fail(err, CKPT_ECREATE, "%s: ends in no name that could be created", path);
     return 0;
 }
@@ -490,7 +490,7 @@ void ckpt_out_abort(struct ckpt_out *out)
         free_out(out);
 }
 
-int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
+int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct ckpt_out *out;
 

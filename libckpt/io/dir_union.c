@@ -115,7 +115,7 @@ static int make(struct ckpt_dir **out, struct ckpt_dir **part, size_t n, const c
     }
     u->part = part;
     u->n = n;
-    return dir_make(out, &ops, u, path, err);
+    return file_make_dir(out, &ops, u, path, err);
 }
 
 static int open_dir(void *self, struct ckpt_dir **out, const char *rel, const char *path,

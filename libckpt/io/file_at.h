@@ -50,7 +50,7 @@ struct dir_ops {
 };
 
 /* Takes self, on failure too (closed). */
-int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
-             struct ckpt_err *err);
+int file_make_dir(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+                  struct ckpt_err *err);
 
 #endif

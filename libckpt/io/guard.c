@@ -138,7 +138,7 @@ static void *prove_all(void *ctx)
     return NULL;
 }
 
-int proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
+int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
 {
     struct proofs *p = ckpt_alloc(1, sizeof *p);
 
@@ -156,14 +156,14 @@ int proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
     *out = p;
     if (p->n_thread)
         return 0;
-    proofs_end(p, err);
+    guard_proofs_end(p, err);
     *out = NULL;
     return ckpt_fail(err, CKPT_EIO, "no thread can be started for checksums");
 }
 
-void proofs_use(struct proofs *p) { handed_to = p; }
+void guard_proofs_use(struct proofs *p) { handed_to = p; }
 
-bool proofs_failed(struct proofs *p)
+bool guard_proofs_failed(struct proofs *p)
 {
     bool failed;
 
@@ -173,7 +173,7 @@ bool proofs_failed(struct proofs *p)
     return failed;
 }
 
-int proofs_end(struct proofs *p, struct ckpt_err *err)
+int guard_proofs_end(struct proofs *p, struct ckpt_err *err)
 {
     int rc = 0;
 

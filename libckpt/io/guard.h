@@ -1,10 +1,10 @@
 /*
  * guard - checksums of a file's ranges, proved when the first byte of a range is asked for.
  *
- * A range is proved whole, by whoever touches it first (or for him, see proofs_new); others that
- * read in it meanwhile are not held up.  So bytes are not known to be right when they are read,
- * but the reader who touched their range first has been told by the time it has finished: who
- * publishes what many workers read does so after all of them have succeeded.
+ * The reader who touches a range first proves it whole (or has it proved, see guard_proofs_new);
+ * others that read in it meanwhile are not held up.  So bytes are not known to be right when they
+ * are read, but the reader who touched their range first has been told by the time it has
+ * finished: who publishes what many workers read does so after all of them have succeeded.
  */
 #ifndef CKPT_LIBCKPT_IO_GUARD_H
 #define CKPT_LIBCKPT_IO_GUARD_H
@@ -23,16 +23,16 @@ int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, 
 /*
  * Proofs that are made beside the reading: a thread that uses them does not prove what it touches
  * but hands it to threads of theirs, so that a copy's disk is not idle meanwhile.  The file must
- * stay open until proofs_end.
+ * stay open until guard_proofs_end.
  */
 struct proofs;
 
-int proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err);
+int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err);
 /* From now on what this thread touches goes to p; NULL: it proves by itself again. */
-void proofs_use(struct proofs *p);
+void guard_proofs_use(struct proofs *p);
 /* Something was found wrong already. */
-bool proofs_failed(struct proofs *p);
+bool guard_proofs_failed(struct proofs *p);
 /* Wait until all is proved, and tell the first that was wrong.  Takes p; NULL accepted. */
-int proofs_end(struct proofs *p, struct ckpt_err *err);
+int guard_proofs_end(struct proofs *p, struct ckpt_err *err);
 
 #endif

@@ -188,7 +188,7 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
 /* Hidden names are for what is being made, but for the one that a format asks for. */
 static bool may_be_written(const char *rel)
 {
-    return ckpt_relpath_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
+    return ckpt_file_path_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
            strcmp(rel, ".data_ready") == 0;
 }
 
@@ -315,7 +315,7 @@ static void remove_old(const struct ckpt_outdir *dir)
 
     if (old < 0)
         return;
-    if (tree_empty(old) == 0)
+    if (commit_tree_empty(old) == 0)
         unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
     close(old);
 }
@@ -371,7 +371,8 @@ void ckpt_outdir_abort(struct ckpt_outdir *dir)
 {
     if (!dir)
         return;
-    if (dir->parent >= 0 && commit_is(dir->parent, dir->temp, dir->fd) && tree_empty(dir->fd) == 0)
+    if (dir->parent >= 0 && commit_is(dir->parent, dir->temp, dir->fd) &&
+        commit_tree_empty(dir->fd) == 0)
         unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
     free_outdir(dir);
 }

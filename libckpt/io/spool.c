@@ -29,7 +29,7 @@ struct feed {
     struct ckpt_err  *err;
 };
 
-bool ckpt_is_compressed(const unsigned char *head, size_t n)
+bool ckpt_spool_is_compressed(const unsigned char *head, size_t n)
 {
     static const struct {
         const char *magic;
@@ -198,7 +198,8 @@ static int drain(struct archive *a, struct feed *f, int fd)
         n = archive_read_data(a, buf, PIECE);
         if (n < 0)
             rc = reading_failed(a, f);
-        else if (size == 0 && archive_filter_count(a) < 2 && ckpt_is_compressed(buf, (size_t)n))
+        else if (size == 0 && archive_filter_count(a) < 2 &&
+                 ckpt_spool_is_compressed(buf, (size_t)n))
             rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: begins as compressed bytes do and is damaged",
                            f->name);
         else
@@ -267,7 +268,7 @@ int ckpt_spool_fd(struct ckpt_file **out, int fd, const struct ckpt_spool *how,
         lseek(fd, 0, SEEK_CUR) == 0) {
         ssize_t got = pread(fd, head, sizeof head, 0);
 
-        if (got >= 0 && !ckpt_is_compressed(head, (size_t)got)) {
+        if (got >= 0 && !ckpt_spool_is_compressed(head, (size_t)got)) {
             copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
             return copy < 0 ? file_open_failed(err, how->name, errno)
                             : file_take_fd(out, copy, how->name, how->flags, err);

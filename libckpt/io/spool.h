@@ -30,7 +30,7 @@ struct ckpt_spool {
 int ckpt_spool_fd(struct ckpt_file **out, int fd, const struct ckpt_spool *how,
                   struct ckpt_err *err);
 /* True when the first bytes are those of a compressed stream. */
-bool ckpt_is_compressed(const unsigned char *head, size_t n);
+bool ckpt_spool_is_compressed(const unsigned char *head, size_t n);
 /* What file packs, unpacked in where.  Takes file, on failure too. */
 int ckpt_spool_file(struct ckpt_file **out, struct ckpt_file *file, const char *where,
                     struct ckpt_err *err);

@@ -76,7 +76,7 @@ static void swap_rows(double *value, double *vt, int64_t k, int64_t a, int64_t b
     }
 }
 
-void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k)
+void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k)
 {
     double size = 0;
 
@@ -239,7 +239,7 @@ static void orthonormalise(struct work *w, float *y, int64_t rows)
 
     for (int time = 0; time < 2; time++) {
         gram(w->g, y, rows, w->cols, w->k);
-        ckpt_symmetric_eigen(w->value, w->v, w->g, w->k);
+        ckpt_low_rank_eigen(w->value, w->v, w->g, w->k);
         for (int64_t p = 0; p < w->k; p++)
             scale[p] = w->value[p] > SMALLEST * w->value[0] ? 1 / sqrt(w->value[p]) : 0;
         turn_lines(y, rows, w->cols, w->k, w->v, scale);
@@ -342,7 +342,7 @@ static void finish(struct work *w, float *left, float *right, double *kept)
     double one[CKPT_LOW_RANK_MAX * 2], root[CKPT_LOW_RANK_MAX * 2];
 
     gram(w->g, w->z, w->n, w->cols, w->k);
-    ckpt_symmetric_eigen(w->value, w->v, w->g, w->k);
+    ckpt_low_rank_eigen(w->value, w->v, w->g, w->k);
     *kept = 0;
     for (int64_t p = 0; p < w->k; p++) {
         double square = w->value[p] > NOTHING * w->value[0] ? w->value[p] : 0;

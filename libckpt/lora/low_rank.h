@@ -28,6 +28,6 @@ int ckpt_low_rank(float *left, float *right, double *whole, double *kept, int64_
                   int64_t r, ckpt_low_rank_fn *read, void *ctx, struct ckpt_err *err);
 
 /* Eigenvalues, largest first, and vectors (columns of v) of symmetric g [k, k], which is lost. */
-void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k);
+void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k);
 
 #endif

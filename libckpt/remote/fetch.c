@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/log.h"
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/range_at.h"
@@ -62,13 +62,13 @@ static int proof_end(struct proof *p, struct ckpt_err *err)
         return 0;
     if (EVP_DigestFinal_ex(p->md, digest, &n) != 1)
         return ckpt_nomem(err, 256);
-    ckpt_hex(hex, digest, n);
+    ckpt_digest_hex(hex, digest, n);
     return strcmp(hex, p->hex) == 0
                ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: has the digest %s, %s was "
                                   "listed", p->name, hex, p->hex);
 }
 
-int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err)
+int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct proof p = {0};
     int rc = proof_begin(&p, r, n, err);
@@ -186,7 +186,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     f->failed = false;
     if (f->head)
         return cache_put(sink, f->head, (size_t)f->r->size, 0, err)
-                   ? err->code : fetch_prove(f->r, f->head, (size_t)f->r->size, err);
+                   ? err->code : range_fetch_prove(f->r, f->head, (size_t)f->r->size, err);
     if (f->r->size != FIELD_NONE && f->r->size >= TELL)
         ckpt_log(CKPT_LOG_NOTE, "%s: %.1f GB are fetched", f->r->name, (double)f->r->size / 1e9);
     if (f->r->no_ranges || f->r->size == FIELD_NONE) {
@@ -220,7 +220,7 @@ static void key_of(char key[CACHE_KEY], struct range *r)
         cache_key(key, "url", text);
 }
 
-int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
+int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
 {
     struct fetch f = {.r = r};
     char key[CACHE_KEY];

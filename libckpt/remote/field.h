@@ -38,8 +38,8 @@ struct http_answer {
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
 };
 
-void http_answer_clear(struct http_answer *a);
+void field_clear(struct http_answer *a);
 /* One line of a header, with or without its end. */
-void http_answer_line(struct http_answer *a, const char *line, size_t len);
+void field_line(struct http_answer *a, const char *line, size_t len);
 
 #endif

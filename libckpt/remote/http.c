@@ -283,7 +283,7 @@ static enum http_end follow(struct http *h, struct http_try *t, struct http_answ
     }
     snprintf(t->url, sizeof t->url, "%s", t->request->url);
     t->is_private = false;
-    http_answer_clear(&before);
+    field_clear(&before);
     for (t->hop = 0;; t->hop++) {
         end = http_try(t, h->curl, e, &h->set, a, err);
         keep_linked(a, &before);
@@ -380,7 +380,7 @@ int http_get(struct http *h, const struct http_request *r, struct http_answer *a
     uint64_t began = now_ms();
     enum http_end end = HTTP_AGAIN;
 
-    http_answer_clear(answer);
+    field_clear(answer);
     if (!t)
         return ckpt_nomem(err, sizeof *t);
     if (r->auth && r->auth->secret)

@@ -48,7 +48,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *ctx)
         return 0;
     }
     x->in_header = n > 2;
-    http_answer_line(x->a, line, n);
+    field_line(x->a, line, n);
     return n;
 }
 
@@ -364,7 +364,7 @@ enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
     enum http_end end = HTTP_FAILED;
     int rc;
 
-    http_answer_clear(a);
+    field_clear(a);
     ckpt_buf_init(&x.problem, PROBLEM_BYTES + 1);
     snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)r->at,
              (unsigned long long)(r->at + r->n - 1));

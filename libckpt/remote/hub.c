@@ -277,7 +277,7 @@ static bool find_snapshot(char local[1024], const struct hub_place *p)
     ckpt_file_close(file);
     ckpt_arena_release(&a);
     snprintf(tail, sizeof tail, "snapshots/%s", commit);
-    return ckpt_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
+    return ckpt_file_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
            stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
            (size_t)snprintf(local, 1024, "%s", path) < 1024;
 }

@@ -251,7 +251,8 @@ static int need_head(struct range *r, struct ckpt_err *err)
         if (r->size == FIELD_NONE && r->n_extent)
             return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the server does not say how long it is",
                              r->name);
-        return r->size <= HEAD_BYTES ? fetch_prove(r, r->extent[0].bytes, r->extent[0].n, err) : 0;
+        return r->size <= HEAD_BYTES
+                   ? range_fetch_prove(r, r->extent[0].bytes, r->extent[0].n, err) : 0;
     }
     if (err->code != CKPT_EUNSUPPORTED || strcmp(err->reason, "ranges") != 0) {
         r->trouble = *err;
@@ -350,7 +351,7 @@ static int learn_whole(struct range *r, struct ckpt_err *err)
     there = r->whole != NULL;
     pthread_mutex_unlock(&r->lock);
     if (!there)
-        rc = fetch_whole(&whole, r, err);
+        rc = range_fetch_whole(&whole, r, err);
     pthread_mutex_lock(&r->lock);
     if (whole && rc == 0)
         rc = compare_parts(r, whole, err);

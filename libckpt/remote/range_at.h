@@ -47,8 +47,8 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
 int range_same(struct range *r, const struct http_answer *a, uint64_t total,
                struct ckpt_err *err);
 /* The whole file on this host, proved. */
-int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
+int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
 /* That n bytes have the digest of r, where it is known. */
-int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
+int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
 
 #endif

@@ -29,7 +29,7 @@ static struct found *all;
 
 void ckpt_remote_stop_on(const volatile int *stop) { http_stop_on(stop); }
 
-bool ckpt_is_address(const char *path)
+bool ckpt_remote_is_address(const char *path)
 {
     size_t n = 0;
 
@@ -178,7 +178,7 @@ static int local_path(char *path, size_t size, const struct found *f, const char
                ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%.200s: path too long", rel);
 }
 
-int remote_kind(const char *address)
+int ckpt_remote_kind(const char *address)
 {
     struct ckpt_err ignored = {0};
     char rel[4096], path[5200];
@@ -195,7 +195,7 @@ int remote_kind(const char *address)
                ? 0 : S_ISDIR(st.st_mode) ? 2 : S_ISREG(st.st_mode);
 }
 
-int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+int ckpt_remote_file(struct ckpt_file **out, const char *address, unsigned flags,
                      struct ckpt_err *err)
 {
     char rel[4096], path[5200];
@@ -215,7 +215,7 @@ int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags
                ? err->code : ckpt_file_open(out, path, flags, err);
 }
 
-int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+int ckpt_remote_dir(struct ckpt_dir **out, const char *address, unsigned flags,
                     struct ckpt_err *err)
 {
     char rel[4096], path[HTTP_URL + 1];

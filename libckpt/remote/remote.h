@@ -10,12 +10,12 @@
 #include "libckpt/file.h"
 
 /* True for SCHEME://..., whatever the scheme. */
-bool ckpt_is_address(const char *path);
+bool ckpt_remote_is_address(const char *path);
 /* 0 nothing that is known to be there, 1 a file, 2 a directory. */
-int remote_kind(const char *address);
-int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+int ckpt_remote_kind(const char *address);
+int ckpt_remote_file(struct ckpt_file **out, const char *address, unsigned flags,
                      struct ckpt_err *err);
-int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+int ckpt_remote_dir(struct ckpt_dir **out, const char *address, unsigned flags,
                     struct ckpt_err *err);
 
 /* All that is read from elsewhere ends with CKPT_ESTOPPED once *stop is true; kept. */

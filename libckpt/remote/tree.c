@@ -61,7 +61,7 @@ static bool is_safe(const char *path)
             return false;
         memcpy(part, path, n);
         part[n] = '\0';
-        if (!ckpt_name_is_clean(part) || strchr(part, '\\'))
+        if (!ckpt_file_name_is_clean(part) || strchr(part, '\\'))
             return false;
         if (!path[n])
             return true;
@@ -337,5 +337,5 @@ int tree_open_dir(struct ckpt_dir **out, struct tree *t, const char *rel, const 
     d->n_prefix = n ? n + 1 : 0;
     memcpy(d->prefix, rel, n);
     d->prefix[n] = n ? '/' : '\0';
-    return dir_make(out, &ops, d, path, err);
+    return file_make_dir(out, &ops, d, path, err);
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 #define BLOCK 4096              /* elements in work at a time: 64 KiB of a thread's stack */
 

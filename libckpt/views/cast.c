@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 #define STAGE_BYTES 65536u      /* of a read whose elements become narrower */
 #define BLOCK_BYTES 4096u       /* stays in the first cache */
@@ -23,9 +23,9 @@ static const struct ckpt_source_ops cast_ops = {
     .format = "view", .read = cast_read, .locate = cast_locate, .close = view_close,
 };
 
-const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
-                                                const struct ckpt_cast_rule *rule,
-                                                size_t n_rule)
+const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
+                                                 const struct ckpt_cast_rule *rule,
+                                                 size_t n_rule)
 {
     const struct ckpt_cast_rule *last = NULL;
 
@@ -124,7 +124,7 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const struct ckpt_cast_rule *how;
 
-        how = ckpt_cast_rule_for(t, rule, n_rule);
+        how = ckpt_view_cast_rule(t, rule, n_rule);
         c->to[i] = how ? how->dtype : t->dtype;
         if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",

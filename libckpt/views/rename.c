@@ -1,7 +1,7 @@
 /* views/rename - a source seen under other names; see view.h. */
 #include <string.h>
 
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
                      const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err)

@@ -1,7 +1,7 @@
 /* views/select - a source seen in part or in another order; see view.h. */
 #include <fnmatch.h>
 
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 int ckpt_view_select(struct ckpt_source **out, struct ckpt_source *src, const size_t *keep,
                      size_t n_keep, struct ckpt_err *err)

@@ -64,7 +64,7 @@ starts() {
     local i
     for i in $(seq "$1"); do
         ranks "$2" --train-file "$T/train.jsonl" --offload-optimizer cpu -o "$T/none" >"$T/.out" 2>"$T/.err"
-        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu is of one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
+        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu needs one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
     done
 }
 for i in 1 2; do

@@ -342,8 +342,8 @@ int main(int argc, char **argv)
     b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
     b.dev->work = b.dev->ops->alloc(b.dev, b.dev->work_bytes);
     if (opts.fp8) {
-        b.dev->copies_bytes = (uint64_t)4 << 30;
-        b.dev->copies = b.dev->ops->alloc(b.dev, b.dev->copies_bytes);
+        b.dev->fp8_cache_bytes = (uint64_t)4 << 30;
+        b.dev->fp8_cache = b.dev->ops->alloc(b.dev, b.dev->fp8_cache_bytes);
     }
     samples(&b);
     all(&b);

@@ -92,9 +92,9 @@ static double plain(struct bench *b, size_t bytes, bool in, bool out)
 
         for (size_t at = 0; at + piece <= bytes / 2; at += piece) {
             if (in)
-                b->dev->ops->lane_copy(b->dev, LANE_IN, dev, b->host + at, piece);
+                b->dev->ops->stream_copy(b->dev, OP_STREAM_IN, dev, b->host + at, piece);
             if (out)
-                b->dev->ops->lane_copy(b->dev, LANE_OUT, b->host + bytes / 2 + at, dev + piece,
+                b->dev->ops->stream_copy(b->dev, OP_STREAM_OUT, b->host + bytes / 2 + at, dev + piece,
                                        piece);
         }
         need(device_sync(b->dev, &err), &err);

@@ -60,7 +60,7 @@ static inline void parse(struct parsed *p, const char *const *arg)
 /* Back to nothing, for the next parse. */
 static inline void parsed_release(struct parsed *p)
 {
-    ckpt_arena_release(&p->cli.options);
+    ckpt_arena_release(&p->cli.arena);
     memset(p, 0, sizeof *p);
 }
 

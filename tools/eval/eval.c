@@ -104,7 +104,7 @@ static int open_eval(struct eval *e, const char *model, const char *adapter, str
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
         opts.max_enc = larger(opts.max_enc, loader_max_enc(e->loader));
         e->s.batch = e->w->batch_size;
-        e->s.batch_option = "--batch-size";
+        e->s.batch_option = "batch_size";
     }
     if (session_untie(&e->s, path, e->w->tag, err) ||
         session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err) ||

@@ -252,7 +252,7 @@ static int put_states(struct out *o, struct ckpt_source *src, const json_t *grou
     for (size_t i = 0; rc == 0 && i < m.n; i++)
         index[i] = m.item[i].index;
     if (rc == 0)
-        rc = tensors_measure(measure, src, index, m.n, MEASURE_STATS, jobs, err);
+        rc = inspect_measure(measure, src, index, m.n, INSPECT_STATS, jobs, err);
     if (rc == 0)
         put_groups(o, groups);
     if (rc == 0 && m.n)
@@ -280,7 +280,7 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
         return ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (strcmp(path, "-") == 0)
         return 0;
-    if (ckpt_open_dir(dir, path, &opts, err) || !*dir)
+    if (formats_open_dir(dir, path, &opts, err) || !*dir)
         return err->code;
     name = side_files_optimizer(*dir);
     return name ? ckpt_file_open_at(file, *dir, name, err) : 0;

@@ -57,7 +57,7 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
     struct ckpt_dir *dir;
     struct ckpt_file *f = NULL;
     json_t *state = NULL;
-    int rc = ckpt_open_dir(&dir, path, &opts, err);
+    int rc = formats_open_dir(&dir, path, &opts, err);
 
     if (rc || !dir)
         return rc;

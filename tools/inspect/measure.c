@@ -43,7 +43,7 @@ static int measure_bytes(struct unit *u, struct ckpt_sha256 *sha, const struct j
 {
     enum ckpt_dtype dtype = ckpt_source_tensor(j->src, tensor_of(j, u->k))->dtype;
     size_t width = ckpt_dtype_size(dtype), step = PIECE_BYTES / width;
-    bool numbers = (j->what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, dtype);
+    bool numbers = (j->what & INSPECT_STATS) && ckpt_convert_can(CKPT_F64, dtype);
     int rc = 0;
 
     for (size_t at = 0, k; rc == 0 && at < n; at += k) {
@@ -129,14 +129,14 @@ static int measure_unit(void *ctx, size_t k, size_t worker, struct ckpt_err *err
     int rc = 0;
 
     (void)worker;
-    if (j->what & MEASURE_DIGEST)
+    if (j->what & INSPECT_DIGEST)
         rc = ckpt_sha256_new(&sha, err);
     if (rc == 0)
         rc = measure_range(&j->unit[k], sha, j, err);
     if (rc == 0 && sha)
         rc = ckpt_sha256_end(sha, digest, err);
     if (rc == 0 && sha)
-        ckpt_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
+        ckpt_digest_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
     ckpt_sha256_free(sha);
     return rc;
 }
@@ -195,7 +195,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
     for (size_t k = 0; k < n; k++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(j->src, tensor_of(j, k));
         size_t width = ckpt_dtype_size(t->dtype);
-        int64_t step = width && !(j->what & MEASURE_DIGEST) ? (int64_t)(UNIT_BYTES / width)
+        int64_t step = width && !(j->what & INSPECT_DIGEST) ? (int64_t)(UNIT_BYTES / width)
                                                              : t->numel;
         int64_t at = 0;
 
@@ -213,7 +213,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
     return n_unit;
 }
 
-int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
+int inspect_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err)
 {
     uint64_t done = 0;
@@ -227,7 +227,7 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
     for (size_t k = 0; m && k < n; k++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, tensor_of(&j, k));
 
-        m[k] = (struct tensor_measure){.numbers = (what & MEASURE_STATS) &&
+        m[k] = (struct tensor_measure){.numbers = (what & INSPECT_STATS) &&
                                                   ckpt_dtype_size(t->dtype) && !t->unread &&
                                                   ckpt_convert_can(CKPT_F64, t->dtype)};
     }
@@ -241,13 +241,13 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
         stats_join(&m[j.unit[u].k].s, &j.unit[u].s);
     for (size_t k = 0; rc == 0 && m && k < n; k++)
         set_range(&m[k]);
-    if (rc == 0 && m && n && (what & MEASURE_STATS))
+    if (rc == 0 && m && n && (what & INSPECT_STATS))
         rc = ckpt_pool_run(workers, n, histogram, &j, err);
     ckpt_free(j.unit);
     return rc;
 }
 
-char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m)
+char *inspect_measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m)
 {
     static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",
                                         "\u2586", "\u2587", "\u2588"};
@@ -266,7 +266,7 @@ char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure 
     return dst;
 }
 
-char *measure_histogram(char dst[512], const struct tensor_measure *m)
+char *inspect_measure_histogram(char dst[512], const struct tensor_measure *m)
 {
     size_t n = (size_t)snprintf(dst, 512, "{\"low\": %.9g, \"high\": %.9g, \"counts\": [",
                                 m->hist_low, m->hist_high);

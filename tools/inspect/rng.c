@@ -170,7 +170,7 @@ static bool take_numpy(struct mt19937 *g, const struct value *v)
         return false;
     ckpt_cursor_init(&c, bytes->u.text.p, bytes->u.text.n);
     for (size_t i = 0; i < MT_WORDS; i++)
-        g->state[i] = ckpt_get_u32le(&c);
+        g->state[i] = ckpt_cursor_u32le(&c);
     g->next = (uint32_t)n;
     return true;
 }
@@ -223,8 +223,8 @@ static int put_cuda(struct out *o, const char *file, json_t *list, const struct 
     if (rc || !is)
         return rc;
     ckpt_cursor_init(&c, bytes, sizeof bytes);
-    seed = ckpt_get_u64le(&c);
-    offset = ckpt_get_u64le(&c);
+    seed = ckpt_cursor_u64le(&c);
+    offset = ckpt_cursor_u64le(&c);
     philox(word, offset / 4, seed);
     snprintf(text, sizeof text, "cuda %zu: Philox4x32-10, seed %llu, offset %llu, next %.6g",
              json_array_size(list), (unsigned long long)seed, (unsigned long long)offset,

@@ -203,7 +203,7 @@ static void put_stats(struct out *o, const struct tensor_measure *m)
         else
             out_cell_none(o);
     if (m->hist_high > m->hist_low)
-        out_cell_pair(o, measure_spark(spark, m), measure_histogram(json, m));
+        out_cell_pair(o, inspect_measure_spark(spark, m), inspect_measure_histogram(json, m));
     else
         out_cell_none(o);
 }
@@ -257,7 +257,7 @@ static void put_tensors(struct out *o, const struct inspect_want *w, struct ckpt
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
                    int jobs, struct ckpt_err *err)
 {
-    unsigned what = (w->stats ? MEASURE_STATS : 0) | (w->digest ? MEASURE_DIGEST : 0);
+    unsigned what = (w->stats ? INSPECT_STATS : 0) | (w->digest ? INSPECT_DIGEST : 0);
     size_t count = ckpt_source_count(src), n = 0;
     size_t *index = ckpt_alloc(count + 1, sizeof *index);
     struct tensor_measure *m = what ? ckpt_alloc(count + 1, sizeof *m) : NULL;
@@ -267,7 +267,7 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
         if (inspect_wants(w, ckpt_source_tensor(src, i)->name))
             index[n++] = i;
     if (rc == 0 && what)
-        rc = tensors_measure(m, src, index, n, what, jobs, err);
+        rc = inspect_measure(m, src, index, n, what, jobs, err);
     if (rc == 0) {
         const char *format = json_string_value(json_object_get(ckpt_source_info(src), "format"));
 
@@ -346,7 +346,7 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
         ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
         return hint_nearest(src, name, err);
     }
-    if (tensors_measure(&m, src, &i, 1, MEASURE_STATS | MEASURE_DIGEST, 0, err))
+    if (inspect_measure(&m, src, &i, 1, INSPECT_STATS | INSPECT_DIGEST, 0, err))
         return err->code;
     out_str(o, "name", "tensor", t->name);
     out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
@@ -366,7 +366,7 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
         out_int(o, "inf", "infinite", m.s.n_inf);
     }
     if (m.hist_high > m.hist_low)
-        out_str(o, "histogram", "histogram", measure_spark(spark, &m));
+        out_str(o, "histogram", "histogram", inspect_measure_spark(spark, &m));
     if (m.sha256[0])
         out_str(o, "sha256", "sha-256", m.sha256);
     return m.numbers ? put_head(o, src, i, err) : 0;

@@ -8,7 +8,7 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "tools/merge/parts.h"
 
@@ -247,7 +247,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
     }
     if (e->done) {
         ckpt_xxh128_end(xxh, digest);
-        ckpt_hex(e->hex, digest, sizeof digest);
+        ckpt_digest_hex(e->hex, digest, sizeof digest);
         if (json_object_set_new(e->row, "members_xxh128", json_string(e->hex)))
             rc = ckpt_nomem(err, 64);
     }
@@ -348,7 +348,7 @@ static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
         return err->code;
     if (xxh)
         ckpt_xxh128_end(xxh, digest);
-    ckpt_hex(p->file[i].hex, digest, p->kind->digits / 2);
+    ckpt_digest_hex(p->file[i].hex, digest, p->kind->digits / 2);
     return 0;
 }
 

@@ -148,6 +148,14 @@ static int arguments(struct parse *p, char ***rest, int *n_rest)
     return 0;
 }
 
+/* For cli_flags. */
+static bool has_option(const void *options, const char *name, size_t n)
+{
+    const struct opt_spec *spec = options;
+
+    return opt_find(&(struct opt_table){.tool = spec->row, .n_tool = spec->n}, name, n) != SIZE_MAX;
+}
+
 int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
               int *n_rest, struct ckpt_err *err)
 {
@@ -155,10 +163,12 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
     int64_t jobs = cli->jobs;
     int rc;
 
+    cli->has_option = has_option;
+    cli->options = spec;
     p.t.tool = spec->row;
     p.t.n_tool = spec->n;
     p.t.common = p.common;
-    p.t.arena = &cli->options;
+    p.t.arena = &cli->arena;
     p.t.n_common = opt_common(p.common, cli, spec->run_file);
     if (opt_count(&p.t) > OPT_MAX_ROWS)
         return ckpt_fail(err, CKPT_ESTATE, "more than %d options", OPT_MAX_ROWS);

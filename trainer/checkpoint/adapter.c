@@ -68,7 +68,7 @@ static int targets_of(json_t **out, const struct settings *s, const struct arch 
     const char *usual = usual_targets(arch->family->model_type);
 
     if (s->n_target_modules == 0 && !usual)
-        return ckpt_fail(err, CKPT_ECONFIG, "--target-modules is missing: there is no usual choice "
+        return ckpt_fail(err, CKPT_ECONFIG, "`target_modules` is missing: there is no usual choice "
                          "for %s", arch->family->model_type);
     *out = s->n_target_modules == 0               ? names_of(&usual, 1)
            : is_pattern(s->target_modules, s->n_target_modules) ? json_string(s->target_modules[0])
@@ -78,7 +78,7 @@ static int targets_of(json_t **out, const struct settings *s, const struct arch 
 }
 
 /* "name=number" texts as an object. */
-static int patterns_of(json_t **out, const char *option, const char *const *text, size_t n,
+static int patterns_of(json_t **out, const char *setting, const char *const *text, size_t n,
                        bool whole, struct ckpt_err *err)
 {
     *out = json_object();
@@ -88,7 +88,7 @@ static int patterns_of(json_t **out, const char *option, const char *const *text
         double v = eq ? strtod(eq + 1, &end) : 0;
 
         if (!eq || eq == text[i] || end == eq + 1 || *end || !(v > 0) || (whole && v != floor(v)))
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s %s: NAME=NUMBER is wanted", option, text[i]);
+            return ckpt_fail(err, CKPT_ECONFIG, "`%s %s`: NAME=NUMBER is wanted", setting, text[i]);
         snprintf(key, sizeof key, "%.*s", (int)(eq - text[i]), text[i]);
         json_object_set_new(*out, key, v == floor(v) ? json_integer((json_int_t)v) : json_real(v));
     }
@@ -109,7 +109,7 @@ static int tokens_of(json_t **out, const struct settings *s, const struct arch *
         long id = strtol(text, &end, 10);
 
         if (*end || id < 0) {
-            ckpt_fail(err, CKPT_ECONFIG, "--trainable-token-indices %s: an id is wanted", text);
+            ckpt_fail(err, CKPT_ECONFIG, "`trainable_token_indices %s`: an id is wanted", text);
             json_decref(list);
             return err->code;
         }
@@ -141,9 +141,9 @@ int adapter_config_of(json_t **out, const struct settings *s, const struct arch 
     int rc = targets_of(&targets, s, arch, err);
 
     if (rc == 0)
-        rc = patterns_of(&ranks, "rank-pattern", s->rank_pattern, s->n_rank_pattern, true, err);
+        rc = patterns_of(&ranks, "rank_pattern", s->rank_pattern, s->n_rank_pattern, true, err);
     if (rc == 0)
-        rc = patterns_of(&alphas, "alpha-pattern", s->alpha_pattern, s->n_alpha_pattern, false,
+        rc = patterns_of(&alphas, "alpha_pattern", s->alpha_pattern, s->n_alpha_pattern, false,
                          err);
     if (rc == 0)
         rc = tokens_of(&tokens, s, arch, err);
@@ -216,7 +216,7 @@ int adapter_base(char path[4096], const json_t *config, const char *dir, struct 
     const char *base = json_string_value(json_object_get(config, "base_model_name_or_path"));
 
     if (!base || !*base)
-        return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: --model DIR is "
+        return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: `model DIR` is "
                          "wanted", dir);
     snprintf(path, 4096, "%s", base);
     /* Beside the adapter; for one that is on the Hub, there. */

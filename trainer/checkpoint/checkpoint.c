@@ -264,15 +264,15 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
                      : put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
 
     if (rc == 0 && s->tokenizer_dir)
-        rc = copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
+        rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
     if (rc == 0)
-        rc = copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, err);
+        rc = checkpoint_copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, err);
     if (rc == 0)
         rc = save_scheduler(c, dir, err);
     if (rc == 0)
         rc = save_scaler(c, dir, err);
     if (rc == 0)
-        rc = save_training_args(c->settings, dir, err);
+        rc = checkpoint_save_training_args(c->settings, dir, err);
     if (rc == 0)
         rc = put_json(dir, "trainer_state.json", run_state_json(c->state), true, err);
     return rc;
@@ -286,7 +286,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     json_t *facts;
     int rc;
 
-    ckpt_hex(data, c->data, sizeof c->data);
+    ckpt_digest_hex(data, c->data, sizeof c->data);
     facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,
@@ -352,7 +352,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
         if (put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err) == 0 &&
             s->tokenizer_dir)
-            copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
+            checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
     }
     if (comm_agree(s->comm, err) == 0)
         save_model(s, staging, err);

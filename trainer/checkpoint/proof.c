@@ -100,7 +100,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
     for (size_t i = 0; rc == 0 && i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
         enum use use = use_of(name_of(row), sharded);
-        bool there = ckpt_relpath_is_clean(name_of(row)) && ckpt_dir_has(dir, name_of(row));
+        bool there = ckpt_file_path_is_clean(name_of(row)) && ckpt_dir_has(dir, name_of(row));
 
         if (!there && (use == USE_NONE || use == USE_IF_THERE))
             list(absent, sizeof absent, name_of(row));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -83,11 +83,11 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     if (manifest_read(out, dir, err))
         return err->code;
     m = *out;
-    ckpt_hex(own, c->data, sizeof c->data);
+    ckpt_digest_hex(own, c->data, sizeof c->data);
     if (ckpt_json_int(&seed, m, "seed", err) || ckpt_json_str(&data, m, "data", err))
         return err->code;
     if (seed != (int64_t)c->settings->seed)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had --seed %lld, this one has %llu",
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had `seed %lld`, this one has %llu",
                          path, (long long)seed, (unsigned long long)c->settings->seed);
     if (strcmp(data, own) != 0)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had other training data (or data "

@@ -108,7 +108,7 @@ void comm_close(struct comm *c)
 {
     if (!c)
         return;
-    c->status = ckpt_exit_status(c->err.code);
+    c->status = ckpt_err_status(c->err.code);
     c->ops->close(c);
     ckpt_free(c);
 }

@@ -149,7 +149,7 @@ static int check_file_size(struct ckpt_err *err)
         return 0;
     ckpt_fail(err, CKPT_ECREATE, "files may have %llu bytes (ulimit -f), Open MPI's for ranks of "
               "one host need %llu", (unsigned long long)most.rlim_cur, (unsigned long long)least);
-    return ckpt_err_hint(err, "one rank does without (--nproc 1)");
+    return ckpt_err_hint(err, "one rank does without (`nproc 1`)");
 }
 
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
@@ -186,7 +186,7 @@ int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
     if (why == 0)
         return 0;
     ckpt_fail_errno(err, CKPT_EDEVICE, why, "mpirun");
-    return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
+    return ckpt_err_hint(err, "`nproc` needs Open MPI's mpirun (package openmpi-bin)");
 }
 
 void launch_look(struct launch *l)
@@ -286,6 +286,6 @@ void launch_end(struct launch *l)
     if (l->output >= 0)
         close(l->output);
     if (l->dir[0])
-        ckpt_remove_tree(l->dir, &unused);
+        ckpt_outdir_remove(l->dir, &unused);
     *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
 }

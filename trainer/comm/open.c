@@ -104,7 +104,7 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
         ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), MPI found %d: they were not started "
                   "by the MPI that is installed", ranks->where, ranks->world_size, ranks->launcher,
                   c->world_size);
-        ckpt_err_hint(err, "--nproc %ld on one host, Open MPI's mpirun -np %ld, or srun "
+        ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun "
                       "--mpi=pmix", ranks->world_size, ranks->world_size);
         comm_close(c);
         return err->code;
@@ -126,7 +126,7 @@ int comm_open(struct comm **out, struct ckpt_err *err)
         return 0;
     if (ranks.job)
         ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks; this process is none that srun started: one "
-                 "rank (--nproc %ld starts so many here)", ranks.job, ranks.job_size,
+                 "rank (`nproc %ld` starts so many here)", ranks.job, ranks.job_size,
                  ranks.job_size);
     return comm_open_single(out, 1, err);
 }

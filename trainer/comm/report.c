@@ -54,10 +54,10 @@ static void orphaned(void)
                      self.rank);
 
     if (*self.dir)
-        ckpt_remove_tree(self.dir, &unused);
+        ckpt_outdir_remove(self.dir, &unused);
     if (write(STDERR_FILENO, line, (size_t)n) != n)
-        _exit(ckpt_exit_status(CKPT_EIO));
-    _exit(ckpt_exit_status(CKPT_ECOMM));
+        _exit(ckpt_err_status(CKPT_EIO));
+    _exit(ckpt_err_status(CKPT_ECOMM));
 }
 
 static void *beat(void *unused)

@@ -23,8 +23,8 @@
 struct cpu_device {
     struct device     head;
     enum tiles_kernel kernel;           /* of products with bf16 weights */
-    double       *stamps;               /* [n_stamps] milliseconds (profile.h) */
-    int64_t       n_stamps;
+    double       *timestamps;           /* [n_timestamps] milliseconds (profile.h) */
+    int64_t       n_timestamps;
     struct bnb_codec codec[2];          /* of exp_avg and of exp_avg_sq (OP_MOMENTS_8BIT) */
 };
 

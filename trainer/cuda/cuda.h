@@ -36,8 +36,8 @@ struct cuda_device {
     size_t         shared_most;         /* bytes of shared memory a block may ask for */
     uint64_t       limit;               /* bytes that dev.held and the context may reach; 0: what
                                            the chip has */
-    cudaEvent_t   *stamps;              /* [n_stamps] */
-    int64_t        n_stamps;
+    cudaEvent_t   *timestamps;              /* [n_timestamps] */
+    int64_t        n_timestamps;
     bool           hopper;              /* the code for 9.0a was loaded.  A later chip runs what was
                                            built for 8.0, where kernels that need it are empty */
     bool           tf32;                /* f32 products may round their factors to tf32 */
@@ -261,10 +261,11 @@ uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l);
 /* Entries of the row, by room. */
 void *cuda_pin(struct device *dev, size_t bytes);
 void cuda_unpin(struct device *dev, void *at);
-void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes);
-void cuda_lane_mark(struct device *dev, enum lane lane, int i);
-void cuda_lane_after(struct device *dev, enum lane lane, int i);
-void cuda_lane_wait(struct device *dev, int i);
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes);
+void cuda_event_record(struct device *dev, enum op_stream stream, int i);
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i);
+void cuda_event_sync(struct device *dev, int i);
 void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
@@ -300,11 +301,11 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
 void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* cuda/graph.cu */
-bool cuda_record(struct device *dev);
+bool cuda_graph_begin(struct device *dev);
 /* Whether what is given now is recorded (or cannot be told): it is run again later, unseen. */
-bool cuda_recording(struct device *dev);
-struct recording *cuda_recorded(struct device *dev);
-void cuda_replay(struct device *dev, struct recording *r);
-void cuda_forget(struct device *dev, struct recording *r);
+bool cuda_graph_capturing(struct device *dev);
+struct op_graph *cuda_graph_end(struct device *dev);
+void cuda_graph_launch(struct device *dev, struct op_graph *r);
+void cuda_graph_free(struct device *dev, struct op_graph *r);
 
 #endif

@@ -173,26 +173,26 @@ static void cuda_sync(struct device *dev)
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
-static void cuda_stamp(struct device *dev, int64_t i)
+static void cuda_timestamp(struct device *dev, int64_t i)
 {
     struct cuda_device *d = cuda_of(dev);
 
     if (dev->err.code)
         return;
-    if (i >= d->n_stamps) {
+    if (i >= d->n_timestamps) {
         int64_t n = i < 2048 ? 4096 : 2 * i;
-        cudaEvent_t *more = (cudaEvent_t *)realloc(d->stamps, (size_t)n * sizeof *more);
+        cudaEvent_t *more = (cudaEvent_t *)realloc(d->timestamps, (size_t)n * sizeof *more);
 
         if (!more) {
             cuda_ok(dev, "profile", cudaErrorMemoryAllocation);
             return;
         }
-        d->stamps = more;
-        for (; d->n_stamps < n; d->n_stamps++)
-            if (!cuda_ok(dev, "profile", cudaEventCreate(&d->stamps[d->n_stamps])))
+        d->timestamps = more;
+        for (; d->n_timestamps < n; d->n_timestamps++)
+            if (!cuda_ok(dev, "profile", cudaEventCreate(&d->timestamps[d->n_timestamps])))
                 return;
     }
-    cuda_ok(dev, "profile", cudaEventRecord(d->stamps[i], d->stream));
+    cuda_ok(dev, "profile", cudaEventRecord(d->timestamps[i], d->stream));
 }
 
 static double cuda_elapsed(struct device *dev, int64_t from, int64_t to)
@@ -200,8 +200,8 @@ static double cuda_elapsed(struct device *dev, int64_t from, int64_t to)
     struct cuda_device *d = cuda_of(dev);
     float ms = 0;
 
-    if (from < d->n_stamps && to < d->n_stamps)
-        cuda_ok(dev, "profile", cudaEventElapsedTime(&ms, d->stamps[from], d->stamps[to]));
+    if (from < d->n_timestamps && to < d->n_timestamps)
+        cuda_ok(dev, "profile", cudaEventElapsedTime(&ms, d->timestamps[from], d->timestamps[to]));
     return (double)ms;
 }
 
@@ -217,9 +217,9 @@ static void cuda_close(struct device *dev)
     fp8_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
-    for (int64_t i = 0; i < d->n_stamps; i++)
-        cudaEventDestroy(d->stamps[i]);
-    free(d->stamps);
+    for (int64_t i = 0; i < d->n_timestamps; i++)
+        cudaEventDestroy(d->timestamps[i]);
+    free(d->timestamps);
     cudaFreeHost(d->host);
     cudaFree(d->small);
     cudaFree(d->codec);
@@ -248,7 +248,7 @@ static uint64_t cuda_workspace(const struct device *dev, const struct op_limits 
  */
 enum { LATER = 256 << 20 };
 
-static uint64_t cuda_room(struct device *dev)
+static uint64_t cuda_free_bytes(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
     size_t unused = 0, all = 0;
@@ -277,10 +277,11 @@ static const struct ops cuda_row = {
     .name = "cuda",
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
-    .sync = cuda_sync, .close = cuda_close, .stamp = cuda_stamp, .elapsed = cuda_elapsed,
-    .pin = cuda_pin, .unpin = cuda_unpin, .lane_copy = cuda_lane_copy,
-    .lane_mark = cuda_lane_mark, .lane_after = cuda_lane_after, .lane_wait = cuda_lane_wait,
-    .workspace = cuda_workspace, .room = cuda_room,
+    .sync = cuda_sync, .close = cuda_close, .timestamp = cuda_timestamp, .elapsed = cuda_elapsed,
+    .pin = cuda_pin, .unpin = cuda_unpin, .stream_copy = cuda_stream_copy,
+    .event_record = cuda_event_record, .stream_wait_event = cuda_stream_wait_event,
+    .event_sync = cuda_event_sync,
+    .workspace = cuda_workspace, .free_bytes = cuda_free_bytes,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
     .grad_norm = cuda_grad_norm,
@@ -297,8 +298,8 @@ static const struct ops cuda_row = {
     .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
     .gated_fwd = cuda_gated_fwd,
     .normed_fwd = cuda_normed_fwd,
-    .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay,
-    .forget = cuda_forget,
+    .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end, .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
 };
 
 /* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
@@ -316,7 +317,7 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
         return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
         return fail(err, CKPT_EDEVICE,
-                    "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
+                    "`fp8`: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
                     prop->name, prop->major, prop->minor);
     return 0;
 }
@@ -384,7 +385,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     dev->ops = &cuda_row;
     dev->act = dev->weight = opts->weights;
     dev->grad = CKPT_F32;
-    dev->apart = true;
+    dev->discrete = true;
     dev->fp8 = opts->fp8;
     snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
     bus_of_device(index, dev->bus, sizeof dev->bus);

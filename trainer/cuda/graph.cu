@@ -7,11 +7,11 @@
  */
 #include "trainer/cuda/cuda.h"
 
-struct recording {
+struct op_graph {
     cudaGraphExec_t exec;
 };
 
-bool cuda_record(struct device *dev)
+bool cuda_graph_begin(struct device *dev)
 {
     if (dev->err.code)
         return false;
@@ -19,7 +19,7 @@ bool cuda_record(struct device *dev)
                                                             cudaStreamCaptureModeThreadLocal));
 }
 
-bool cuda_recording(struct device *dev)
+bool cuda_graph_capturing(struct device *dev)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
@@ -27,18 +27,18 @@ bool cuda_recording(struct device *dev)
            status != cudaStreamCaptureStatusNone;
 }
 
-struct recording *cuda_recorded(struct device *dev)
+struct op_graph *cuda_graph_end(struct device *dev)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
     cudaError_t rc = cudaStreamEndCapture(cuda_of(dev)->stream, &graph);
-    struct recording *r;
+    struct op_graph *r;
 
     if (rc == cudaSuccess && !dev->err.code)
         rc = cudaGraphInstantiate(&exec, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    r = rc == cudaSuccess && exec ? (struct recording *)calloc(1, sizeof *r) : NULL;
+    r = rc == cudaSuccess && exec ? (struct op_graph *)calloc(1, sizeof *r) : NULL;
     if (r) {
         r->exec = exec;
         return r;
@@ -51,13 +51,13 @@ struct recording *cuda_recorded(struct device *dev)
     return NULL;
 }
 
-void cuda_replay(struct device *dev, struct recording *r)
+void cuda_graph_launch(struct device *dev, struct op_graph *r)
 {
     if (!dev->err.code)
         cuda_ok(dev, "replay", cudaGraphLaunch(r->exec, cuda_of(dev)->stream));
 }
 
-void cuda_forget(struct device *dev, struct recording *r)
+void cuda_graph_free(struct device *dev, struct op_graph *r)
 {
     if (!r)
         return;

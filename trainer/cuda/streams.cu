@@ -19,8 +19,8 @@ struct pin {
 };
 
 struct lanes {
-    cudaStream_t stream[N_LANES];       /* LANE_MAIN's is the device's */
-    cudaEvent_t  mark[LANE_MARKS];
+    cudaStream_t stream[OP_N_STREAMS];       /* OP_STREAM_MAIN's is the device's */
+    cudaEvent_t  mark[OP_N_EVENTS];
     struct pin  *pins;
 };
 
@@ -36,10 +36,10 @@ static struct lanes *lanes_of(struct device *dev)
         cuda_ok(dev, "lanes", cudaErrorMemoryAllocation);
         return NULL;
     }
-    l->stream[LANE_MAIN] = d->stream;
-    for (int i = LANE_IN; i < N_LANES; i++)
+    l->stream[OP_STREAM_MAIN] = d->stream;
+    for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
         cuda_ok(dev, "lanes", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
-    for (int i = 0; i < LANE_MARKS; i++)
+    for (int i = 0; i < OP_N_EVENTS; i++)
         cuda_ok(dev, "lanes", cudaEventCreateWithFlags(&l->mark[i], cudaEventDisableTiming));
     return dev->err.code ? NULL : l;
 }
@@ -48,7 +48,7 @@ void lanes_sync(struct device *dev)
 {
     struct lanes *l = cuda_of(dev)->lanes;
 
-    for (int i = LANE_IN; l && i < N_LANES; i++)
+    for (int i = OP_STREAM_IN; l && i < OP_N_STREAMS; i++)
         if (l->stream[i])
             cuda_ok(dev, "copies given before", cudaStreamSynchronize(l->stream[i]));
 }
@@ -66,12 +66,12 @@ void lanes_close(struct cuda_device *d)
 
     if (!l)
         return;
-    for (int i = LANE_IN; i < N_LANES; i++)
+    for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
         if (l->stream[i]) {
             cudaStreamSynchronize(l->stream[i]);
             cudaStreamDestroy(l->stream[i]);
         }
-    for (int i = 0; i < LANE_MARKS; i++)
+    for (int i = 0; i < OP_N_EVENTS; i++)
         if (l->mark[i])
             cudaEventDestroy(l->mark[i]);
     while (l->pins) {
@@ -170,34 +170,35 @@ void cuda_unpin(struct device *dev, void *at)
     take_back(found);
 }
 
-void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes)
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes)
 {
     struct lanes *l = bytes ? lanes_of(dev) : NULL;
 
     if (l)
-        cuda_ok(dev, lane == LANE_IN ? "copy in" : "copy out",
-                cudaMemcpyAsync(dst, src, bytes, lane == LANE_IN ? cudaMemcpyHostToDevice
+        cuda_ok(dev, stream == OP_STREAM_IN ? "copy in" : "copy out",
+                cudaMemcpyAsync(dst, src, bytes, stream == OP_STREAM_IN ? cudaMemcpyHostToDevice
                                                                  : cudaMemcpyDeviceToHost,
-                                l->stream[lane]));
+                                l->stream[stream]));
 }
 
-void cuda_lane_mark(struct device *dev, enum lane lane, int i)
+void cuda_event_record(struct device *dev, enum op_stream stream, int i)
 {
     struct lanes *l = lanes_of(dev);
 
     if (l)
-        cuda_ok(dev, "mark of a lane", cudaEventRecord(l->mark[i], l->stream[lane]));
+        cuda_ok(dev, "record an event", cudaEventRecord(l->mark[i], l->stream[stream]));
 }
 
-void cuda_lane_after(struct device *dev, enum lane lane, int i)
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i)
 {
     struct lanes *l = lanes_of(dev);
 
     if (l)
-        cuda_ok(dev, "wait of a lane", cudaStreamWaitEvent(l->stream[lane], l->mark[i], 0));
+        cuda_ok(dev, "wait for an event", cudaStreamWaitEvent(l->stream[stream], l->mark[i], 0));
 }
 
-void cuda_lane_wait(struct device *dev, int i)
+void cuda_event_sync(struct device *dev, int i)
 {
     struct lanes *l = lanes_of(dev);
 

@@ -34,7 +34,7 @@ int data_settings_check_bad(const struct data_settings *s, struct data_source *s
     if (data_source_scan(source, &stats, err))
         return err->code;
     if (stats.n_skipped > s->skip_bad_rows)
-        return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, --skip-bad-rows allows %lld: %s",
+        return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, `skip_bad_rows` allows %lld: %s",
                          (long long)stats.n_skipped, (long long)s->skip_bad_rows,
                          stats.first_bad);
     if (stats.n_skipped)

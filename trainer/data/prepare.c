@@ -17,7 +17,7 @@ int prepare_path(char *path, size_t size, const struct prepare_opts *o, struct c
     double rest = 1 - o->train_ratio;
     int n;
 
-    if (!ckpt_name_is_clean(o->name) || !ckpt_name_is_clean(o->config))
+    if (!ckpt_file_name_is_clean(o->name) || !ckpt_file_name_is_clean(o->config))
         return ckpt_fail(err, CKPT_ECONFIG, "\"%s\" and \"%s\" do not make a folder's name",
                          o->name, o->config);
     n = snprintf(path, size, "%s/%s/%s/train=%.4g-val=%.4g-test=%.4g", o->dir, o->name, o->config,
@@ -53,7 +53,7 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
         rc = ckpt_fail(err, CKPT_ECONFIG, "%s: was made of %lld records with seed %lld, not of "
                        "%lld with seed %lld", path, (long long)rows, (long long)seed, (long long)n,
                        (long long)o->seed);
-        ckpt_err_hint(err, "remove the folder, or name another with --data-dir");
+        ckpt_err_hint(err, "remove the folder, or name another with `data_dir`");
     }
     *ready = rc == 0;
     json_decref(made);
@@ -120,9 +120,9 @@ int prepare_make(const char *path, const struct prepare_opts *o, struct records 
 
     if (rc)
         goto out;
-    n_train = datasets_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
+    n_train = pcg64_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
     rest = row + n_train;
-    n_val = datasets_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
+    n_val = pcg64_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
     if (o->val_test_ratio <= 0)
         n_val = 0;
     for (int64_t i = 0; i < n - n_train; i++)

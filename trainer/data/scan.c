@@ -119,13 +119,13 @@ static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err
     if (d->stats.n_samples == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
                          (long long)d->n, d->stats.first_bad);
-    d->keep = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->keep);
-    if (!d->keep)
-        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->keep);
+    d->usable = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->usable);
+    if (!d->usable)
+        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->usable);
     for (int64_t i = 0; i < d->n; i++)
         if (length[i] >= 0) {
             length[n] = length[i];
-            d->keep[n++] = i;
+            d->usable[n++] = i;
         }
     d->n = n;
     return 0;
@@ -178,7 +178,7 @@ int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckp
         length = ckpt_alloc((size_t)d->n, sizeof *length);
         if (!length)
             return ckpt_nomem(err, (size_t)d->n * sizeof *length);
-        rc = d->kept ? keep_survey(d->kept, length, &d->stats, err)
+        rc = d->cache ? sample_cache_survey(d->cache, length, &d->stats, err)
                      : data_source_survey(d, length, &d->stats, NULL, err);
         if (rc == 0 && d->o.bad == DATA_BAD_STOP && d->stats.n_skipped > 0)
             rc = fail_first(d, length, err);

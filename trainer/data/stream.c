@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/sample_cache.h"
 
@@ -77,14 +77,15 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
 static int chat_sample(const struct data_source *d, const json_t *record, struct sample *s,
                        struct ckpt_err *err)
 {
-    enum talk_loss loss = d->o.mask_history || d->o.pair.wanted ? TALK_LAST
-                          : d->o.loss_on_prompt                 ? TALK_ALL : TALK_ASSISTANT;
+    enum conversation_loss loss = d->o.mask_history || d->o.pair.wanted ? CONVERSATION_LAST
+                                  : d->o.loss_on_prompt ? CONVERSATION_ALL
+                                                        : CONVERSATION_ASSISTANT;
     struct jinja_out out = {0};
-    struct talk talk = {0};
-    int rc = talk_of(&talk, record, d->chat_field, err);
+    struct conversation talk = {0};
+    int rc = conversation_of(&talk, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = talk_render(&talk, d->chat, loss, &out, err);
+        rc = conversation_render(&talk, d->chat, loss, &out, err);
     if (rc == 0 && d->o.pair.wanted)
         rc = sample_pair_from_text(s, d->tok, (const char *)out.text.data, out.span[0].end,
                                    out.span[0].begin, d->o.no_eos ? -1 : tokenizer_eos(d->tok),
@@ -93,7 +94,7 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
         rc = sample_from_spans(s, d->tok, (const char *)out.text.data, out.text.len, out.span,
                                out.n_span, d->o.max_seq_length, err);
     jinja_out_release(&out);
-    talk_release(&talk);
+    conversation_release(&talk);
     return rc;
 }
 
@@ -125,7 +126,7 @@ static int check_sample(const struct data_source *d, const struct sample *s, str
     if (d->o.max_positions > 0 && s->n > d->o.max_positions) {
         ckpt_fail(err, CKPT_EMISMATCH, "%lld tokens, the model has positions for %lld "
                   "(max_position_embeddings)", (long long)s->n, (long long)d->o.max_positions);
-        return ckpt_err_hint(err, "--max-seq-length %lld cuts longer ones",
+        return ckpt_err_hint(err, "`max_seq_length %lld` cuts longer ones",
                              (long long)d->o.max_positions);
     }
     return 0;
@@ -177,8 +178,8 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     if (i < 0 || i >= d->n)
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
-    i = d->keep ? d->keep[i] : i;
-    if (!d->kept || !keep_get(d->kept, i, s))
+    i = d->usable ? d->usable[i] : i;
+    if (!d->cache || !sample_cache_get(d->cache, i, s))
         return data_source_make(d, i, s, err);
     if (check_sample(d, s, err))
         return records_err_in(d->records, i, err);
@@ -188,12 +189,12 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
                      struct ckpt_buf *completion, struct ckpt_err *err)
 {
-    struct talk talk = {0};
-    int rc = talk_of(&talk, record, d->chat_field, err);
+    struct conversation talk = {0};
+    int rc = conversation_of(&talk, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = talk_question(&talk, d->chat, prompt, completion, err);
-    talk_release(&talk);
+        rc = conversation_question(&talk, d->chat, prompt, completion, err);
+    conversation_release(&talk);
     return rc;
 }
 
@@ -217,7 +218,7 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
 {
     struct ckpt_buf part[2];
     json_t *record = NULL;
-    int64_t at = d->keep && i >= 0 && i < d->n ? d->keep[i] : i;
+    int64_t at = d->usable && i >= 0 && i < d->n ? d->usable[i] : i;
     int rc;
 
     *prompt = *completion = NULL;
@@ -279,8 +280,8 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
                    "input_ids); there are: %.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
-    ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
-                  "field with --text-field");
+    ckpt_err_hint(err, "say how with `prompt_template` and `completion_template`, or name the "
+                  "field with `text_field`");
     return rc;
 }
 
@@ -313,7 +314,7 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
 {
     const struct shape_row *shape = shape_of(record);
     const char *prompt = d->o.prompt_template, *completion = d->o.completion_template;
-    const char *chat = d->o.messages_field ? d->o.messages_field : talk_field(record);
+    const char *chat = d->o.messages_field ? d->o.messages_field : conversation_field(record);
     bool told = prompt || completion || d->o.text_field;
 
     if (told && d->o.messages_field)
@@ -324,8 +325,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     if (!told && chat)
         return decide_chat(d, chat, err);
     if (d->o.chat_template || d->o.mask_history)
-        return ckpt_fail(err, CKPT_ECONFIG, "--%s is given, and the records are no chats",
-                         d->o.chat_template ? "chat-template" : "mask-history");
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` is given, and the records are no chats",
+                         d->o.chat_template ? "chat_template" : "mask_history");
     if (!told && json_object_get(record, "input_ids")) {
         d->kind = DATA_IDS;
         return 0;
@@ -401,7 +402,7 @@ int data_source_open(struct data_source **out, struct records *records,
     d->o.field_mapping = d->o.messages_field = d->o.chat_template = NULL;
     d->o.chat_dir = NULL;
     if (rc == 0)
-        rc = keep_open(&d->kept, d, opts, err);
+        rc = sample_cache_open(&d->cache, d, opts, err);
     if (rc == 0 && opts->bad == DATA_BAD_SKIP)
         rc = data_source_scan(d, NULL, err);
     if (rc == 0) {
@@ -417,14 +418,14 @@ void data_source_close(struct data_source *d)
 {
     if (!d)
         return;
-    keep_close(d->kept);
+    sample_cache_close(d->cache);
     json_decref(d->mapping);
     template_free(d->prompt);
     template_free(d->completion);
     chat_close(d->chat);
     ckpt_free(d->chat_field);
     ckpt_free(d->text_field);
-    ckpt_free(d->keep);
+    ckpt_free(d->usable);
     ckpt_free(d->length);
     ckpt_free(d);
 }

@@ -364,7 +364,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     lim.max_doc = rows;
     lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
-    if (m->change && m->dev->apart && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
+    if (m->change && m->dev->discrete && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
         m->low_rows = rows;
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);

@@ -33,7 +33,7 @@
 #include "libckpt/err.h"
 
 struct device;
-struct recording;
+struct op_graph;
 
 /*
  * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
@@ -433,13 +433,13 @@ struct op_limits {
 };
 
 /*
- * Lanes: what is given to one runs in its order, and beside what is given to the others.
- * Operations, and copies by to_device, to_host and copy, go to LANE_MAIN; IN copies from pinned
- * memory of the host to the device, OUT back.  A mark is what has been given to a lane so far; one
- * that was never set counts as done.
+ * Streams: the work of one runs in order, and concurrently with that of the others.  Operations,
+ * and copies by to_device, to_host and copy, go to OP_STREAM_MAIN; OP_STREAM_IN copies from pinned
+ * host memory to the device, OP_STREAM_OUT back.  An event marks the work queued on a stream so
+ * far; one that was never recorded counts as done.
  */
-enum lane { LANE_MAIN, LANE_IN, LANE_OUT, N_LANES };
-enum { LANE_MARKS = 64 };
+enum op_stream { OP_STREAM_MAIN, OP_STREAM_IN, OP_STREAM_OUT, OP_N_STREAMS };
+enum { OP_N_EVENTS = 64 };
 
 struct ops {
     const char *name;               /* "cpu", "cuda" */
@@ -451,26 +451,26 @@ struct ops {
     void (*to_device)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*to_host)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*copy)(struct device *dev, void *dst, const void *src, size_t bytes);
-    void (*sync)(struct device *dev);                   /* for all lanes */
+    void (*sync)(struct device *dev);                   /* waits for all streams */
     void (*close)(struct device *dev);
-    /* Remember this moment in the order of operations as stamp i, from 0 up; and the milliseconds
-     * between two of them once sync has come back (profile.h). */
-    void (*stamp)(struct device *dev, int64_t i);
+    /* Record timestamp i (from 0 up) after the operations so far; the milliseconds between two
+     * of them, valid after a sync (profile.h). */
+    void (*timestamp)(struct device *dev, int64_t i);
     double (*elapsed)(struct device *dev, int64_t from, int64_t to);
-    /* Memory of the host for lanes, zeroed, 256-byte aligned; page-locked where a GPU copies. */
+    /* Host memory for stream_copy, zeroed, 256-byte aligned; page-locked where a GPU copies. */
     void *(*pin)(struct device *dev, size_t bytes);
     void (*unpin)(struct device *dev, void *p);
-    void (*lane_copy)(struct device *dev, enum lane lane, void *dst, const void *src,
-                      size_t bytes);
-    /* Set mark i, of LANE_MARKS; what a lane is given from now on waits for mark i as it is now;
-     * the host does. */
-    void (*lane_mark)(struct device *dev, enum lane lane, int i);
-    void (*lane_after)(struct device *dev, enum lane lane, int i);
-    void (*lane_wait)(struct device *dev, int i);
+    void (*stream_copy)(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                        size_t bytes);
+    /* Record event i < OP_N_EVENTS on a stream; make later work of a stream wait for event i as
+     * last recorded; make the host wait for it. */
+    void (*event_record)(struct device *dev, enum op_stream stream, int i);
+    void (*stream_wait_event)(struct device *dev, enum op_stream stream, int i);
+    void (*event_sync)(struct device *dev, int i);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
     /* Bytes that alloc may still give, when what the device needs for itself is taken off. */
-    uint64_t (*room)(struct device *dev);
+    uint64_t (*free_bytes)(struct device *dev);
 
     /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
     void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
@@ -528,19 +528,19 @@ struct ops {
     void (*normed_fwd)(struct device *dev, const struct op_rownorm *norm,
                        const struct op_linear *a, const struct op_gate *gate);
 
-    /* -- work that is done again ----------------------------------------------------------- */
+    /* -- graphs ---------------------------------------------------------------------------- */
     /*
-     * Operations between record and recorded are kept instead of done, and are done by each replay
-     * in one go: arguments are those of then, what stands at the addresses counts when they run.
-     * They must have run before with the same sizes, neither wait nor move memory to or from the
-     * host, nor change weights, which a device may read before their turn.  record gives false
-     * where a device cannot (the CPU), recorded NULL when one of them could not be kept: then all
-     * is as if record had not been called.
+     * Operations between graph_begin and graph_end are captured instead of run; each graph_launch
+     * runs them all, with the captured arguments and the memory's contents at that time.  They
+     * must have run before with the same sizes, must neither wait nor copy to or from the host,
+     * nor write weights, which a device may prefetch.  graph_begin returns false where the device
+     * has no graphs (the CPU), graph_end NULL when an operation could not be captured: the state
+     * is then as if graph_begin had not been called.
      */
-    bool (*record)(struct device *dev);
-    struct recording *(*recorded)(struct device *dev);
-    void (*replay)(struct device *dev, struct recording *r);
-    void (*forget)(struct device *dev, struct recording *r);    /* NULL: nothing */
+    bool (*graph_begin)(struct device *dev);
+    struct op_graph *(*graph_end)(struct device *dev);
+    void (*graph_launch)(struct device *dev, struct op_graph *r);
+    void (*graph_free)(struct device *dev, struct op_graph *r);    /* NULL: nothing */
 };
 
 /* The head of every device; a backend puts its own fields behind it. */
@@ -550,15 +550,15 @@ struct device {
     int               threads;      /* CPU: threads of this rank */
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
-    bool              apart;        /* its memory is not the host's */
+    bool              discrete;     /* its memory is not the host's */
     bool              untimed;      /* which algorithms are fast here is not known: as products are
                                        first met they are timed, which takes seconds */
     enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
     /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
      * it keeps all weights where they are and raises a count after each change: `stepped` where
      * an optimizer changed what is trained, `loaded` where anything may be new. */
-    void             *copies;
-    uint64_t          copies_bytes, stepped, loaded;
+    void             *fp8_cache;
+    uint64_t          fp8_cache_bytes, stepped, loaded;
     char              label[64];    /* apart: what it is, for a person */
     char             bus[32];       /* apart: where it is, as NVML knows it */
     void             *work;         /* workspace: the caller's memory, set before operations */

@@ -59,7 +59,7 @@ static void note(struct device *dev, const char *name, int64_t a, int64_t b, int
         p->cap = cap;
     }
     p->call[p->n++] = (struct call){kind_of(p, name, a, b, c), flop, bytes};
-    p->inner->stamp(dev, (int64_t)p->n);
+    p->inner->timestamp(dev, (int64_t)p->n);
 }
 
 #define INNER(dev) (dev)->profile->inner
@@ -235,9 +235,9 @@ static void prof_head_top(struct device *dev, const struct op_top *a)
     note(dev, "head_top", a->n, a->k, a->vocab, 0, (double)(a->n * a->vocab) * 4);
 }
 
-static void prof_replay(struct device *dev, struct recording *r)
+static void prof_graph_launch(struct device *dev, struct op_graph *r)
 {
-    INNER(dev)->replay(dev, r);
+    INNER(dev)->graph_launch(dev, r);
     note(dev, "replay", 0, 0, 0, 0, 0);
 }
 
@@ -305,7 +305,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     struct profile *p;
 
     *out = NULL;
-    if (!dev->ops->stamp || dev->profile)
+    if (!dev->ops->timestamp || dev->profile)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s has no profile to give", dev->ops->name);
     p = ckpt_alloc(1, sizeof *p);
     if (!p)
@@ -344,10 +344,10 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.head_top = prof_head_top;
     p->row.gated_fwd = dev->ops->gated_fwd ? prof_gated_fwd : NULL;
     p->row.normed_fwd = dev->ops->normed_fwd ? prof_normed_fwd : NULL;
-    p->row.replay = prof_replay;
+    p->row.graph_launch = prof_graph_launch;
     dev->ops = &p->row;
     dev->profile = p;
-    p->inner->stamp(dev, 0);
+    p->inner->timestamp(dev, 0);
     *out = p;
     return 0;
 }

@@ -142,8 +142,8 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
 
     opts.stop = r->stop;
     opts.pair = session_pair(r->session);
-    opts.kept = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
-                : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
+    opts.cache = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
+                : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
     opts.max_positions = arch_places(r->session->arch);
@@ -200,6 +200,6 @@ void run_data_close(struct run_data *r)
 
     data_close(&r->train);
     data_close(&r->eval);
-    if (*r->scratch && ckpt_remove_tree(r->scratch, &err))
+    if (*r->scratch && ckpt_outdir_remove(r->scratch, &err))
         ckpt_log(CKPT_LOG_WARNING, "%s", err.text);
 }

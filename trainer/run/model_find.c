@@ -79,7 +79,7 @@ static int check_file(const char *given, struct ckpt_err *err)
         if (fnmatch(records[i], given, 0) == 0) {
             ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a file of records, a model is wanted here",
                       given);
-            return ckpt_err_hint(err, "data goes to --train-file or --eval-file");
+            return ckpt_err_hint(err, "data goes to `train_file` or `eval_file`");
         }
     model_dir(dir, given);
     if (fnmatch("*.json", given, 0) == 0)
@@ -102,7 +102,7 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
         return rc;
     }
     for (int depth = 0; rc == 0 && entered && depth < MAX_DEPTH; depth++) {
-        rc = wholes_enter(&p, any, &arena, &entered, err);
+        rc = run_dir_enter(&p, any, &arena, &entered, err);
         any |= entered;
     }
     if (rc == 0 && any) {

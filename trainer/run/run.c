@@ -78,9 +78,9 @@ static int plan(struct run *r, struct ckpt_err *err)
                              .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
 
     if ((zero.paged || zero.offload || zero.offload_param) && r->session.comm->world_size > 1) {
-        ckpt_fail(err, CKPT_ECONFIG, "--%s is of one rank, there are %d",
+        ckpt_fail(err, CKPT_ECONFIG, "`%s` needs one rank, there are %d",
                   zero.paged     ? "optim paged_..."
-                  : zero.offload ? "offload-optimizer cpu" : "offload-param cpu",
+                  : zero.offload ? "offload_optimizer cpu" : "offload_param cpu",
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }
@@ -88,10 +88,10 @@ static int plan(struct run *r, struct ckpt_err *err)
         return err->code;
     r->session.paper_limit = r->s->device_memory_limit;
     r->session.batch = r->s->per_device_train_batch_size;
-    r->session.batch_option = "--per-device-train-batch-size";
+    r->session.batch_option = "per_device_train_batch_size";
     if (e && loader_max_tokens(e) > loader_max_tokens(t)) {
         r->session.batch = r->s->per_device_eval_batch_size;
-        r->session.batch_option = "--per-device-eval-batch-size";
+        r->session.batch_option = "per_device_eval_batch_size";
     }
     return session_plan(&r->session, &opts, &zero, err);
 }
@@ -269,7 +269,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         struct step_result res;
 
         report_phase("train step %lld", (long long)r->state.global_step + 1);
-        if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+        if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                       r->state.max_steps - first, err))
             return err->code;
         if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
@@ -303,10 +303,10 @@ static int loop(struct run *r, struct ckpt_err *err)
                 return err->code;
             r->session.comm->agreed = true;
             return ckpt_fail(err, CKPT_ESTOPPED, "stopped at step %lld, saved: go on with "
-                             "--resume-from-checkpoint latest", (long long)r->state.global_step);
+                             "`resume_from_checkpoint latest`", (long long)r->state.global_step);
         }
     }
-    return watch ? run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+    return watch ? run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                     r->state.max_steps - first, err)
                  : 0;
 }
@@ -333,7 +333,7 @@ static void warn_lost(const struct run *r)
         ckpt_log(CKPT_LOG_WARNING, "%lld evaluations gave no finite loss", (long long)r->n_lost);
     if (r->last_loss > DIVERGED * r->first_loss)
         ckpt_log(CKPT_LOG_WARNING, "the loss began at %g and ended at %g: the run diverged, a "
-                 "smaller --learning-rate may help", r->first_loss, r->last_loss);
+                 "smaller `learning_rate` may help", r->first_loss, r->last_loss);
 }
 
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */

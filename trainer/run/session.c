@@ -63,9 +63,9 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
     if (many && opts.threads == 0)
         opts.threads = 1;
     if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
-        ckpt_fail(err, CKPT_ECONFIG, "--device %s is of one rank, there are %d", opts.name,
+        ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d", opts.name,
                   s->comm->world_size);
-        return ckpt_err_hint(err, "several ranks train on CPUs (--device cpu)");
+        return ckpt_err_hint(err, "several ranks train on CPUs (`device cpu`)");
     }
     if (many && any && s->comm->rank == 0 && device_gpu_usable())
         ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
@@ -245,13 +245,13 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 {
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
-                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev),
+                         .zero = s->zero_opts, .room = s->dev->ops->free_bytes(s->dev),
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
 
     if (o.choose)
         o.model.recompute = RECOMPUTE_NONE;
-    if (with->dry && s->paper_limit && !s->dev->apart) {
+    if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
         o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
@@ -276,7 +276,7 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
         zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
     if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        copies_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
+        fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
     return comm_agree(s->comm, err);
 }
 
@@ -321,8 +321,8 @@ void session_describe(const struct session *s, int64_t max_steps)
     const struct params *p = model_params(s->model);
     const struct zero_size *z = &s->fit.zero;
     const double mib = 1.0 / (1 << 20);
-    double weights = (double)(z->weights + s->dev->copies_bytes);
-    double all = (double)(s->fit.all + s->dev->copies_bytes);
+    double weights = (double)(z->weights + s->dev->fp8_cache_bytes);
+    double all = (double)(s->fit.all + s->dev->fp8_cache_bytes);
     char room[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
@@ -331,10 +331,10 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
                  100.0 * (double)p->grad_numel / (double)p->numel);
-    if (s->paper_limit && !s->dev->apart && !s->zero)
+    if (s->paper_limit && !s->dev->discrete && !s->zero)
         ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
                  "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
-    else if (s->dev->apart)
+    else if (s->dev->discrete)
         ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");

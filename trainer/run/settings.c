@@ -87,24 +87,24 @@ static int clash(struct ckpt_err *err, const char *what)
 static int check_adapter(const struct settings *s, struct ckpt_err *err)
 {
     const struct { const char *name; bool given; } of[] = {
-        {"target-modules", s->n_target_modules > 0}, {"exclude-modules", s->n_exclude_modules > 0},
-        {"modules-to-save", s->n_modules_to_save > 0}, {"rank-pattern", s->n_rank_pattern > 0},
-        {"alpha-pattern", s->n_alpha_pattern > 0}, {"use-rslora", s->use_rslora},
-        {"trainable-token-indices", s->n_trainable_token_indices > 0}, {"use-dora", s->use_dora},
-        {"lora-dropout", s->lora_dropout > 0}, {"lora-alpha", s->lora_alpha != 8},
-        {"lora-bias", strcmp(s->lora_bias, "none") != 0},
-        {"init-lora-weights", strcmp(s->init_lora_weights, "true") != 0},
+        {"target_modules", s->n_target_modules > 0}, {"exclude_modules", s->n_exclude_modules > 0},
+        {"modules_to_save", s->n_modules_to_save > 0}, {"rank_pattern", s->n_rank_pattern > 0},
+        {"alpha_pattern", s->n_alpha_pattern > 0}, {"use_rslora", s->use_rslora},
+        {"trainable_token_indices", s->n_trainable_token_indices > 0}, {"use_dora", s->use_dora},
+        {"lora_dropout", s->lora_dropout > 0}, {"lora_alpha", s->lora_alpha != 8},
+        {"lora_bias", strcmp(s->lora_bias, "none") != 0},
+        {"init_lora_weights", strcmp(s->init_lora_weights, "true") != 0},
     };
 
     if (s->adapter && s->lora_rank > 0)
-        return clash(err, "--adapter brings its own rank: --lora-rank excludes it");
+        return clash(err, "`adapter` brings its own rank: `lora_rank` excludes it");
     for (size_t i = 0; s->lora_rank == 0 && i < sizeof of / sizeof of[0]; i++)
         if (of[i].given)
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --lora-rank N", of[i].name);
+            return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs `lora_rank N`", of[i].name);
     if (s->lora_rank > 0 && s->init)
-        return clash(err, "--lora-rank needs --model: an adapter is of no use without its base");
+        return clash(err, "`lora_rank` needs `model`: an adapter is of no use without its base");
     if (s->adapter && s->init)
-        return clash(err, "--adapter and --init exclude each other");
+        return clash(err, "`adapter` and `init` exclude each other");
     return 0;
 }
 
@@ -113,14 +113,14 @@ static int check_scale(const struct settings *s, struct ckpt_err *err)
 {
     const struct scaler_opts *o = &s->scaler;
     const struct { const char *name; bool given; } of[] = {
-        {"loss-scale", o->loss_scale > 0}, {"initial-scale-power", o->initial_scale_power != 16},
-        {"loss-scale-window", o->loss_scale_window != 1000}, {"hysteresis", o->hysteresis != 2},
-        {"min-loss-scale", o->min_loss_scale != 1},
+        {"loss_scale", o->loss_scale > 0}, {"initial_scale_power", o->initial_scale_power != 16},
+        {"loss_scale_window", o->loss_scale_window != 1000}, {"hysteresis", o->hysteresis != 2},
+        {"min_loss_scale", o->min_loss_scale != 1},
     };
 
     for (size_t i = 0; !s->fp16 && i < sizeof of / sizeof of[0]; i++)
         if (of[i].given)
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --fp16: other losses are not scaled",
+            return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs `fp16`: other losses are not scaled",
                              of[i].name);
     return 0;
 }
@@ -132,64 +132,64 @@ int settings_check(const struct settings *s, struct ckpt_err *err)
     if (check_adapter(s, err) || check_scale(s, err))
         return err->code;
     if (!s->model == !s->init && !s->resume_from_checkpoint && !(s->adapter && !s->model))
-        return clash(err, s->model ? "--model and --init exclude each other"
-                                   : "what to train is missing: --model DIR or --init CONFIG");
+        return clash(err, s->model ? "`model` and `init` exclude each other"
+                                   : "what to train is missing: `model DIR` or `init CONFIG`");
     if (s->init && !s->tokenizer)
-        return clash(err, "--init needs --tokenizer DIR: a fresh model has none of its own");
+        return clash(err, "`init` needs `tokenizer DIR`: a fresh model has none of its own");
     if (s->init_only)
-        return s->init ? 0 : clash(err, "--init-only needs --init CONFIG");
+        return s->init ? 0 : clash(err, "`init_only` needs `init CONFIG`");
     if (s->n_train == 0)
-        return clash(err, "training data is missing: --train-file PATH");
+        return clash(err, "training data is missing: `train_file PATH`");
     if (s->train_split_ratio > 0 && s->n_eval)
-        return clash(err, "--train-split-ratio makes held-out data: --eval-file excludes it");
+        return clash(err, "`train_split_ratio` makes held-out data: `eval_file` excludes it");
     if (s->end_idx > 0 && s->end_idx <= s->start_idx)
-        return ckpt_fail(err, CKPT_ECONFIG, "--end-idx %lld is not behind --start-idx %lld",
+        return ckpt_fail(err, CKPT_ECONFIG, "`end_idx %lld` is not behind `start_idx %lld`",
                          (long long)s->end_idx, (long long)s->start_idx);
     if (s->num_shards > 0 ? s->shard_index >= s->num_shards : s->shard_index || s->shard_strided)
-        return ckpt_fail(err, CKPT_ECONFIG, "--shard-index %lld is none of --num-shards %lld",
+        return ckpt_fail(err, CKPT_ECONFIG, "`shard_index %lld` is none of `num_shards %lld`",
                          (long long)s->shard_index, (long long)s->num_shards);
     if (s->zero_stage != 0 && s->zero_stage != 3)
-        return ckpt_fail(err, CKPT_ECONFIG, "--zero-stage is %lld, 0 or 3 wanted",
+        return ckpt_fail(err, CKPT_ECONFIG, "`zero_stage` is %lld, 0 or 3 wanted",
                          (long long)s->zero_stage);
     if (!schedule_parse(&kind, s->lr_scheduler_type))
-        return ckpt_fail(err, CKPT_ECONFIG, "--lr-scheduler-type is %s, one of %s wanted",
+        return ckpt_fail(err, CKPT_ECONFIG, "`lr_scheduler_type` is %s, one of %s wanted",
                          s->lr_scheduler_type, schedule_names());
     if (kind == SCHEDULE_POLYNOMIAL && !(schedule_end(kind, s->min_lr) < s->learning_rate))
-        return ckpt_fail(err, CKPT_ECONFIG, "polynomial ends at --min-lr %g: it must be smaller "
-                         "than --learning-rate %g", schedule_end(kind, s->min_lr),
+        return ckpt_fail(err, CKPT_ECONFIG, "polynomial ends at `min_lr %g`: it must be smaller "
+                         "than `learning_rate %g`", schedule_end(kind, s->min_lr),
                          s->learning_rate);
     if (s->min_lr > 0 && kind != SCHEDULE_COSINE_WITH_MIN_LR && kind != SCHEDULE_POLYNOMIAL)
         return ckpt_fail(err, CKPT_ECONFIG,
-                         "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
+                         "`min_lr` is not used by %s, only by cosine_with_min_lr and polynomial",
                          s->lr_scheduler_type);
     if (s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0)
-        return clash(err, "--packing fills micro-batches itself: --train-sampling-strategy "
-                     "group_by_length excludes it");
+        return clash(err, "`packing` fills micro-batches itself: "
+                     "`train_sampling_strategy group_by_length` excludes it");
     if (s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0)
-        return ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld trains on CPUs, --device %s is of one "
+        return ckpt_fail(err, CKPT_ECONFIG, "`nproc %lld` trains on CPUs, `device %s` is of one "
                          "rank", (long long)s->nproc, s->device);
     if (s->gradient_checkpointing && strcmp(s->recompute, "norms") == 0)
-        return clash(err, "--gradient-checkpointing is --recompute full: norms excludes it");
+        return clash(err, "`gradient_checkpointing` is `recompute full`: norms excludes it");
     if (strcmp(s->offload_param, "cpu") == 0 && !s->bf16 && !s->fp16)
-        return clash(err, "--offload-param cpu needs --bf16 or --fp16");
+        return clash(err, "`offload_param cpu` needs `bf16` or `fp16`");
     if (s->bf16 && s->fp16)
-        return clash(err, "--bf16 and --fp16 exclude each other");
+        return clash(err, "`bf16` and `fp16` exclude each other");
     if (s->tf32 && (s->bf16 || s->fp16))
-        return ckpt_fail(err, CKPT_ECONFIG, "--tf32 is of float32 products: --%s has none",
+        return ckpt_fail(err, CKPT_ECONFIG, "`tf32` is of float32 products: `%s` has none",
                          s->bf16 ? "bf16" : "fp16");
     if (s->fp8 && !s->bf16)
-        return clash(err, "--fp8 needs --bf16: what is not multiplied in 8 bits is bfloat16");
+        return clash(err, "`fp8` needs `bf16`: what is not multiplied in 8 bits is bfloat16");
     if (!s->fp8 && strcmp(s->fp8_format, "hybrid") != 0)
-        return clash(err, "--fp8-format needs --fp8");
+        return clash(err, "`fp8_format` needs `fp8`");
     if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
-        return clash(err, "--eval-steps needs --eval-file PATH");
+        return clash(err, "`eval_steps` needs `eval_file PATH`");
     if (s->zero_stage == 3 && settings_moments(s) != OP_MOMENTS_F32)
-        return ckpt_fail(err, CKPT_ECONFIG, "--optim %s needs --zero-stage 0: DeepSpeed's shards "
+        return ckpt_fail(err, CKPT_ECONFIG, "`optim %s` needs `zero_stage 0`: DeepSpeed's shards "
                          "hold moments in float32", s->optim);
     if (s->device_memory_limit > 0 && strcmp(s->device, "cpu") == 0 && !s->dry_run)
-        return clash(err, "--device-memory-limit is of a GPU: with --device cpu only "
-                     "--dry-run plans with it");
+        return clash(err, "`device_memory_limit` is of a GPU: with `device cpu` only "
+                     "`dry_run` plans with it");
     if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
-        return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");
+        return clash(err, "`stage3_gather_16bit_weights_on_model_save` needs `zero_stage 3`");
     return 0;
 }

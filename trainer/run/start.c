@@ -94,8 +94,8 @@ static int find(struct run_start *start, const struct settings *set, struct run_
     if (*start->adapter && !*start->base && find_base(start, err))
         return err->code;
     if (!*start->resume && !*start->base && !*start->adapter && !set->init)
-        return ckpt_fail(err, CKPT_ECONFIG, "what to train is missing: --model DIR or --init "
-                         "CONFIG");
+        return ckpt_fail(err, CKPT_ECONFIG, "nothing to train: `model DIR` or `init CONFIG` "
+                         "is missing");
     if (!*start->resume && *start->folder)
         ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew",
                  start->folder);

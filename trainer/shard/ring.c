@@ -44,7 +44,7 @@ int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_
     }
     /* The slots have been zeroed in the main order. */
     for (int k = 0; k < RING_SLOTS; k++)
-        dev->ops->lane_mark(dev, LANE_MAIN, mark_of(r, k, WORKED));
+        dev->ops->event_record(dev, OP_STREAM_MAIN, mark_of(r, k, WORKED));
     *out = r;
     return 0;
 }
@@ -63,12 +63,12 @@ static void fetch(struct ring *r, int64_t k, const struct ring_move *move, int n
     const struct ops *ops = r->dev->ops;
     unsigned char *slot = r->slot + (size_t)(k % RING_SLOTS) * r->bytes;
 
-    ops->lane_after(r->dev, LANE_IN, mark_of(r, k, WORKED));
-    ops->lane_after(r->dev, LANE_IN, mark_of(r, k, WRITTEN));
+    ops->stream_wait_event(r->dev, OP_STREAM_IN, mark_of(r, k, WORKED));
+    ops->stream_wait_event(r->dev, OP_STREAM_IN, mark_of(r, k, WRITTEN));
     for (int i = 0; i < n; i++)
         if (move[i].in)
-            ops->lane_copy(r->dev, LANE_IN, slot + move[i].at, move[i].host, move[i].bytes);
-    ops->lane_mark(r->dev, LANE_IN, mark_of(r, k, FETCHED));
+            ops->stream_copy(r->dev, OP_STREAM_IN, slot + move[i].at, move[i].host, move[i].bytes);
+    ops->event_record(r->dev, OP_STREAM_IN, mark_of(r, k, FETCHED));
 }
 
 static void write_back(struct ring *r, int64_t k, const struct ring_move *move, int n)
@@ -76,11 +76,11 @@ static void write_back(struct ring *r, int64_t k, const struct ring_move *move, 
     const struct ops *ops = r->dev->ops;
     const unsigned char *slot = r->slot + (size_t)(k % RING_SLOTS) * r->bytes;
 
-    ops->lane_after(r->dev, LANE_OUT, mark_of(r, k, WORKED));
+    ops->stream_wait_event(r->dev, OP_STREAM_OUT, mark_of(r, k, WORKED));
     for (int i = 0; i < n; i++)
         if (move[i].out)
-            ops->lane_copy(r->dev, LANE_OUT, move[i].host, slot + move[i].at, move[i].bytes);
-    ops->lane_mark(r->dev, LANE_OUT, mark_of(r, k, WRITTEN));
+            ops->stream_copy(r->dev, OP_STREAM_OUT, move[i].host, slot + move[i].at, move[i].bytes);
+    ops->event_record(r->dev, OP_STREAM_OUT, mark_of(r, k, WRITTEN));
 }
 
 void ring_run(struct ring *r, const struct ring_run *run)
@@ -89,15 +89,15 @@ void ring_run(struct ring *r, const struct ring_run *run)
     struct ring_move *move = r->move;
     int before = r->mark + RING_SLOTS * PER_SLOT;
 
-    ops->lane_mark(r->dev, LANE_OUT, before);
-    ops->lane_after(r->dev, LANE_IN, before);
+    ops->event_record(r->dev, OP_STREAM_OUT, before);
+    ops->stream_wait_event(r->dev, OP_STREAM_IN, before);
     for (int64_t k = 0; k < run->n; k++) {
         int n = run->moves(run->ctx, k, move);
 
         fetch(r, k, move, n);
-        ops->lane_after(r->dev, LANE_MAIN, mark_of(r, k, FETCHED));
+        ops->stream_wait_event(r->dev, OP_STREAM_MAIN, mark_of(r, k, FETCHED));
         run->work(run->ctx, k, r->slot + (size_t)(k % RING_SLOTS) * r->bytes);
-        ops->lane_mark(r->dev, LANE_MAIN, mark_of(r, k, WORKED));
+        ops->event_record(r->dev, OP_STREAM_MAIN, mark_of(r, k, WORKED));
         write_back(r, k, move, n);
     }
 }

@@ -277,7 +277,7 @@ static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_e
         if (train)
             z->reduced = floats(z, largest(f, flat_grad_part), &ok);
     }
-    if (z->dev->apart)
+    if (z->dev->discrete)
         z->stage = pinned(z, 2 * ZERO_STAGE, &ok);
     return ok;
 }

@@ -1,9 +1,9 @@
 /*
  * zero_fill - between a rank's arrays and the host, see zero.h: a few MiB at a time.
  *
- * Where the device's memory is apart, bytes pass the two halves of a pinned stage: while one half
- * is copied by a lane the host reads or fills the other.  They keep their type on the way, the host
- * converts.
+ * Where the device has memory of its own, bytes pass the two halves of a pinned stage: while a
+ * stream copies one half, the host reads or fills the other.  They keep their type on the way;
+ * the host converts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -62,14 +62,14 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
 
 void zero_settle(struct zero *z)
 {
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_wait(z->dev, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->event_sync(z->dev, ZERO_MARK_MAIN);
 }
 
-static void lane_follows(struct zero *z, enum lane lane, enum lane other)
+static void stream_follows(struct zero *z, enum op_stream stream, enum op_stream other)
 {
-    z->dev->ops->lane_mark(z->dev, other, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, lane, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, other, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_MARK_MAIN);
 }
 
 /* n elements to the host, as that type. */
@@ -82,23 +82,23 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
 
     if (from.host)
         zero_settle(z);
-    if (from.host || !z->dev->apart) {
+    if (from.host || !z->dev->discrete) {
         ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
     }
-    lane_follows(z, LANE_OUT, LANE_MAIN);
+    stream_follows(z, OP_STREAM_OUT, OP_STREAM_MAIN);
     for (int64_t k = 0; k <= pieces; k++) {     /* piece k starts, piece k - 1 is taken */
         int64_t at = (k - 1) * most, some = n - at < most ? n - at : most;
 
         if (k < pieces) {
             int64_t begin = k * most, count = n - begin < most ? n - begin : most;
 
-            ops->lane_copy(z->dev, LANE_OUT, z->stage + k % 2 * ZERO_STAGE,
+            ops->stream_copy(z->dev, OP_STREAM_OUT, z->stage + k % 2 * ZERO_STAGE,
                            from.at + (size_t)begin * wide, (size_t)count * wide);
-            ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_OUT + (int)(k % 2));
+            ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_OUT + (int)(k % 2));
         }
         if (k > 0) {
-            ops->lane_wait(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
+            ops->event_sync(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
             ckpt_convert(to + (size_t)at * ckpt_dtype_size(type), type,
                          z->stage + (k - 1) % 2 * ZERO_STAGE, from.type, (size_t)some);
         }
@@ -115,22 +115,23 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
 
     if (to.host)
         zero_settle(z);
-    if (to.host || !z->dev->apart) {
+    if (to.host || !z->dev->discrete) {
         ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
     }
-    lane_follows(z, LANE_IN, LANE_MAIN);
+    stream_follows(z, OP_STREAM_IN, OP_STREAM_MAIN);
     for (int64_t at = 0, k = 0; at < n; at += most, k ^= 1) {
         int64_t some = n - at < most ? n - at : most;
         unsigned char *half = z->stage + k * ZERO_STAGE;
 
-        ops->lane_wait(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
+        ops->event_sync(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
         ckpt_convert(half, to.type, from + (size_t)at * ckpt_dtype_size(type), type,
                      (size_t)some);
-        ops->lane_copy(z->dev, LANE_IN, to.at + (size_t)at * wide, half, (size_t)some * wide);
-        ops->lane_mark(z->dev, LANE_IN, ZERO_MARK_IN + (int)k);
+        ops->stream_copy(z->dev, OP_STREAM_IN, to.at + (size_t)at * wide, half,
+                         (size_t)some * wide);
+        ops->event_record(z->dev, OP_STREAM_IN, ZERO_MARK_IN + (int)k);
     }
-    lane_follows(z, LANE_MAIN, LANE_IN);
+    stream_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
 }
 
 /* As they are stored: type is what get and put need not convert. */
@@ -301,7 +302,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
         if (!to.at)
             continue;
-        if (!z->dev->apart && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
+        if (!z->dev->discrete && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
             rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
         else
             for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {

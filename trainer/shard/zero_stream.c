@@ -31,10 +31,10 @@ static void fetch(struct zero *z, struct slot *s, int unit, const void *from, si
 {
     const struct ops *ops = z->dev->ops;
 
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, WRITTEN));
-    ops->lane_copy(z->dev, LANE_IN, s->whole, from, bytes);
-    ops->lane_mark(z->dev, LANE_IN, mark_of(z, s, FETCHED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, WRITTEN));
+    ops->stream_copy(z->dev, OP_STREAM_IN, s->whole, from, bytes);
+    ops->event_record(z->dev, OP_STREAM_IN, mark_of(z, s, FETCHED));
     s->unit = unit;
 }
 
@@ -61,8 +61,8 @@ static int next_of(const struct zero *z, int unit)
 /* What earlier passes of the step made. */
 static void fetch_grads(struct zero *z, struct slot *s, int unit)
 {
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
     fetch(z, s, unit, z->grads + flat_grad_base(&z->flat, unit),
           (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
 }
@@ -111,7 +111,7 @@ const void *zero_stream_acquire(struct zero *z, int unit)
     if (s->unit != unit)
         fetch_weights(z, s, unit);
     s->users++;
-    z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
     if (next >= 0)
         fetch_ahead(z, unit, next);
     if (unit != 0 || z->before <= 1)
@@ -122,7 +122,7 @@ const void *zero_stream_acquire(struct zero *z, int unit)
 void zero_stream_release(struct zero *z, struct slot *s)
 {
     s->users--;
-    z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
+    z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
 }
 
 void *zero_stream_grad(struct zero *z, int unit)
@@ -135,13 +135,13 @@ void *zero_stream_grad(struct zero *z, int unit)
         return z->grad[SLOT_BLOCKS].whole;
     }
     if (z->fresh[unit] && s->unit != unit) {
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, WRITTEN));
         flat_clear(&z->flat, z->dev, s->whole, unit, false);
     } else if (s->unit != unit) {
         fetch_grads(z, s, unit);
     }
     if (!z->fresh[unit])                /* it may have been fetched ahead */
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
     s->unit = unit;
     s->users = 1;
     return s->whole;
@@ -159,11 +159,11 @@ void zero_stream_grad_done(struct zero *z, int unit)
         return;
     if (n > 0)
         ops->grad_norm(z->dev, &z->verdict[1 + unit], s->whole, n, 0, 1);
-    ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_OUT, mark_of(z, s, USED));
-    ops->lane_copy(z->dev, LANE_OUT, z->grads + flat_grad_base(&z->flat, unit), s->whole,
+    ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_OUT, mark_of(z, s, USED));
+    ops->stream_copy(z->dev, OP_STREAM_OUT, z->grads + flat_grad_base(&z->flat, unit), s->whole,
                    (size_t)n * sizeof(float));
-    ops->lane_mark(z->dev, LANE_OUT, mark_of(z, s, WRITTEN));
+    ops->event_record(z->dev, OP_STREAM_OUT, mark_of(z, s, WRITTEN));
     s->unit = -1;
     s->users = 0;
 }
@@ -171,8 +171,8 @@ void zero_stream_grad_done(struct zero *z, int unit)
 void zero_stream_ready(struct zero *z)
 {
     for (int i = 0; i < N_SLOTS; i++) {
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->weight[i], USED));
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->grad[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->weight[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->grad[i], USED));
     }
 }
 
@@ -217,6 +217,6 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
 void zero_stream_stepped(struct zero *z)
 {
     /* The next fetches read what the step writes. */
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
 }

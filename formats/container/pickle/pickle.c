@@ -137,7 +137,7 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     if (n > PICKLE_MAX_TEXT)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: a text of %llu bytes, %zu at most",
                          (unsigned long long)n, PICKLE_MAX_TEXT);
-    p = ckpt_get_bytes(m->c, (size_t)n);
+    p = ckpt_cursor_bytes(m->c, (size_t)n);
     if (!p)
         return bad(m, "the pickle ends inside a text");
     if (m->op == 'T' || m->op == 'U')
@@ -155,7 +155,7 @@ static int push_made(struct machine *m, struct value *v, const char *why)
 
 static int push_long(struct machine *m, size_t n)
 {
-    const unsigned char *p = ckpt_get_bytes(m->c, n);
+    const unsigned char *p = ckpt_cursor_bytes(m->c, n);
     const char *why = NULL;
     struct value *v;
 
@@ -313,7 +313,7 @@ static int build(struct machine *m)
 
 static int line(struct machine *m, const char **p, size_t *n)
 {
-    *p = (const char *)ckpt_get_line(m->c, n);
+    *p = (const char *)ckpt_cursor_line(m->c, n);
     if (!*p || *n > PICKLE_MAX_TEXT)
         return bad(m, "the pickle ends inside a line");
     return 0;                           /* a CR belongs to it, as CPython has it */
@@ -375,21 +375,21 @@ static int op_constant(struct machine *m)
     case 'N':  return push(m, value_none(m->a));
     case 0x88: return push(m, value_bool(m->a, true));
     case 0x89: return push(m, value_bool(m->a, false));
-    case 'J':  return push(m, value_int(m->a, (int32_t)ckpt_get_u32le(m->c)));
-    case 'K':  return push(m, value_int(m->a, ckpt_get_u8(m->c)));
-    case 'M':  return push(m, value_int(m->a, ckpt_get_u16le(m->c)));
-    case 0x8a: return push_long(m, ckpt_get_u8(m->c));
-    case 0x8b: return push_long(m, ckpt_get_u32le(m->c));
+    case 'J':  return push(m, value_int(m->a, (int32_t)ckpt_cursor_u32le(m->c)));
+    case 'K':  return push(m, value_int(m->a, ckpt_cursor_u8(m->c)));
+    case 'M':  return push(m, value_int(m->a, ckpt_cursor_u16le(m->c)));
+    case 0x8a: return push_long(m, ckpt_cursor_u8(m->c));
+    case 0x8b: return push_long(m, ckpt_cursor_u32le(m->c));
     case 'G':
-        bits = ckpt_get_u64be(m->c);
+        bits = ckpt_cursor_u64be(m->c);
         memcpy(&f, &bits, sizeof f);
         return push(m, value_float(m->a, f));
-    case 'X': case 'T': return push_text(m, VALUE_STR, ckpt_get_u32le(m->c));
-    case 0x8c: case 'U': return push_text(m, VALUE_STR, ckpt_get_u8(m->c));
-    case 0x8d: return push_text(m, VALUE_STR, ckpt_get_u64le(m->c));
-    case 'B':  return push_text(m, VALUE_BYTES, ckpt_get_u32le(m->c));
-    case 'C':  return push_text(m, VALUE_BYTES, ckpt_get_u8(m->c));
-    case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
+    case 'X': case 'T': return push_text(m, VALUE_STR, ckpt_cursor_u32le(m->c));
+    case 0x8c: case 'U': return push_text(m, VALUE_STR, ckpt_cursor_u8(m->c));
+    case 0x8d: return push_text(m, VALUE_STR, ckpt_cursor_u64le(m->c));
+    case 'B':  return push_text(m, VALUE_BYTES, ckpt_cursor_u32le(m->c));
+    case 'C':  return push_text(m, VALUE_BYTES, ckpt_cursor_u8(m->c));
+    case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_cursor_u64le(m->c));
     case 'I': case 'L': case 'F': case 'S': case 'V': return push_line(m);
     default:   return 1;
     }
@@ -511,11 +511,11 @@ static int op_record(struct machine *m)
             return m->err->code;
         a = text(m, VALUE_STR, p, n);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : nomem(m);
-    case 'q':  return memo_put(m, ckpt_get_u8(m->c));
-    case 'r':  return memo_put(m, ckpt_get_u32le(m->c));
+    case 'q':  return memo_put(m, ckpt_cursor_u8(m->c));
+    case 'r':  return memo_put(m, ckpt_cursor_u32le(m->c));
     case 0x94: return memo_put(m, m->next_memo++);
-    case 'h':  return memo_get(m, ckpt_get_u8(m->c));
-    case 'j':  return memo_get(m, ckpt_get_u32le(m->c));
+    case 'h':  return memo_get(m, ckpt_cursor_u8(m->c));
+    case 'j':  return memo_get(m, ckpt_cursor_u32le(m->c));
     case 'p':  return line_index(m, &i) ? m->err->code : memo_put(m, i);
     case 'g':  return line_index(m, &i) ? m->err->code : memo_get(m, i);
     default:   return 1;
@@ -531,9 +531,9 @@ static int op_control(struct machine *m)
     case 0x80:
         if (m->at != 0)
             return bad(m, "the protocol is named in the middle");
-        return ckpt_get_u8(m->c) <= 5 ? 0 : bad(m, "protocols 0 to 5 are known");
+        return ckpt_cursor_u8(m->c) <= 5 ? 0 : bad(m, "protocols 0 to 5 are known");
     case 0x95:
-        n = ckpt_get_u64le(m->c);
+        n = ckpt_cursor_u64le(m->c);
         if (m->c->pos - 8 <= m->frame_end)
             return bad(m, "a frame inside a frame");
         if (n > ckpt_cursor_left(m->c)) {
@@ -586,7 +586,7 @@ int pickle_read(struct value **out, struct ckpt_cursor *c, struct ckpt_arena *ar
     *out = NULL;
     while (rc == 0 && !m.done) {
         m.at = c->pos - base;
-        m.op = ckpt_get_u8(c);
+        m.op = ckpt_cursor_u8(c);
         rc = c->failed ? ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                                       "pickle: ends at %zu without STOP", m.at) : step(&m);
     }

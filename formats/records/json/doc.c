@@ -36,8 +36,8 @@ struct doc {
     struct column     *column;              /* [n_column]; rows of a list: one without a name */
     size_t             n_column, n_other;   /* members that are no lists */
     int64_t            rows;
-    struct shelf      *shelf;               /* of SQuAD's questions */
-    struct shelf_part  part;
+    struct spill_file      *spill;               /* of SQuAD's questions */
+    struct spill_part  part;
 };
 
 static int bid(const char *path, const unsigned char *head, size_t len)
@@ -55,8 +55,8 @@ static void doc_close(void *self)
 {
     struct doc *d = self;
 
-    shelf_part_release(&d->part);
-    shelf_close(d->shelf);
+    spill_file_part_release(&d->part);
+    spill_file_close(d->spill);
     ckpt_arena_release(&d->arena);
     ckpt_free(d->span);
     ckpt_file_close(d->file);
@@ -321,7 +321,7 @@ static int put_question(struct doc *d, const json_t *article, const json_t *para
     ckpt_buf_init(&line, SIZE_MAX);
     rc = row ? ckpt_json_write(&line, row, 0, false, err) : ckpt_nomem(err, sizeof line);
     if (rc == 0)
-        rc = shelf_put(d->shelf, &d->part, line.data, line.len, err);
+        rc = spill_file_put(d->spill, &d->part, line.data, line.len, err);
     d->rows++;
     ckpt_buf_release(&line);
     json_decref(row);
@@ -358,7 +358,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
         return 0;
     }
     d->rows = 0;
-    rc = shelf_open(&d->shelf, err);
+    rc = spill_file_open(&d->spill, err);
     for (int64_t i = 0; rc == 0 && i < n; i++) {
         json_decref(row);
         rc = parse_span(d, d->span[d->column[0].first + (size_t)i], &row, err);
@@ -368,7 +368,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
             ckpt_err_in(err, "article %lld", (long long)(i + 1));
     }
     if (rc == 0)
-        rc = shelf_flush(d->shelf, &d->part, err);
+        rc = spill_file_flush(d->spill, &d->part, err);
     json_decref(row);
     return rc;
 }
@@ -437,9 +437,9 @@ static int doc_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (d->shelf) {
+    if (d->spill) {
         ckpt_buf_init(&text, SIZE_MAX);
-        rc = shelf_get(d->shelf, &d->part, i, &text, err);
+        rc = spill_file_get(d->spill, &d->part, i, &text, err);
         if (rc == 0)
             rc = ckpt_json_parse(out, (const char *)text.data, text.len, CKPT_JSON_PYTHON, err);
         ckpt_buf_release(&text);

@@ -166,10 +166,10 @@ static int read_body(struct pq_pages *p, const struct header *h, struct ckpt_err
 /* Levels of a version 1 page: their length, then they. */
 static bool take_levels(struct ckpt_cursor *c, const unsigned char **levels, size_t *len)
 {
-    *len = ckpt_get_u32le(c);
+    *len = ckpt_cursor_u32le(c);
     if (c->failed || *len > ckpt_cursor_left(c))
         return false;
-    *levels = ckpt_get_bytes(c, *len);
+    *levels = ckpt_cursor_bytes(c, *len);
     return true;
 }
 
@@ -186,9 +186,9 @@ static int split_body(struct pq_pages *p, struct pq_page *page, const struct hea
     ckpt_cursor_init(&c, p->raw, (size_t)h->raw);
     if (h->type == DATA_PAGE_2) {
         page->rep_len = (size_t)h->rep_len;
-        page->rep = ckpt_get_bytes(&c, page->rep_len);
+        page->rep = ckpt_cursor_bytes(&c, page->rep_len);
         page->def_len = (size_t)h->def_len;
-        page->def = ckpt_get_bytes(&c, page->def_len);
+        page->def = ckpt_cursor_bytes(&c, page->def_len);
     } else if (h->type == DATA_PAGE) {
         if (p->leaf->rep > 0)
             good = take_levels(&c, &page->rep, &page->rep_len);

@@ -65,7 +65,7 @@ static int32_t find_text(const void *ctx, const unsigned char *s, size_t n)
 /* Whether an id is one of the model's own. */
 static bool is_own(const struct vocab *v, int32_t id)
 {
-    const struct token *to = &v->token[id];
+    const struct vocab_token *to = &v->token[id];
 
     return to->token && vocab_find(v, to->token, to->len) == id;
 }
@@ -78,7 +78,7 @@ static int index_raw(struct bpe_model *m, struct ckpt_err *err)
     if (ckpt_map_new(&m->by_raw, (size_t)v->n, err))
         return err->code;
     for (int32_t id = 0; id < v->n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
 
         if (is_own(v, id) && !to->literal && to->len > 0 &&
             ckpt_map_add(m->by_raw, (const char *)to->raw, v->token_bytes[id], (size_t)id, err))
@@ -108,7 +108,7 @@ static int find_symbols(struct reading *r, struct ckpt_err *err)
     if (!r->chr)
         return ckpt_nomem(err, (size_t)v->n * sizeof *r->chr);
     for (int32_t id = 0; id < v->n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
 
         if (to->len > 0 && utf8_width((unsigned char)to->token[0]) == to->len && is_own(v, id))
             r->chr[n++] = (struct bpe_char){
@@ -268,7 +268,7 @@ static int cut_by_score(struct reading *r, const json_t *scores, struct ckpt_err
     if (rc == 0 && n_scored > 1)
         qsort(list, n_scored, sizeof *list, by_score);
     for (size_t i = 0; rc == 0 && i < n_scored; i++) {
-        const struct token *to = &v->token[list[i].id];
+        const struct vocab_token *to = &v->token[list[i].id];
 
         rank += i > 0 && list[i].score < list[i - 1].score;
         rc = cut_token(r, list[i].id, (const unsigned char *)to->token, to->len, rank, err);
@@ -279,7 +279,7 @@ static int cut_by_score(struct reading *r, const json_t *scores, struct ckpt_err
 
 #define MARK "\xe2\x96\x81"     /* U+2581 */
 
-static bool is_marks(const struct token *to)
+static bool is_marks(const struct vocab_token *to)
 {
     size_t i = 0;
 
@@ -297,8 +297,8 @@ static bool has_parts(const struct reading *r)
         vocab_find(v, MARK, 3) < 0)
         return false;
     for (size_t i = 0; i < r->n_merge; i++) {
-        const struct token *left = &v->token[r->merge[i].left];
-        const struct token *right = &v->token[r->merge[i].right];
+        const struct vocab_token *left = &v->token[r->merge[i].left];
+        const struct vocab_token *right = &v->token[r->merge[i].right];
 
         if (right->len >= 3 && memcmp(right->token, MARK, 3) == 0 && !is_marks(left))
             return false;

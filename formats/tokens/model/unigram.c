@@ -72,7 +72,7 @@ static int read_scores(struct unigram *m, const json_t *vocab, const json_t *kin
         goto out;
     }
     for (int32_t id = 0; id < (int32_t)n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
         int kind = kind_of(kinds, id);
 
         m->score[id] = json_number_value(json_array_get(json_array_get(vocab, (size_t)id), 1));

@@ -53,7 +53,7 @@ static int count_ids(struct vocab *v, const json_t *vocab, const json_t *added, 
 
 int vocab_show(struct vocab *v, int32_t id, const char *text, size_t len, struct ckpt_err *err)
 {
-    struct token *to = &v->token[id];
+    struct vocab_token *to = &v->token[id];
     unsigned char *raw = ckpt_arena_alloc(v->arena, len + 1, 1);
     size_t n;
 
@@ -96,7 +96,7 @@ static int read_model(struct vocab *v, const json_t *vocab, struct ckpt_err *err
     json_t *item;
 
     for (size_t i = 0; i < json_array_size(vocab); i++) {
-        const struct token *to = &v->token[i];
+        const struct vocab_token *to = &v->token[i];
 
         if (array_token(vocab, i, &name, err) || keep_token(v, (int32_t)i, name, err))
             return ckpt_err_in(err, "model.vocab");

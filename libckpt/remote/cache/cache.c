@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
@@ -122,7 +122,7 @@ void cache_key(char key[CACHE_KEY], const char *kind, const char *text)
     if (ckpt_sha256_new(&sha, &ignored) == 0 &&
         ckpt_sha256_add(sha, text, strlen(text), &ignored) == 0 &&
         ckpt_sha256_end(sha, digest, &ignored) == 0) {
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         snprintf(key, CACHE_KEY, "%.8s-%s", kind, hex);
     }
     ckpt_sha256_free(sha);
@@ -498,7 +498,7 @@ void cache_keep_list(const char *key, const json_t *list)
     if (!*key || !cache_ready("lists") || !cache_path(path, sizeof path, "lists", key))
         return;
     ckpt_buf_init(&b, (size_t)CKPT_JSON_MAX_BYTES);
-    if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_put_file(path, b.data, b.len, &err))
+    if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_out_put(path, b.data, b.len, &err))
         ckpt_log(CKPT_LOG_DEBUG, "the cache does not take a list: %s", err.text);
     ckpt_buf_release(&b);
 }

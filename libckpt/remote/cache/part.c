@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/io/commit_sys.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/cache/at.h"
 

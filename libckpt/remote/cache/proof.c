@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/remote/cache/at.h"
 #include "libckpt/remote/http.h"
 
@@ -199,7 +199,7 @@ static int digest_of(char hex[CKPT_SHA256_HEX], int fd, uint64_t size, const cha
     if (rc == 0 && xxh)
         ckpt_xxh128_end(xxh, digest);
     if (rc == 0)
-        ckpt_hex(hex, digest, n);
+        ckpt_digest_hex(hex, digest, n);
     EVP_MD_CTX_free(md);
     ckpt_xxh128_free(xxh);
     return rc;

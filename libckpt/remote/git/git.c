@@ -152,7 +152,7 @@ void ckpt_git_discard(struct ckpt_git *g)
     memcpy(dir, g->dir, sizeof dir);
     ckpt_git_close(g);
     if (empty)
-        ckpt_remove_tree(dir, &ignored);
+        ckpt_outdir_remove(dir, &ignored);
 }
 
 const char *ckpt_git_dir(const struct ckpt_git *g) { return g->dir; }
@@ -237,7 +237,7 @@ static bool leads_astray(const char *path)
         size_t n = strcspn(path, "/");
 
         snprintf(part, sizeof part, "%.*s", (int)(n < 256 ? n : 0), path);
-        if (!ckpt_name_is_clean(part) || strcasecmp(part, ".git") == 0 ||
+        if (!ckpt_file_name_is_clean(part) || strcasecmp(part, ".git") == 0 ||
             strcasecmp(part, "git~1") == 0)
             return true;
         path = path[n] ? path + n + 1 : NULL;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
 

@@ -1,4 +1,4 @@
-/* file, dir, digest_of: one way in, and nothing leads out of a directory. */
+/* file, dir, digest: one way in, and nothing leads out of a directory. */
 #include "tests/unit/unit.h"
 
 #include "libckpt/digest.h"

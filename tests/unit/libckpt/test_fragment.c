@@ -204,7 +204,7 @@ TEST(gather_equals_naive_reading)
                 naive(p, want + (size_t)i * width, start + i);
             memset(got, 0xa5, sizeof got);
             assert_int_equal(ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
-                                         &err), 0);
+                                                  &err), 0);
             assert_memory_equal(got, want, n);
             for (size_t i = n; i < n + 16; i++)
                 assert_int_equal(got[i], 0xa5);

@@ -5,6 +5,7 @@
 
 #include "libckpt/convert.h"
 #include "libckpt/view.h"
+#include "libckpt/views/chain.h"
 
 static const struct store_row rows[] = {
     {"model.a", CKPT_F32, 2, {70, 501}, 0},     {"model.b", CKPT_BF16, 1, {9}, 0},
@@ -329,4 +330,62 @@ TEST(error_names_the_tensor_once)
     assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, &err), CKPT_EIO);
     assert_string_equal(err.text, "tensor y: tensor x: unreadable");
     ckpt_source_close(v);
+}
+
+static int step_cast(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct ckpt_cast_rule all = {"*", CKPT_BF16};
+
+    ++*(int *)ctx;
+    return ckpt_view_cast(src, *src, &all, 1, err);
+}
+
+static int step_unchanged(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    (void)src;
+    (void)err;
+    ++*(int *)ctx;
+    return 0;
+}
+
+/* Fails before its view is there. */
+static int step_refuse(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    (void)src;
+    ++*(int *)ctx;
+    return ckpt_fail(err, CKPT_EUSAGE, "refused");
+}
+
+/* Fails in its view. */
+static int step_filter(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const char *none = "no such name";
+
+    ++*(int *)ctx;
+    return ckpt_view_filter(src, *src, &none, 1, NULL, 0, err);
+}
+
+TEST(chain_closes_all_when_a_step_fails)
+{
+    ckpt_chain_step *const good[] = {step_cast, step_unchanged, step_cast};
+    ckpt_chain_step *const bad[][3] = {{step_cast, step_refuse, step_cast},
+                                       {step_cast, step_filter, step_cast}};
+    struct ckpt_err err = {0};
+    int closed = 0, steps = 0;
+    struct ckpt_source *v = store_source(rows, 2, &closed);
+
+    assert_int_equal(ckpt_chain_run(&v, good, 3, &steps, &err), 0);
+    assert_int_equal(steps, 3);
+    assert_int_equal(ckpt_source_tensor(v, 0)->dtype, CKPT_BF16);
+    ckpt_source_close(v);
+    assert_int_equal(closed, 1);
+    for (size_t k = 0; k < 2; k++) {
+        closed = steps = 0;
+        v = store_source(rows, 2, &closed);
+        assert_int_equal(ckpt_chain_run(&v, bad[k], 3, &steps, &err),
+                         k ? CKPT_ENOTFOUND : CKPT_EUSAGE);
+        assert_int_equal(steps, 2);
+        assert_null(v);
+        assert_int_equal(closed, 1);
+    }
 }

@@ -166,7 +166,7 @@ TEST(the_parts_of_a_refusal_add_up)
                 f.activations + f.workspace == f.all);
     ckpt_err_clear(&err);
     o.batch = 8;
-    o.batch_option = "--per-device-eval-batch-size";
+    o.batch_option = "per_device_eval_batch_size";
     o.model.recompute = RECOMPUTE_FULL;
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
@@ -178,12 +178,12 @@ TEST(the_parts_of_a_refusal_add_up)
     o.model.recompute = RECOMPUTE_FULL;
     o.room = one.all;                   /* one sample fits, two do not */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
-    assert_non_null(strstr(err.hint, "--per-device-eval-batch-size 1 makes it"));
+    assert_non_null(strstr(err.hint, "`per_device_eval_batch_size 1` makes it"));
     ckpt_err_clear(&err);
     o.batch = 1;                        /* there is none smaller */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_null(strstr(err.hint, "batch-size"));
-    assert_non_null(strstr(err.hint, "--max-seq-length"));
+    assert_non_null(strstr(err.hint, "`max_seq_length`"));
     device_close(dev);
     golden_close(&g);
 }
@@ -207,11 +207,11 @@ TEST(a_refusal_names_what_would_fit)
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "GiB are needed (weights"));
     parts_add_up(err.text);
-    assert_non_null(strstr(err.hint, "--gradient-checkpointing makes it"));
+    assert_non_null(strstr(err.hint, "`gradient_checkpointing` makes it"));
     ckpt_err_clear(&err);
     o.room = all.zero.weights;          /* nothing helps */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
-    assert_null(strstr(err.hint, "--per-device-train-batch-size"));
+    assert_null(strstr(err.hint, "per_device_train_batch_size"));
     assert_non_null(strstr(err.hint, "without any data"));
     ckpt_err_clear(&err);
     o.zero.offload = true;              /* the host is asked too */

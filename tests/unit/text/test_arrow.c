@@ -171,7 +171,7 @@ TEST(compressed_buffers_are_told)
 TEST(offsets_that_lead_out_of_a_buffer_fail)
 {
     unsigned char b[64] = {8, 0, 0, 0, 6, 0, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0};
-    struct flat f = {b, sizeof b, false};
+    struct flatbuffer f = {b, sizeof b, false};
     struct flatbuffer_table t;
 
     t = flatbuffer_root(&f);                  /* its table at 8: vtable at 4 */

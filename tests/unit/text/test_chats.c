@@ -326,8 +326,8 @@ TEST(refuses)
                    "field \"tools\" is no list");
     expect_refusal("{\"text\":\"a\"}\n", &field, "field \"talk\" is absent or null");
     expect_refusal("{\"text\":\"a\"}\n", &both, "both a messages field and a text field are given");
-    expect_refusal("{\"text\":\"a\"}\n", &history, "--mask-history is given, and the records");
-    expect_refusal("{\"text\":\"a\"}\n", &given, "--chat-template is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &history, "`mask_history` is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &given, "`chat_template` is given, and the records");
     put("chat_template.jinja", "{{ raise_exception('not so') }}");
     expect_refusal(HELLO, &o, "record 1: chat template: line 1: not so");
 }

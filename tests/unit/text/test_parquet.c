@@ -419,8 +419,8 @@ TEST(a_shelf_gives_back_its_lines)
     for (int i = 2999; i >= 0; i--) {
         size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
 
-        assert_int_equal(spill_file_get(s, i % 3 ? &p : &q, i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf,
-                                   &err), 0);
+        assert_int_equal(spill_file_get(s, i % 3 ? &p : &q,
+                                        i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf, &err), 0);
         assert_int_equal(buf.len, n);
         assert_true(n == 0 || (buf.data[0] == 'a' + i % 26 && buf.data[n - 1] == buf.data[0]));
     }

@@ -558,6 +558,17 @@ TEST(configurations_of_a_card)
     snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ../x\n");
     put_str("card/README.md", text);
     must_fail(path, &opts, CKPT_EREFUSED, "\"../x\" is no pattern of files below the folder");
+    /* Slashes after "./" lead below the folder, not to the root. */
+    snprintf(text, sizeof text, card, "- config_name: here\n  data_dir: .//m\n  data_files: .///b.jsonl\n");
+    put_str("card/README.md", text);
+    opts.config = "here";
+    r = open_with(path, &opts);
+    expect_ids(r, "4");
+    records_close(r);
+    opts.config = NULL;
+    snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ././/\n");
+    put_str("card/README.md", text);
+    must_fail(path, &opts, CKPT_EREFUSED, "\"\" is no pattern of files below the folder");
     snprintf(text, sizeof text, card, "- data_files: x\n");
     put_str("card/README.md", text);
     must_fail(path, &opts, CKPT_EFORMAT, "README.md: a configuration without config_name");

@@ -135,7 +135,8 @@ static void check_padding(const struct at *at, const json_t *c)
     }
     for (size_t i = 0; i < n; i++) {
         if (use)
-            assert_int_equal(encoding_pad(&e[i], use, window_padded_length(use, longest), &err), 0);
+            assert_int_equal(encoding_pad(&e[i], use, window_padded_length(use, longest), &err),
+                             0);
         check_numbers(at, "ids", e[i].id, e[i].n,
                       json_array_get(json_object_get(c, "ids"), i));
         encoding_release(&e[i]);
@@ -259,7 +260,8 @@ TEST(what_a_file_asks_for)
         }
         for (size_t i = 0; i < n; i++) {
             if (pad)
-                assert_int_equal(encoding_pad(&e[i], pad, window_padded_length(pad, longest), &err), 0);
+                assert_int_equal(encoding_pad(&e[i], pad, window_padded_length(pad, longest),
+                                              &err), 0);
             check_numbers(&at, "ids", e[i].id, e[i].n,
                           json_array_get(json_object_get(c, "ids"), i));
             check_numbers(&at, "type ids", e[i].type, e[i].n,

@@ -74,7 +74,7 @@ TEST(variables_say_how_many_and_which)
         if (refused) {
             assert_int_equal(err.code, CKPT_ECONFIG);
             assert_non_null(strstr(err.text, r.where));
-            assert_non_null(strstr(err.hint, "--nproc"));
+            assert_non_null(strstr(err.hint, "`nproc"));
         }
     }
     set("");

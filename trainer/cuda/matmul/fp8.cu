@@ -35,7 +35,7 @@ struct fp8 {
     struct fp8_scale *scale;            /* [SCALE_KEPT + KEPT_MOST] on the device */
     struct kept      *kept;             /* [KEPT_PLACES], hashed */
     int64_t           n_kept;
-    const void       *copies;           /* dev->copies, which they lie in */
+    const void       *copies;           /* dev->fp8_cache, which they lie in */
     uint64_t          loaded, taken;    /* the device's count then; bytes of it */
     const void       *turned;           /* the dy that lies there turned; NULL: none */
     const void       *x;                /* likewise; with x_turned turned */
@@ -192,23 +192,23 @@ static struct kept *place_of(struct device *dev, const struct op_linear *a)
     uint64_t each = cuda_part((uint64_t)(rows * cols));
     struct kept *k;
 
-    if (f->copies != dev->copies || f->loaded != dev->loaded) {
+    if (f->copies != dev->fp8_cache || f->loaded != dev->loaded) {
         for (size_t i = 0; i < KEPT_PLACES; i++)
             f->kept[i].w = NULL;
-        f->copies = dev->copies;
+        f->copies = dev->fp8_cache;
         f->loaded = dev->loaded;
         f->taken = 0;
         f->n_kept = 0;
     }
-    if (!dev->copies)
+    if (!dev->fp8_cache)
         return NULL;
     k = seat_of(f, a->w);
     if (k->w)
         return k->rows == rows && k->cols == cols ? k : NULL;
-    if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->copies_bytes)
+    if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->fp8_cache_bytes)
         return NULL;
-    *k = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
-          (unsigned char *)dev->copies + f->taken + each, 0, false, false,
+    *k = {a->w, rows, cols, (unsigned char *)dev->fp8_cache + f->taken,
+          (unsigned char *)dev->fp8_cache + f->taken + each, 0, false, false,
           &f->scale[SCALE_KEPT + f->n_kept++]};
     f->taken += 2 * each;
     return k;
@@ -217,7 +217,7 @@ static struct kept *place_of(struct device *dev, const struct op_linear *a)
 /* What is recorded is run again after optimizer steps that we do not see. */
 static bool fresh(struct device *dev, const struct kept *k)
 {
-    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_recording(dev)));
+    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_graph_capturing(dev)));
 }
 
 /* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */

@@ -11,7 +11,7 @@
  * lies otherwise is turned while it is rounded, and rows are filled up with zeros to 16.
  *
  * Memory: what belongs to one operation lies at the end of the workspace; weights stay in
- * dev->copies, in both layouts, while there is room.
+ * dev->fp8_cache, in both layouts, while there is room.
  *
  * Source: NVIDIA Transformer Engine 2, recipe Float8CurrentScaling; pytorch/ao 0.14, float8
  * tensorwise scaling; NVIDIA cuBLAS 13.0, cublasLtMatmul, "FP8 kernels".

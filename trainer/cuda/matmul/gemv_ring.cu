@@ -386,7 +386,7 @@ bool gemv_ring(struct device *dev, const struct gemv *g)
     j.items = (int)(g->gated ? g->n_out / 2 : g->n_out);
     j.alpha = g->alpha;
     j.act = g->act;
-    j.ahead = cuda_recording(dev);
+    j.ahead = cuda_graph_capturing(dev);
     if (g->norm) {
         j.gain = g->norm->norm.w;
         j.shift = g->norm->norm.b;

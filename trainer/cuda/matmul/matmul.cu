@@ -274,7 +274,7 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
     choice.kept = false;
     /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
      * may meet another of the key's first. */
-    return matmul_choices_add(known, &choice, found && !cuda_recording(dev));
+    return matmul_choices_add(known, &choice, found && !cuda_graph_capturing(dev));
 }
 
 /* One of the key's rounded sizes may suit an algorithm where another does not. */

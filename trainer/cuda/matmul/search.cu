@@ -266,7 +266,7 @@ static bool trial(struct device *dev, struct call *to, const struct matmul_args 
  * between runs. */
 static bool may_time(struct device *dev)
 {
-    return cuda_of(dev)->matmul->choices.path && !cuda_recording(dev);
+    return cuda_of(dev)->matmul->choices.path && !cuda_graph_capturing(dev);
 }
 
 /* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */

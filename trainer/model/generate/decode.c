@@ -170,7 +170,7 @@ void decode_free(struct decode *d)
 {
     if (!d)
         return;
-    d->m->dev->ops->forget(d->m->dev, d->recording);
+    d->m->dev->ops->graph_free(d->m->dev, d->graph);
     d->m->dev->ops->free(d->m->dev, d->arena);
     d->m->dev->ops->free(d->m->dev, d->spare);
     ckpt_free(d->enc_len);

@@ -47,7 +47,7 @@ struct decode {
     void              *next;        /* the other half of the residual stream's two buffers */
     void              *top;         /* what head_top makes, on the device */
     unsigned char     *top_host;
-    struct recording  *recording;   /* of a step of `shape`; NULL: none yet */
+    struct op_graph  *graph;       /* of a step of `shape`; NULL: none yet */
     void              *recorded_h;  /* where its residual stream ends */
     struct shape       shape;       /* of the last step */
     bool               plain;       /* this device keeps no work */

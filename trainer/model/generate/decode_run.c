@@ -132,22 +132,22 @@ static bool again(struct decode *d, struct pass *p, const struct shape *shape)
                 last->max_keys == shape->max_keys && last->max_enc == shape->max_enc;
 
     if (!same) {
-        ops->forget(p->dev, d->recording);
-        d->recording = NULL;
+        ops->graph_free(p->dev, d->graph);
+        d->graph = NULL;
         *last = *shape;
         return false;
     }
-    if (!d->recording && !d->plain) {
-        d->plain = !ops->record(p->dev);
+    if (!d->graph && !d->plain) {
+        d->plain = !ops->graph_begin(p->dev);
         if (!d->plain) {
             d->recorded_h = queue(d, p, shape->max_keys);
-            d->recording = ops->recorded(p->dev);
-            d->plain = !d->recording;
+            d->graph = ops->graph_end(p->dev);
+            d->plain = !d->graph;
         }
     }
-    if (d->recording)
-        ops->replay(p->dev, d->recording);
-    return d->recording != NULL;
+    if (d->graph)
+        ops->graph_launch(p->dev, d->graph);
+    return d->graph != NULL;
 }
 
 void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
@@ -156,7 +156,7 @@ void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
     struct shape shape = {.w = p->w, .rows = s->rows, .max_keys = s->max_keys};
 
     feed(d, p, n_new);
-    if (p->dev->apart)
+    if (p->dev->discrete)
         shape.max_keys = rounded(s->max_keys, d->max_len);
     shape.max_enc = p->max_enc;
     if (s->rows == s->n && p->w->fixed && !p->dev->profile && again(d, p, &shape))

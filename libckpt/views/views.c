@@ -1,5 +1,5 @@
-/* views/base - see views/base.h. */
-#include "libckpt/views/base.h"
+/* views/views - see views/views.h. */
+#include "libckpt/views/views.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
- * digest_of - digests of bytes: SHA-256 (OpenSSL) and XXH3-128 (xxHash).
+ * digest - digests of bytes: SHA-256 (OpenSSL) and XXH3-128 (xxHash).
  */
-#ifndef CKPT_LIBCKPT_DIGEST_OF_H
-#define CKPT_LIBCKPT_DIGEST_OF_H
+#ifndef CKPT_LIBCKPT_DIGEST_H
+#define CKPT_LIBCKPT_DIGEST_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ void ckpt_sha256_free(struct ckpt_sha256 *s);
 
 /* SHA-256 of a whole file as lower-case hex. */
 int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err);
-void ckpt_hex(char *dst, const unsigned char *bytes, size_t n);   /* 2n + 1 bytes of dst */
+void ckpt_digest_hex(char *dst, const unsigned char *bytes, size_t n);   /* 2n + 1 bytes of dst */
 /* XXH3 with 128 bits, canonical byte order. */
 void ckpt_xxh128(unsigned char digest[CKPT_XXH128_BYTES], const void *bytes, size_t n);
 

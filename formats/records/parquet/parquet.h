@@ -1,5 +1,5 @@
 /*
- * parquet/file - what a parquet file says of itself: schema, row groups, column chunks.
+ * parquet - what a parquet file says of itself: schema, row groups, column chunks.
  *
  * Source: apache/parquet-format, parquet.thrift and LogicalTypes.md, 2.12.
  *
@@ -13,9 +13,11 @@
  * of the optional and repeated nodes on its path are there, and a repetition level, which
  * repeated node it begins anew.  A node is told here as what it means, not as it is spelt: a
  * LIST is its elements, whatever the levels between them are called.
+ *
+ * Abbreviations: pq (parquet).
  */
-#ifndef CKPT_FORMATS_RECORDS_PARQUET_FILE_H
-#define CKPT_FORMATS_RECORDS_PARQUET_FILE_H
+#ifndef CKPT_FORMATS_RECORDS_PARQUET_PARQUET_H
+#define CKPT_FORMATS_RECORDS_PARQUET_PARQUET_H
 
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
 /*
- * arrow/file - what an Arrow IPC stream or file says: its schema, and where the buffers of its
+ * arrow - what an Arrow IPC stream or file says: its schema, and where the buffers of its
  * record batches lie.
  *
  * Source: apache/arrow format/{Message,Schema,File}.fbs and docs/source/format/Columnar.rst, 1.5.
@@ -12,10 +12,10 @@
  * A field has, depth first, one node (length, nulls) and its type's buffers in each batch:
  * validity bits, then offsets or values.
  */
-#ifndef CKPT_FORMATS_RECORDS_ARROW_FILE_H
-#define CKPT_FORMATS_RECORDS_ARROW_FILE_H
+#ifndef CKPT_FORMATS_RECORDS_ARROW_ARROW_H
+#define CKPT_FORMATS_RECORDS_ARROW_ARROW_H
 
-#include "formats/records/parquet/file.h"
+#include "formats/records/parquet/parquet.h"
 
 #define ARROW_MAX_META   ((uint64_t)256 << 20)  /* bytes of a message's metadata */
 #define ARROW_MAX_DEPTH  32

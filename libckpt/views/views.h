@@ -1,8 +1,8 @@
 /*
- * views/base - what views share: a handle on the source beneath, its list copied and changed.
+ * views/views - what views share: a handle on the source beneath, its list copied and changed.
  */
-#ifndef CKPT_LIBCKPT_VIEWS_BASE_H
-#define CKPT_LIBCKPT_VIEWS_BASE_H
+#ifndef CKPT_LIBCKPT_VIEWS_VIEWS_H
+#define CKPT_LIBCKPT_VIEWS_VIEWS_H
 
 #include "libckpt/view.h"
 

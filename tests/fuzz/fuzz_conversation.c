@@ -15,13 +15,14 @@ static const char *const templates[] = {
     "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{{ m.tool_calls }}{% endfor %}",
 };
 
-static void check(const struct talk *talk, const struct chat *chat, enum talk_loss loss)
+static void check(const struct conversation *talk, const struct chat *chat,
+                  enum conversation_loss loss)
 {
     struct jinja_out out = {0};
     struct ckpt_err err = {0};
     size_t at = 0;
 
-    if (talk_render(talk, chat, loss, &out, &err)) {
+    if (conversation_render(talk, chat, loss, &out, &err)) {
         if (!err.text[0])
             abort();
     } else {
@@ -56,7 +57,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     static struct chat *chat[2];
     struct ckpt_buf ask, answer;
     struct ckpt_err err = {0};
-    struct talk talk = {0};
+    struct conversation talk = {0};
     const char *field;
     json_t *record;
 
@@ -65,24 +66,24 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
             chat[i] = chat_of(templates[i]);
     if (ckpt_json_parse(&record, (const char *)data, size, CKPT_JSON_STRICT, &err))
         return 0;
-    field = talk_field(record);
-    if (talk_of(&talk, record, field ? field : "messages", &err)) {
+    field = conversation_field(record);
+    if (conversation_of(&talk, record, field ? field : "messages", &err)) {
         if (!err.text[0])
             abort();
     } else {
         for (int i = 0; i < 2; i++) {
-            for (enum talk_loss loss = TALK_ASSISTANT; loss <= TALK_ALL; loss++)
+            for (enum conversation_loss loss = 0; loss <= CONVERSATION_ALL; loss++)
                 check(&talk, chat[i], loss);
             ckpt_err_clear(&err);
             ckpt_buf_init(&ask, SIZE_MAX);
             ckpt_buf_init(&answer, SIZE_MAX);
-            if (talk_question(&talk, chat[i], &ask, &answer, &err) && !err.text[0])
+            if (conversation_question(&talk, chat[i], &ask, &answer, &err) && !err.text[0])
                 abort();
             ckpt_buf_release(&ask);
             ckpt_buf_release(&answer);
         }
     }
-    talk_release(&talk);
+    conversation_release(&talk);
     json_decref(record);
     return 0;
 }

@@ -13,7 +13,7 @@
 #include "trainer/data/sample_cache.h"
 #include "trainer/data/sample_file.h"
 
-#define PLACE "build/test-keep"
+#define PLACE "build/test-sample-cache"
 #define ROWS  PLACE "-rows.jsonl"
 
 struct set {

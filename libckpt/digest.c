@@ -1,5 +1,5 @@
-/* digest_of - see digest_of.h. */
-#include "libckpt/digest_of.h"
+/* digest - see digest.h. */
+#include "libckpt/digest.h"
 
 #include <openssl/evp.h>
 #include <xxhash.h>
@@ -59,7 +59,7 @@ void ckpt_sha256_free(struct ckpt_sha256 *s)
     ckpt_free(s);
 }
 
-void ckpt_hex(char *dst, const unsigned char *bytes, size_t n)
+void ckpt_digest_hex(char *dst, const unsigned char *bytes, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
 
@@ -89,7 +89,7 @@ int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct c
     if (rc == 0)
         rc = ckpt_sha256_end(s, digest, err);
     if (rc == 0)
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
     ckpt_sha256_free(s);
     ckpt_free(chunk);
     return rc;
