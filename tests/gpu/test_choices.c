@@ -142,7 +142,7 @@ static void route(const char *folder, int64_t n)
     u = gpu_blank(&g, g.type, n * 2 * FF);
     probs = gpu_blank(&g, CKPT_F32, n);
     picked = gpu_ints(&g, none, n);
-    op = (struct op_experts){.out = out.gpu, .u = u.gpu, .probs = probs.gpu, .picked = picked.gpu,
+    op = (struct op_experts){.out = out.gpu, .u = u.gpu, .probs = probs.gpu, .top_k_index = picked.gpu,
                              .x = x.gpu, .gate = w.gpu, .up = (float *)w.gpu + DIM * FF,
                              .down = (float *)w.gpu + 2 * DIM * FF,
                              .router = (float *)w.gpu + 3 * DIM * FF, .n = n, .dim = DIM,

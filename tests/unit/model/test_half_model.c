@@ -26,7 +26,7 @@ static const void *acquire(void *ctx, int unit)
     int64_t at = 0;
 
     for (int u = 0; u < unit; u++)
-        at += h->p->unit_numel[u];
+        at += h->p->layer_numel[u];
     return h->weights + at;
 }
 

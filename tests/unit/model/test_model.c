@@ -463,7 +463,7 @@ static void brackets(const char *name, int most)
     w.inner = resident_door(g.weights);
     golden_batch(&g, "right", &b, &place);
     OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
-    for (int u = 0; u < model_params(g.model)->n_unit; u++) {
+    for (int u = 0; u < model_params(g.model)->n_layers; u++) {
         assert_int_equal(w.held[u], 0);
         assert_int_equal(w.done[u], 1);
     }
@@ -510,7 +510,7 @@ static void check_hidden(const char *name, const char *side)
         start[i / C + 1] = (int32_t)b.n_tokens;
     }
     b.n_docs = R;
-    b.kinds = types ? kind : NULL;
+    b.token_type_ids = types ? kind : NULL;
     for (int64_t l = 0; l <= g.arch->num_hidden_layers; l++) {
         const float *wanted;
 

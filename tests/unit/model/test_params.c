@@ -14,7 +14,7 @@ TEST(params_build_gives_torch_order_and_units)
 
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(p.n, 3 + 2 * 12 + 2);
-    assert_int_equal(p.n_unit, 4);
+    assert_int_equal(p.n_layers, 4);
     assert_int_equal(p.numel, 11 * 8 + 16 + 2 * (12 * 64 + 13 * 8) + 16);
     assert_int_equal(p.numel, arch_numel(arch));
     assert_string_equal(p.item[0].name, "transformer.word_embeddings.weight");
@@ -25,7 +25,7 @@ TEST(params_build_gives_torch_order_and_units)
     assert_string_equal(p.item[p.n - 1].name, "transformer.ln_f.bias");
     for (size_t i = 0; i < p.n; i++) {
         if (p.item[i].unit != unit) {
-            assert_int_equal(at, p.unit_numel[unit]);
+            assert_int_equal(at, p.layer_numel[unit]);
             assert_int_equal(p.item[i].unit, ++unit);
             at = 0;
         }
