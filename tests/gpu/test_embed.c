@@ -88,7 +88,7 @@ static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t d
         op.dpos = frozen ? NULL : AT(d->dpos);
     }
     if (opts & KIND) {
-        op.kind = AT(d->kind);
+        op.token_type = AT(d->kind);
         op.token_type_ids = opts & KIND_ZERO ? NULL : AT(d->kinds);
     }
     if (opts & LORA)

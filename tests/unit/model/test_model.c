@@ -345,8 +345,8 @@ TEST(model_repeats_bit_for_bit)
     each_model(repeatable, NULL, &train, 2);
 }
 
-/* An empty batch, and one without supervised rows, still touch every unit in order. */
-TEST(model_passes_when_nothing_is_supervised)
+/* An empty batch, and one without supervised rows, still touch every layer in order. */
+static void test_model_passes_when_nothing_is_supervised(void **state)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -412,40 +412,40 @@ struct watch {
     int held[16], graded[16], done[16], most, now;
 };
 
-static const void *watch_acquire(void *ctx, int unit)
+static const void *watch_acquire(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    w->held[unit]++;
+    w->held[layer]++;
     w->now++;
     w->most = w->now > w->most ? w->now : w->most;
-    return w->inner->acquire(w->inner->ctx, unit);
+    return w->inner->acquire(w->inner->ctx, layer);
 }
 
-static void watch_release(void *ctx, int unit)
+static void watch_release(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->held[unit] > 0);
-    w->held[unit]--;
+    assert_true(w->held[layer] > 0);
+    w->held[layer]--;
     w->now--;
 }
 
-static void *watch_grad(void *ctx, int unit)
+static void *watch_grad(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_int_equal(w->done[unit], 0);
-    w->graded[unit]++;
-    return w->inner->grad(w->inner->ctx, unit);
+    assert_int_equal(w->done[layer], 0);
+    w->graded[layer]++;
+    return w->inner->grad(w->inner->ctx, layer);
 }
 
-static void watch_done(void *ctx, int unit)
+static void watch_done(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->graded[unit] > 0);
-    w->done[unit]++;
+    assert_true(w->graded[layer] > 0);
+    w->done[layer]++;
 }
 
 static void brackets(const char *name, int most)

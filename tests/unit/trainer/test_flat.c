@@ -4,7 +4,7 @@
 #include "trainer/shard/flat.h"
 
 /* Units 0..2 of sizes that divide by no world. */
-static const struct { int unit; int64_t numel; } shapes[] = {
+static const struct { int layer; int64_t numel; } shapes[] = {
     {0, 31 * 7}, {0, 5}, {1, 1}, {1, 23}, {1, 64}, {2, 2}, {2, 97},
 };
 #define N (sizeof shapes / sizeof shapes[0])
@@ -16,16 +16,16 @@ static void make_some(struct params *p, struct param *item, int64_t *layer_numel
     memset(layer_numel, 0, 6 * sizeof *layer_numel);
     p->layer_grad = layer_numel + 3;
     for (size_t i = 0; i < N; i++) {
-        int unit = shapes[i].unit;
+        int layer = shapes[i].layer;
         bool trained = !(frozen >> i & 1);
 
-        item[i] = (struct param){.name = "p", .unit = unit, .numel = shapes[i].numel,
-                                 .offset = layer_numel[unit], .trainable = trained,
-                                 .grad_offset = trained ? p->layer_grad[unit] : -1};
-        layer_numel[unit] += shapes[i].numel;
+        item[i] = (struct param){.name = "p", .layer = layer, .numel = shapes[i].numel,
+                                 .offset = layer_numel[layer], .trainable = trained,
+                                 .grad_offset = trained ? p->layer_grad[layer] : -1};
+        layer_numel[layer] += shapes[i].numel;
         p->numel += shapes[i].numel;
         if (trained) {
-            p->layer_grad[unit] += shapes[i].numel;
+            p->layer_grad[layer] += shapes[i].numel;
             p->grad_numel += shapes[i].numel;
         }
     }
@@ -47,6 +47,7 @@ TEST(stage_3_owns_each_element_once)
     int64_t layer_numel[6];
     struct params p;
 
+    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < N; i++) {
@@ -78,26 +79,27 @@ TEST(spread_then_assemble_gives_the_same_unit)
     int64_t layer_numel[6];
     struct params p;
 
+    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
-        for (int unit = 0; unit < 3; unit++) {
+        for (int layer = 0; layer < 3; layer++) {
             struct ckpt_err err = {0};
             struct flat f;
-            size_t n = (size_t)layer_numel[unit], parts_n;
+            size_t n = (size_t)layer_numel[layer], parts_n;
             float *whole = malloc(n * sizeof *whole), *again = calloc(n, sizeof *again), *parts;
             double padding = 0;
 
             assert_int_equal(flat_init(&f, &p, 3, 0, worlds[k], &err), 0);
-            parts_n = (size_t)flat_layer_part(&f, unit) * (size_t)worlds[k];
+            parts_n = (size_t)flat_layer_part(&f, layer) * (size_t)worlds[k];
             parts = malloc(parts_n * sizeof *parts);
             memset(parts, 0xff, parts_n * sizeof *parts);
             for (size_t i = 0; i < n; i++)
                 whole[i] = (float)(i + 1);
-            flat_scatter(&f, unit, parts, whole);
+            flat_scatter(&f, layer, parts, whole);
             for (size_t i = 0; i < parts_n; i++)
                 padding += (double)parts[i];
             assert_true(padding == (double)n * (double)(n + 1) / 2);    /* the rest is zero */
-            flat_assemble(&f, unit, again, parts, sizeof *again);
+            flat_assemble(&f, layer, again, parts, sizeof *again);
             assert_memory_equal(whole, again, n * sizeof *whole);
             flat_release(&f);
             free(whole);
@@ -114,11 +116,12 @@ TEST(stage_0_holds_units_whole)
     struct params p;
     struct flat f;
 
+    (void)state;
     make_params(&p, item, layer_numel);
     assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
     assert_int_equal(f.numel, p.numel);
-    for (size_t i = 0; i < N; i++)      /* a unit's layout is the arrays' own */
-        assert_int_equal(f.base[i], flat_layer_base(&f, p.item[i].unit) + p.item[i].offset);
+    for (size_t i = 0; i < N; i++)      /* a layer's layout is the arrays' own */
+        assert_int_equal(f.base[i], flat_layer_base(&f, p.item[i].layer) + p.item[i].offset);
     flat_release(&f);
 }
 
@@ -130,6 +133,7 @@ TEST(frozen_parameters_have_no_gradient)
     int64_t layer_numel[6];
     struct params p;
 
+    (void)state;
     make_some(&p, item, layer_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
     for (size_t k = 0; k < 4; k++)
         for (int stage = 0; stage <= 3; stage += 3) {

@@ -211,8 +211,8 @@ static void passes(struct side *s, struct golden *g, double loss[5])
     assert_int_equal(s->dev->n_alloc, n_alloc);
 }
 
-/* Weights and gradients on the host: every family's order of units, blocks made again or not. */
-TEST(weights_on_the_host_change_nothing)
+/* Weights and gradients on the host: every family's order of layers, blocks made again or not. */
+static void test_weights_on_the_host_change_nothing(void **state)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m",
                                         "opt-bare"};
