@@ -214,7 +214,7 @@ TEST(near)
 
 /* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was
  * chosen for 1152 rows, in parts now, for some less of the same key. */
-static void test_parts(void **state)
+TEST(parts)
 {
     static const struct linear_case first = {.n = 1152, .in = 512, .out = 384},
                                     later[] = {{.n = 1025, .in = 512, .out = 384},

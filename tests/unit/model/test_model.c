@@ -346,7 +346,7 @@ TEST(model_repeats_bit_for_bit)
 }
 
 /* An empty batch, and one without supervised rows, still touch every layer in order. */
-static void test_model_passes_when_nothing_is_supervised(void **state)
+TEST(model_passes_when_nothing_is_supervised)
 {
     struct ckpt_err err = {0};
     struct golden g;

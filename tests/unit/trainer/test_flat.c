@@ -47,7 +47,6 @@ TEST(stage_3_owns_each_element_once)
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < N; i++) {
@@ -79,7 +78,6 @@ TEST(spread_then_assemble_gives_the_same_unit)
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (int layer = 0; layer < 3; layer++) {
@@ -116,7 +114,6 @@ TEST(stage_0_holds_units_whole)
     struct params p;
     struct flat f;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
     assert_int_equal(f.numel, p.numel);
@@ -133,7 +130,6 @@ TEST(frozen_parameters_have_no_gradient)
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_some(&p, item, layer_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
     for (size_t k = 0; k < 4; k++)
         for (int stage = 0; stage <= 3; stage += 3) {

@@ -212,7 +212,7 @@ static void passes(struct side *s, struct golden *g, double loss[5])
 }
 
 /* Weights and gradients on the host: every family's order of layers, blocks made again or not. */
-static void test_weights_on_the_host_change_nothing(void **state)
+TEST(weights_on_the_host_change_nothing)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m",
                                         "opt-bare"};
