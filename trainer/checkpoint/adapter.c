@@ -109,7 +109,9 @@ static int tokens_of(json_t **out, const struct settings *s, const struct arch *
         long id = strtol(text, &end, 10);
 
         if (*end || id < 0) {
-            ckpt_fail(err, CKPT_ECONFIG, "`trainable_token_indices %s`: an id is wanted", text);
+            int rc = ckpt_fail(err, CKPT_ECONFIG, "`trainable_token_indices %s`: an id is wanted",
+                               text);
+
             json_decref(list);
             return rc;
         }
