@@ -8,17 +8,15 @@
 
 static char path[300];
 
-static int setup(void **state)
+BEFORE_ALL()
 {
     snprintf(path, sizeof path, "%s/rng.pth", scratch("inspect_rng"));
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
     *strrchr(path, '/') = '\0';
     scratch_remove(path);
-    return 0;
 }
 
 static struct torch_archive *reopen(void)
@@ -69,7 +67,7 @@ TEST(fresh_streams)
     char *lines;
     json_t *all;
 
-    hf_rng_seed(&s, 42);
+    rng_streams_seed(&s, 42);
     assert_int_equal(ckpt_out_create(&out, path, 0, &err), 0);
     assert_int_equal(hf_rng_write(out, &s, &err), 0);
     all = told(&lines);
@@ -157,14 +155,4 @@ TEST(what_is_none)
     assert_false(inspect_is_rng(a));
     torch_archive_close(a);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fresh_streams), cmocka_unit_test(test_cuda),
-        cmocka_unit_test(test_what_is_none),
-    };
-
-    return cmocka_run_group_tests_name("inspect_rng", tests, setup, teardown);
 }
