@@ -67,7 +67,7 @@ TEST(fresh_streams)
     char *lines;
     json_t *all;
 
-    rng_streams_seed(&s, 42);
+    hf_rng_seed(&s, 42);
     assert_int_equal(ckpt_out_create(&out, path, 0, &err), 0);
     assert_int_equal(hf_rng_write(out, &s, &err), 0);
     all = told(&lines);
