@@ -52,7 +52,7 @@ static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int 
     struct mt19937 t = {.next = MT19937_N};
     bool found = false;
 
-    rng_streams_seed(&fresh, seed);
+    hf_rng_seed(&fresh, seed);
     memcpy(t.state, s == PYTHON ? fresh.python : s == NUMPY ? fresh.numpy : fresh.torch,
            sizeof t.state);
     for (int twist = 0; !found && twist <= twists; twist++) {
@@ -208,7 +208,7 @@ static int put_cuda(struct out *o, const char *file, json_t *list, const struct 
     ckpt_cursor_init(&c, bytes, sizeof bytes);
     seed = ckpt_cursor_u64le(&c);
     offset = ckpt_cursor_u64le(&c);
-    philox(word, offset / 4, seed);
+    philox(word, seed, 0, offset / 4);
     snprintf(text, sizeof text, "cuda %zu: Philox4x32-10, seed %llu, offset %llu, next %.6g",
              json_array_size(list), (unsigned long long)seed, (unsigned long long)offset,
              word[offset % 4] * 0x1p-32 + 0x1p-33);
