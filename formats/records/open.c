@@ -67,7 +67,8 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
     size_t n;
     int rc;
 
-    if ((rc = read_head(packed, head, &n, err)) != 0)
+    rc = read_head(packed, head, &n, err);
+    if (rc)
         return rc;
     if (!ckpt_spool_is_compressed(head, n))
         return 0;
