@@ -208,7 +208,7 @@ static int put_cuda(struct out *o, const char *file, json_t *list, const struct 
     ckpt_cursor_init(&c, bytes, sizeof bytes);
     seed = ckpt_cursor_u64le(&c);
     offset = ckpt_cursor_u64le(&c);
-    philox(word, offset / 4, seed);
+    philox(word, seed, 0, offset / 4);
     snprintf(text, sizeof text, "cuda %zu: Philox4x32-10, seed %llu, offset %llu, next %.6g",
              json_array_size(list), (unsigned long long)seed, (unsigned long long)offset,
              word[offset % 4] * 0x1p-32 + 0x1p-33);
