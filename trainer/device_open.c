@@ -144,10 +144,10 @@ static int open_cpu(struct device **out, const struct device_opts *opts, struct 
     if (opts->fp8 || opts->tf32)
         return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs a GPU, the device is the CPU",
                          opts->fp8 ? "fp8" : "tf32");
-    if (device_open_cpu(out, opts->threads, err))
-        return err->code;
-    (*out)->weight = opts->weights;
-    return 0;
+    rc = device_open_cpu(out, opts->threads, err);
+    if (rc == 0)
+        (*out)->weight = opts->weights;
+    return rc;
 }
 
 int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
