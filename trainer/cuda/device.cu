@@ -230,11 +230,11 @@ static void cuda_close(struct device *dev)
 
 static uint64_t cuda_workspace(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t need[] = {cuda_optim_work(dev, l),     cuda_norm_work(dev, l),
-                       cuda_embed_work(dev, l),     cuda_rope_work(dev, l),
-                       cuda_linear_work(dev, l),    cuda_experts_work(dev, l),
-                       cuda_attention_work(dev, l), cuda_cached_work(dev, l),
-                       cuda_head_work(dev, l),      cuda_top_work(dev, l)};
+    uint64_t need[] = {cuda_norm_work(dev, l),   cuda_embed_work(dev, l),
+                       cuda_rope_work(dev, l),   cuda_linear_work(dev, l),
+                       cuda_experts_work(dev, l), cuda_attention_work(dev, l),
+                       cuda_cached_work(dev, l), cuda_head_work(dev, l),
+                       cuda_top_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
