@@ -135,7 +135,7 @@ void optim_tell_change(const struct session *s, const char *path, enum op_moment
                                        [OP_MOMENTS_8BIT] = "codes of 8 bits"};
 
     if (was != s->zero_opts.moments && s->comm->rank == 0)
-        ckpt_log(CKPT_LOG_NOTE, "%s: moments were %s, they are %s from here on", path, name[was],
+        ckpt_log(CKPT_LOG_NOTE, "%s: moments were stored as %s, this run keeps them as %s", path, name[was],
                  name[s->zero_opts.moments]);
 }
 
