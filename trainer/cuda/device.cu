@@ -311,8 +311,9 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
     if (rc != cudaSuccess)
         return fail(err, CKPT_EDEVICE, "GPU %d: %s", index, cudaGetErrorString(rc));
     if (prop->major < 8)
-        return fail(err, CKPT_EDEVICE, "GPU %d is a %s of compute capability %d.%d: 8.0 is required",
-                    index, prop->name, prop->major, prop->minor);
+        return fail(err, CKPT_EDEVICE,
+                    "GPU %d is a %s of compute capability %d.%d: 8.0 is required", index,
+                    prop->name, prop->major, prop->minor);
     if (opts->fp8 && opts->weights != CKPT_BF16)
         return fail(err, CKPT_ECONFIG, "GPU %d: 8-bit products need bf16 weights", index);
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
