@@ -76,12 +76,13 @@ static int append_factors(struct build *b, const struct param *of, const struct 
                   role_is_transposed((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
     int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
+    int rc;
 
-    if (append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
-                      ckpt_shape_2d(c->rank, in), c->scale, err) ||
-        append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
-                      ckpt_shape_2d(out, c->rank), c->scale, err))
-        return err->code;
+    if ((rc = append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
+                      ckpt_shape_2d(c->rank, in), c->scale, err)) != 0 ||
+        (rc = append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
+                      ckpt_shape_2d(out, c->rank), c->scale, err)) != 0)
+        return rc;
     return c->magnitude ? append_factor(b, of, PARAM_MAGNITUDE, "lora_magnitude_vector",
                                         ckpt_shape_1d(out), 0, err) : 0;
 }
@@ -98,32 +99,35 @@ static enum lora_module module_kind(enum role role)
 static int check_ids(const json_t *list, int64_t vocab, struct ckpt_err *err)
 {
     bool *seen = ckpt_alloc((size_t)vocab, sizeof *seen);
+    int rc = 0;
 
     if (!seen)
         return ckpt_nomem(err, (size_t)vocab);
-    for (size_t i = 0; err->code == 0 && i < json_array_size(list); i++) {
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
         json_int_t id = json_integer_value(entry);
 
         if (!json_is_integer(entry) || id < 0 || id >= vocab)
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 to "
-                      "%lld", i, (long long)vocab - 1);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 "
+                           "to %lld", i, (long long)vocab - 1);
         else if (seen[id])
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
-                      (long long)id);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
+                           (long long)id);
         else
             seen[id] = true;
     }
     ckpt_free(seen);
-    return err->code;
+    return rc;
 }
 
 /* Rows of the embedding that are trained by themselves. */
 static int append_tokens(struct build *b, const struct param *of, const json_t *list,
                          struct ckpt_err *err)
 {
-    if (check_ids(list, b->arch->vocab_size, err))
-        return err->code;
+    int rc = check_ids(list, b->arch->vocab_size, err);
+
+    if (rc)
+        return rc;
     return append_factor(b, of, PARAM_TOKENS, "token_adapter.trainable_tokens_delta",
                          ckpt_shape_2d((int64_t)json_array_size(list), of->shape.dim[1]), 0, err);
 }
@@ -137,14 +141,16 @@ static int end_module(struct build *b, struct ckpt_err *err)
     enum lora_module kind;
     struct lora_delta c;
     char module[CKPT_MAX_NAME + 1];
+    int rc;
 
     b->module = SIZE_MAX;
     if (!b->lora || first == SIZE_MAX)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
     kind = module_kind((enum role)of->role);
-    if (lora_delta(&c, b->lora, module, kind, err))
-        return err->code;
+    rc = lora_delta(&c, b->lora, module, kind, err);
+    if (rc)
+        return rc;
     for (size_t i = first; i < end; i++) {
         struct param *q = &p->item[i];
         bool bias = strcmp(q->name + module_length(q->name), ".bias") == 0;
@@ -156,8 +162,8 @@ static int end_module(struct build *b, struct ckpt_err *err)
                        (bias && lora_bias(b->lora) == LORA_BIAS_ALL) ||
                        (bias && lora_bias(b->lora) == LORA_BIAS_TARGETS && c.rank > 0);
     }
-    if (c.rank && append_factors(b, of, &c, kind, err))
-        return err->code;
+    if (c.rank && (rc = append_factors(b, of, &c, kind, err)) != 0)
+        return rc;
     if (kind == LORA_EMBEDDING && lora_tokens(b->lora, module)) {
         if (c.rank || of->trainable)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is trained "
@@ -175,13 +181,14 @@ static int append_one(struct build *b, const struct name *name, int layer, int64
     char *text = name_expand(&p->arena, p->prefix, name,
                              layer - 1 - arch_stack_first(b->arch, layer - 1), expert);
     struct param *q;
+    int rc;
 
     if (!text)
         return ckpt_nomem(err, CKPT_MAX_NAME);
     if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
-        end_module(b, err))
-        return err->code;
+        (rc = end_module(b, err)) != 0)
+        return rc;
     if (b->module == SIZE_MAX)
         b->module = p->n;
     q = &p->item[p->n];
@@ -196,6 +203,7 @@ static int append_one(struct build *b, const struct name *name, int layer, int64
 static int append(struct build *b, const struct name *list, int layer, struct ckpt_err *err)
 {
     const struct arch *arch = b->arch;
+    int rc;
 
     for (; list->text; list++) {
         const struct name *end = list;
@@ -206,10 +214,10 @@ static int append(struct build *b, const struct name *list, int layer, struct ck
             end++;
         for (int64_t e = 0; list < end && e < arch->num_experts; e++)
             for (const struct name *one = list; one < end; one++)
-                if (append_one(b, one, layer, e, err))
-                    return err->code;
-        if (list == end && append_one(b, list, layer, 0, err))
-            return err->code;
+                if ((rc = append_one(b, one, layer, e, err)) != 0)
+                    return rc;
+        if (list == end && (rc = append_one(b, list, layer, 0, err)) != 0)
+            return rc;
         list = list < end ? end - 1 : list;
     }
     return 0;
@@ -234,14 +242,15 @@ static int append_all(struct build *b, struct ckpt_err *err)
 {
     const struct family *f = b->arch->family;
     struct params *p = b->p;
+    int rc = append(b, f->before, 0, err);
 
-    if (append(b, f->before, 0, err))
-        return err->code;
+    if (rc)
+        return rc;
     for (int u = 1; u + 1 < p->n_layers; u++)
-        if (append(b, family_block(b->arch, u - 1), u, err))
-            return err->code;
-    if (append(b, f->after, p->n_layers - 1, err) || end_module(b, err))
-        return err->code;
+        if ((rc = append(b, family_block(b->arch, u - 1), u, err)) != 0)
+            return rc;
+    if ((rc = append(b, f->after, p->n_layers - 1, err)) != 0 || (rc = end_module(b, err)) != 0)
+        return rc;
     place_grads(p);
     if (p->grad_numel == 0)
         return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
@@ -256,6 +265,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     int64_t layers = arch->num_hidden_layers;
     size_t n = count(arch, f->before, -1) + count(arch, f->after, -1);
     struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
+    int rc;
 
     for (int64_t l = 0; l < layers; l++)
         n += count(arch, family_block(arch, l), l);
@@ -270,12 +280,13 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
     p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
     if (!p->item || !p->layer_numel || !p->layer_grad)
-        ckpt_nomem(err, n * sizeof *p->item);
-    else if (ckpt_map_new(&p->by_name, n, err) == 0)
-        append_all(&b, err);
-    if (err->code)
+        rc = ckpt_nomem(err, n * sizeof *p->item);
+    else
+        rc = ckpt_map_new(&p->by_name, n, err);
+    rc = rc ? rc : append_all(&b, err);
+    if (rc)
         params_release(p);
-    return err->code;
+    return rc;
 }
 
 /* Where ".default" goes in a wrapped model's names. */

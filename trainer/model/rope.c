@@ -22,10 +22,11 @@ static const struct {
 static int find_kind(enum arch_rope *kind, const json_t *o, bool longrope, struct ckpt_err *err)
 {
     const char *text, *old;
+    int rc;
 
-    if (ckpt_json_str_or(&old, o, "type", "default", err) ||
-        ckpt_json_str_or(&text, o, "rope_type", old, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&old, o, "type", "default", err)) != 0 ||
+        (rc = ckpt_json_str_or(&text, o, "rope_type", old, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, text) == 0) {
             *kind = longrope && kinds[i].kind == ARCH_ROPE_YARN ? ARCH_ROPE_LONG : kinds[i].kind;
@@ -67,12 +68,13 @@ static int default_attention(struct arch *a, const json_t *o, struct ckpt_err *e
 {
     struct rope *r = &a->rope;
     double m, m_all;
+    int rc;
 
     r->attention_factor = 1;
     if (r->kind == ARCH_ROPE_YARN) {
-        if (ckpt_json_num_or(&m, o, "mscale", 0, err) ||
-            ckpt_json_num_or(&m_all, o, "mscale_all_dim", 0, err))
-            return err->code;
+        if ((rc = ckpt_json_num_or(&m, o, "mscale", 0, err)) != 0 ||
+            (rc = ckpt_json_num_or(&m_all, o, "mscale_all_dim", 0, err)) != 0)
+            return rc;
         r->attention_factor = m != 0 && m_all != 0
                                   ? get_scale(r->factor, m) / get_scale(r->factor, m_all)
                                   : get_scale(r->factor, 1);
@@ -89,11 +91,13 @@ static int read_factor(struct arch *a, const json_t *o, struct ckpt_err *err)
     struct rope *r = &a->rope;
     double ratio = 0;
     bool stretched = r->kind == ARCH_ROPE_YARN || r->kind == ARCH_ROPE_LONG;
+    int rc;
 
     if (r->original_max_position_embeddings > 0)
         ratio = (double)a->max_position_embeddings / (double)r->original_max_position_embeddings;
-    if (ckpt_json_num_or(&r->factor, o, "factor", stretched ? ratio : 0, err))
-        return err->code;
+    rc = ckpt_json_num_or(&r->factor, o, "factor", stretched ? ratio : 0, err);
+    if (rc)
+        return rc;
     if (r->kind == ARCH_ROPE_DEFAULT)
         return 0;
     if (!(r->factor > 0) || (r->kind != ARCH_ROPE_LONG && r->factor < 1))
@@ -110,17 +114,18 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
 {
     struct rope *r = &a->rope;
     int64_t top;
+    int rc;
 
-    if (ckpt_json_int_or(&top, config, "original_max_position_embeddings", 0, err) ||
-        ckpt_json_int_or(&r->original_max_position_embeddings, o,
-                         "original_max_position_embeddings", top, err) ||
-        read_factor(a, o, err) ||
-        ckpt_json_num_or(&r->low_freq_factor, o, "low_freq_factor", 1, err) ||
-        ckpt_json_num_or(&r->high_freq_factor, o, "high_freq_factor", 4, err) ||
-        ckpt_json_num_or(&r->beta_fast, o, "beta_fast", 32, err) ||
-        ckpt_json_num_or(&r->beta_slow, o, "beta_slow", 1, err) ||
-        ckpt_json_bool_or(&r->truncate, o, "truncate", true, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&top, config, "original_max_position_embeddings", 0, err)) != 0 ||
+        (rc = ckpt_json_int_or(&r->original_max_position_embeddings, o,
+                         "original_max_position_embeddings", top, err)) != 0 ||
+        (rc = read_factor(a, o, err)) != 0 ||
+        (rc = ckpt_json_num_or(&r->low_freq_factor, o, "low_freq_factor", 1, err)) != 0 ||
+        (rc = ckpt_json_num_or(&r->high_freq_factor, o, "high_freq_factor", 4, err)) != 0 ||
+        (rc = ckpt_json_num_or(&r->beta_fast, o, "beta_fast", 32, err)) != 0 ||
+        (rc = ckpt_json_num_or(&r->beta_slow, o, "beta_slow", 1, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&r->truncate, o, "truncate", true, err)) != 0)
+        return rc;
     if ((r->kind == ARCH_ROPE_LLAMA3 || r->kind == ARCH_ROPE_LONG) &&
         r->original_max_position_embeddings < 2)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: original_max_position_embeddings is %lld",
@@ -129,11 +134,12 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
         return ckpt_fail(err, CKPT_EFORMAT, "rope: high_freq_factor %g is not above "
                          "low_freq_factor %g", r->high_freq_factor, r->low_freq_factor);
     if (r->kind == ARCH_ROPE_LONG &&
-        (read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err) ||
-         read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err)))
-        return err->code;
-    if (default_attention(a, o, err))
-        return err->code;
+        ((rc = read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err)) != 0 ||
+         (rc = read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err)) != 0))
+        return rc;
+    rc = default_attention(a, o, err);
+    if (rc)
+        return rc;
     return ckpt_json_num_or(&r->attention_factor, o, "attention_factor", r->attention_factor,
                             err);
 }
@@ -144,17 +150,18 @@ int rope_read(struct arch *a, const json_t *config, bool partial, bool longrope,
     const json_t *o = json_object_get(config, "rope_parameters");
     struct rope *r = &a->rope;
     double theta, part;
+    int rc;
 
     if (!json_is_object(o))
         o = json_object_get(config, "rope_scaling");
     if (!json_is_object(o))
         o = NULL;
-    if (ckpt_json_num_or(&theta, config, "rope_theta", 10000, err) ||
-        ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err) ||
-        (o && (ckpt_json_num_or(&theta, o, "rope_theta", theta, err) ||
-               ckpt_json_num_or(&part, o, "partial_rotary_factor", part, err) ||
-               find_kind(&r->kind, o, longrope, err))))
-        return err->code;
+    if ((rc = ckpt_json_num_or(&theta, config, "rope_theta", 10000, err)) != 0 ||
+        (rc = ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err)) != 0 ||
+        (o && ((rc = ckpt_json_num_or(&theta, o, "rope_theta", theta, err)) != 0 ||
+               (rc = ckpt_json_num_or(&part, o, "partial_rotary_factor", part, err)) != 0 ||
+               (rc = find_kind(&r->kind, o, longrope, err)) != 0)))
+        return rc;
     if (!(theta > 1) || !(part > 0 && part <= 1))
         return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
                          part);
@@ -181,7 +188,8 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
 /* The dimension whose wave turns so often over the original length. */
 static double yarn_dim(const struct rope *r, double turns, int64_t original)
 {
-    return (double)r->rotary_dim * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+    return (double)r->rotary_dim * log((double)original / (turns * 2 * M_PI)) /
+           (2 * log(r->theta));
 }
 
 static void yarn(double *inv, const struct arch *a)
