@@ -107,7 +107,7 @@ static void check(struct gpu *g, const struct experts_case *c)
     gpu_release(g);
 }
 
-static void test_experts(void **state)
+TEST(experts)
 {
     static const struct experts_case c[] = {
         {.n = 1, .dim = 16, .ff = 8, .experts = 4, .k = 2, .act = OP_ACT_SILU, .renorm = true},
@@ -144,7 +144,6 @@ static void test_experts(void **state)
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
                           .expert_ff = 704, .train = true};
 
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         struct gpu g;
 

@@ -167,15 +167,13 @@ static void check_codes(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_codes_hybrid(void **state)
+TEST(codes_hybrid)
 {
-    (void)state;
     check_codes(DEVICE_FP8_HYBRID);
 }
 
-static void test_codes_e4m3(void **state)
+TEST(codes_e4m3)
 {
-    (void)state;
     if (gpu_small())
         skip();
     check_codes(DEVICE_FP8_E4M3);
@@ -183,13 +181,12 @@ static void test_codes_e4m3(void **state)
 
 /* One value that is not finite makes the whole product NaN; zeros give zeros; the largest and the
  * smallest numbers pass through. */
-static void test_strange(void **state)
+TEST(strange)
 {
     static const float at[] = {NAN, INFINITY, -INFINITY, 0, 1e30f, 1e-30f, 1e-40f};
     float *host = calloc(N * WIDE, sizeof *host);
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -299,9 +296,8 @@ static void check_products(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
-    (void)state;
     if (gpu_small() == 2)
         skip();
     check_products(DEVICE_FP8_HYBRID);
@@ -369,7 +365,7 @@ static void check_fields(enum device_fp8 fp8, const struct linear_case *c)
     gpu_close(&g);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
     static const struct linear_case c[] = {
         {.n = N, .in = 2048, .out = 2304, .bias = true, .residual = true},
@@ -389,13 +385,12 @@ static void test_fields(void **state)
         {.n = N, .in = 2048, .out = 2048, .bias = true, .rank = 16},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i += gpu_small() == 2 ? 9 : gpu_small() ? 3 : 1)
         check_fields(i % 2 ? DEVICE_FP8_E4M3 : DEVICE_FP8_HYBRID, &c[i]);
 }
 
 /* What stays in 16 bits is as close as without the option. */
-static void test_wide(void **state)
+TEST(wide)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 2048, .out = 2048, .bias = true},
@@ -407,7 +402,6 @@ static void test_wide(void **state)
     };
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -431,7 +425,7 @@ static bool gives(struct gpu *g, const struct linear_case *c, struct linear_pair
 }
 
 /* Weights that stay in 8 bits follow what is told of them. */
-static void test_kept(void **state)
+TEST(kept)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2048, .frozen = true};
     struct op_linear back;
@@ -441,7 +435,6 @@ static void test_kept(void **state)
     void *fresh, *was;
     size_t bytes = (size_t)N * 2048 * 2;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -512,7 +505,7 @@ static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool agai
     bytes[2] = gpu_bytes(g, &p[1].dw);
 }
 
-static void test_again(void **state)
+TEST(again)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2304};
     const size_t size[] = {N * 2048 * 2, N * 2048 * 2, 2048 * 2048 * 4};
@@ -520,7 +513,6 @@ static void test_again(void **state)
     void *want[3], *got[3];
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -543,12 +535,11 @@ static void test_again(void **state)
 }
 
 /* tf32 rounds factors to ten bits behind the point, and is off without the option. */
-static void test_tf32(void **state)
+TEST(tf32)
 {
     struct linear_case c = {.n = 512, .in = 512, .out = 512};
     double off[2];
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     for (int tf32 = 0; tf32 < 2; tf32++) {

@@ -53,9 +53,8 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     gpu_close(&g);
 }
 
-static void test_gated_is_a_projection_and_a_gate(void **state)
+TEST(gated_is_a_projection_and_a_gate)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check(gpu_types[t], n, 512, 96, n % 2 ? OP_ACT_SILU : OP_ACT_GELU_TANH);
@@ -186,9 +185,8 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     gpu_close(&g);
 }
 
-static void test_normed_is_a_norm_and_a_projection(void **state)
+TEST(normed_is_a_norm_and_a_projection)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check_normed(gpu_types[t], n, 512, 96, n % 2 ? OP_NORM_RMS : OP_NORM_LAYER, n != 2);

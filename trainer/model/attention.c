@@ -50,7 +50,7 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *l)
 {
     const struct arch *a = p->m->arch;
-    bool encodes = arch_encodes(a, l->index - 1);
+    bool encodes = arch_is_encoder(a, l->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
         return (struct op_rel_bias){.table = NULL};
@@ -74,7 +74,7 @@ static struct op_attention packed(const struct pass *p, const struct layer *l,
         .slopes = p->m->positions.slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, l->index - 1), .scale = (float)arch_scale(a, l->index - 1),
-        .rel_bias = rel_bias(p, l), .whole = arch_encodes(a, l->index - 1),
+        .rel_bias = rel_bias(p, l), .whole = arch_is_encoder(a, l->index - 1),
         .drop = pass_drop(p, l, DROP_ATTENTION, a->attention_dropout),
     };
 }
@@ -153,7 +153,7 @@ static struct op_linear out_linear(const struct pass *p, const struct layer *l,
     struct op_linear op = layer_op_linear(p, l, ROLE_OUT_W, ROLE_OUT_B,
                                           a->num_attention_heads * a->head_dim, a->hidden_size);
 
-    op.out = b->at[arch_crosses(a, l->index - 1) ? BUF_HX : BUF_H1];
+    op.out = b->at[arch_has_cross(a, l->index - 1) ? BUF_HX : BUF_H1];
     op.x = b->at[BUF_CTX];
     op.residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H];
     op.drop = pass_drop(p, l, DROP_OUT, a->hidden_dropout);

@@ -68,7 +68,7 @@ void block_step(const struct pass *p, int block, const struct block_bufs *b, voi
     struct layer l = layer_acquire(p, block + 1);
 
     attention_fwd(p, &l, b);
-    if (arch_crosses(p->m->arch, block))
+    if (arch_has_cross(p->m->arch, block))
         cross_fwd(p, &l, b);
     mlp_fwd(p, &l, b, next);
     layer_release(p, &l);
@@ -82,7 +82,7 @@ void block_fwd(const struct pass *p, int block, void *next)
 void block_bwd(const struct pass *p, int block, void *dh)
 {
     const struct block_bufs *b = &p->m->bwd[block];
-    bool crosses = arch_crosses(p->m->arch, block);
+    bool crosses = arch_has_cross(p->m->arch, block);
     struct layer l = layer_acquire(p, block + 1);
 
     layer_acquire_grads(p, &l);

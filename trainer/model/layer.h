@@ -7,7 +7,7 @@
 #ifndef CKPT_TRAINER_MODEL_LAYER_H
 #define CKPT_TRAINER_MODEL_LAYER_H
 
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 #include "trainer/ops/ops.h"
 
 struct model;

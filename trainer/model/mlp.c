@@ -258,7 +258,7 @@ bool mlp_norm_sums_biases(const struct pass *p, const struct layer *l)
     const struct arch *a = p->m->arch;
 
     return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, l) &&
-           !arch_crosses(a, l->index - 1) &&
+           !arch_has_cross(a, l->index - 1) &&
            pass_drop(p, l, DROP_MLP, a->hidden_dropout).p <= 0;
 }
 

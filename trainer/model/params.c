@@ -7,8 +7,8 @@
 
 #include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 
 static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
@@ -194,7 +194,7 @@ static int append_one(struct build *b, const struct name *name, int layer, int64
     q = &p->item[p->n];
     *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
-                        .written = role_is_written(b->arch, name->role),
+                        .written = role_overwrites_grad(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
     return place(b, q, layer, err);
 }

@@ -5,7 +5,7 @@
 #ifndef CKPT_TRAINER_MODEL_PASS_H
 #define CKPT_TRAINER_MODEL_PASS_H
 
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/attention.h"
 #include "trainer/model/batch.h"
 #include "trainer/model/block.h"

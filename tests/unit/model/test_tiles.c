@@ -105,7 +105,7 @@ static void check_product(enum tiles_kernel kernel, int64_t m, int64_t n, int64_
     free(r);
 }
 
-static void test_products_of_tiles_are_those_of_the_numbers(void **state)
+TEST(products_of_tiles_are_those_of_the_numbers)
 {
     static const int64_t size[][3] = {{1, 1, 1},     {16, 16, 32}, {17, 31, 33}, {32, 32, 64},
                                       {48, 80, 128}, {33, 64, 97}, {96, 49, 150}, {150, 150, 96}};
@@ -117,7 +117,7 @@ static void test_products_of_tiles_are_those_of_the_numbers(void **state)
 }
 
 /* f32 is rounded to nearest, ties to even; NaN and infinity stay. */
-static void test_packing_rounds_to_nearest(void **state)
+TEST(packing_rounds_to_nearest)
 {
     static const uint32_t from[] = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001, 0xbf80ffff,
                                     0x7f800000, 0xff800000, 0x7f7fffff, 0x7fc00001, 0x00000000};
@@ -195,7 +195,7 @@ static void same(const char *name, const char *what, const float *a, const float
                      (double)b[i]);
 }
 
-static void test_projections_are_those_of_widened_weights(void **state)
+TEST(projections_are_those_of_widened_weights)
 {
     static const struct linear_case cases[] = {
         {.name = "plain"},
@@ -263,7 +263,7 @@ static void head_of(struct device *dev, enum tiles_kernel kernel, const float *x
 }
 
 /* Gradients of logits are rounded on their way into the products. */
-static void test_heads_are_those_of_widened_weights(void **state)
+TEST(heads_are_those_of_widened_weights)
 {
     static float x[ROWS * DIM], wide_w[VOCAB * DIM];
     static uint16_t w[VOCAB * DIM];
