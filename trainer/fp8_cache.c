@@ -2,7 +2,7 @@
 #include "trainer/fp8_cache.h"
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
                 struct ckpt_err *err)
@@ -20,7 +20,7 @@ int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t lef
     if (bytes <= left) {
         dev->fp8_cache = dry ? NULL : device_alloc(dev, bytes, err);
         dev->fp8_cache_bytes = dry || dev->fp8_cache ? bytes : 0;
-        return err->code;
+        return dry || dev->fp8_cache ? 0 : ckpt_err_code(err);
     }
     ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "
              "rounded at each use", (double)bytes / (1 << 30));

@@ -611,17 +611,3 @@ TEST(ops_refuse_when_the_workspace_is_short)
     assert_true(nll[0] == 7);
     device_close(dev);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_embed_agrees_when_ids_repeat),
-        cmocka_unit_test(test_linear_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_attention_agrees_over_documents),
-        cmocka_unit_test(test_head_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_head_agrees_over_chunks),
-        cmocka_unit_test(test_ops_refuse_when_the_workspace_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -462,16 +462,3 @@ TEST(embed_agrees_with_positions_and_a_padding_id)
         device_done(dev);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope_agrees_with_and_without_norms),
-        cmocka_unit_test(test_gate_agrees_for_every_activation),
-        cmocka_unit_test(test_experts_agree_however_many_are_picked),
-        cmocka_unit_test(test_linears_agree_side_by_side),
-        cmocka_unit_test(test_embed_agrees_with_positions_and_a_padding_id),
-    };
-
-    return cmocka_run_group_tests_name("gradients_llama", tests, NULL, NULL);
-}

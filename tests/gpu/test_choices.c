@@ -254,17 +254,3 @@ TEST(short_sums)
     linear_check_all(c, sizeof c / sizeof c[0], 2050);
     folder_gone(folder);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_nowhere),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_near),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_short_sums),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

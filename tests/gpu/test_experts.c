@@ -154,10 +154,3 @@ TEST(experts)
         gpu_close(&g);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -558,16 +558,3 @@ TEST(tf32)
     assert_true(off[0] < 1e-6);
     assert_true(off[1] > 1e-5 && off[1] < 1e-3);        /* 2^-11 / sqrt(3) a factor at most */
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes_hybrid), cmocka_unit_test(test_codes_e4m3),
-        cmocka_unit_test(test_strange),      cmocka_unit_test(test_products),
-        cmocka_unit_test(test_fields),       cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_again),
-        cmocka_unit_test(test_tf32),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

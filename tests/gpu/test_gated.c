@@ -201,13 +201,3 @@ TEST(normed_is_a_norm_and_a_projection)
         check_normed(gpu_types[t], 1, 50, 20, OP_NORM_RMS, true);   /* no rows of 16 bytes */
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gated_is_a_projection_and_a_gate),
-        cmocka_unit_test(test_normed_is_a_norm_and_a_projection),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -229,17 +229,3 @@ TEST(large)
 
     linear_check_all(c, sizeof c / sizeof c[0], 2048);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_magnitude),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_joined),      /* last: the cache is elsewhere behind it */
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -89,10 +89,3 @@ TEST(wait)
     gpu_fine(&g);
     gpu_close(&g);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ring), cmocka_unit_test(test_wait)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -55,7 +55,7 @@
 
 ACT(gelu_tanh, cpu_gelu_both)
 ACT(gelu_erf, cpu_gelu_erf_both)
-ACT(relu, cpu_relu_both)
+ACT(relu, act_relu_slope)
 ACT(silu, cpu_silu_both)
 
 static const struct {

@@ -3,15 +3,9 @@
  * finite differences of the forward operation, with the masks as they are; and the masks
  * themselves.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/drop.h"
 #include "trainer/ops/ops.h"
@@ -33,22 +27,19 @@ static void fill(void *to, size_t floats, const char *name)
     rng_normal(to, 0, (int64_t)floats, 0.7f, 5, rng_stream(name));
 }
 
-static int open_device(void **state)
+BEFORE_ALL()
 {
     struct ckpt_err err = {0};
 
-    if (device_open_cpu(&dev, 3, &err))
-        return -1;
+    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
     dev->grain = 0;
     dev->work = work;
     dev->work_bytes = sizeof work;
-    return 0;
 }
 
-static int close_device(void **state)
+AFTER_ALL()
 {
     device_close(dev);
-    return 0;
 }
 
 /* sum of out * probe: a loss whose gradient of out is the probe. */
@@ -375,16 +366,4 @@ TEST(masks_drop_the_part_they_are_told)
     }
     free(in);
     free(out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_of_projections_are_those_of_differences),
-        cmocka_unit_test(test_dropped_activations_go_back_through_the_next_product),
-        cmocka_unit_test(test_gradients_of_embeddings_are_those_of_differences),
-        cmocka_unit_test(test_masks_drop_the_part_they_are_told),
-    };
-
-    return cmocka_run_group_tests(tests, open_device, close_device);
 }

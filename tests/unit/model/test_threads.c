@@ -2,15 +2,9 @@
  * Operations whose work is cut in blocks for many threads: they give what one thread gives, and
  * the same bits each time; softmax by distance meets no number without a full mantissa.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/ops/ops.h"
@@ -215,19 +209,4 @@ TEST(memory_is_cleared_and_copied_whole)
     free(p);
     free(q);
     stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_projections),
-        cmocka_unit_test(test_the_head),
-        cmocka_unit_test(test_attention),
-#if defined(__x86_64__)
-        cmocka_unit_test(test_terms_by_distance_fade_to_nothing),
-#endif
-        cmocka_unit_test(test_memory_is_cleared_and_copied_whole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,13 +108,3 @@ TEST(lanes_are_late)
     dev->ops->unpin(dev, j.b);
     device_close(dev);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces_pass),
-        cmocka_unit_test(test_lanes_are_late),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
