@@ -50,7 +50,7 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *l)
 {
     const struct arch *a = p->m->arch;
-    bool encodes = arch_is_encoder(a, u->index - 1);
+    bool encodes = arch_is_encoder(a, l->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
         return (struct op_rel_bias){.table = NULL};
@@ -73,9 +73,9 @@ static struct op_attention packed(const struct pass *p, const struct layer *l,
         .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->doc_start,
         .slopes = p->m->positions.slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
-        .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
-        .rel_bias = rel_bias(p, u), .whole = arch_is_encoder(a, u->index - 1),
-        .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
+        .window = arch_window(a, l->index - 1), .scale = (float)arch_scale(a, l->index - 1),
+        .rel_bias = rel_bias(p, l), .whole = arch_is_encoder(a, l->index - 1),
+        .drop = pass_drop(p, l, DROP_ATTENTION, a->attention_dropout),
     };
 }
 
@@ -150,15 +150,14 @@ static struct op_linear out_linear(const struct pass *p, const struct layer *l,
 {
     const struct arch *a = p->m->arch;
 
-    return (struct op_linear){
-        .out = b->at[arch_has_cross(a, u->index - 1) ? BUF_HX : BUF_H1],
-        .x = b->at[BUF_CTX], .w = layer_weight(u, ROLE_OUT_W),
-        .b = layer_weight(u, ROLE_OUT_B),
-        .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
-        .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
-        .in_out = a->weight_order == ARCH_IN_OUT, .lora = layer_lora(p, u, ROLE_OUT_W),
-        .drop = pass_drop(p, u, DROP_OUT, a->hidden_dropout),
-    };
+    struct op_linear op = layer_op_linear(p, l, ROLE_OUT_W, ROLE_OUT_B,
+                                          a->num_attention_heads * a->head_dim, a->hidden_size);
+
+    op.out = b->at[arch_has_cross(a, l->index - 1) ? BUF_HX : BUF_H1];
+    op.x = b->at[BUF_CTX];
+    op.residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H];
+    op.drop = pass_drop(p, l, DROP_OUT, a->hidden_dropout);
+    return op;
 }
 
 static struct op_rownorm norm1(const struct pass *p, const struct layer *l,

@@ -67,11 +67,11 @@ void block_step(const struct pass *p, int block, const struct block_bufs *b, voi
 {
     struct layer l = layer_acquire(p, block + 1);
 
-    attention_fwd(p, &u, b);
-    if (arch_has_cross(p->m->arch, layer))
-        cross_fwd(p, &u, b);
-    mlp_fwd(p, &u, b, next);
-    layer_release(p, &u);
+    attention_fwd(p, &l, b);
+    if (arch_has_cross(p->m->arch, block))
+        cross_fwd(p, &l, b);
+    mlp_fwd(p, &l, b, next);
+    layer_release(p, &l);
 }
 
 void block_fwd(const struct pass *p, int block, void *next)
@@ -81,9 +81,9 @@ void block_fwd(const struct pass *p, int block, void *next)
 
 void block_bwd(const struct pass *p, int block, void *dh)
 {
-    const struct block_bufs *b = &p->m->bwd[layer];
-    bool crosses = arch_has_cross(p->m->arch, layer);
-    struct layer u = layer_acquire(p, layer + 1);
+    const struct block_bufs *b = &p->m->bwd[block];
+    bool crosses = arch_has_cross(p->m->arch, block);
+    struct layer l = layer_acquire(p, block + 1);
 
     layer_acquire_grads(p, &l);
     if (p->m->opts.recompute == RECOMPUTE_FULL) {

@@ -257,9 +257,9 @@ bool mlp_norm_sums_biases(const struct pass *p, const struct layer *l)
 {
     const struct arch *a = p->m->arch;
 
-    return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, u) &&
-           !arch_has_cross(a, u->index - 1) &&
-           pass_drop(p, u, DROP_MLP, a->hidden_dropout).p <= 0;
+    return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, l) &&
+           !arch_has_cross(a, l->index - 1) &&
+           pass_drop(p, l, DROP_MLP, a->hidden_dropout).p <= 0;
 }
 
 /* The gradient of u in du, from dh; the weights' of down. */

@@ -205,6 +205,7 @@ static int append(struct build *b, int layer, struct ckpt_err *err)
 {
     struct family_name part[ROLE_COUNT];
     size_t n = family_parts(part, b->arch, layer - 1);
+    int rc = 0;
 
     for (size_t i = 0, end; i < n; i = end) {
         bool expert = role_is_expert(part[i].role);
@@ -212,11 +213,10 @@ static int append(struct build *b, int layer, struct ckpt_err *err)
         for (end = i + 1; expert && end < n && role_is_expert(part[end].role);)
             end++;
         for (int64_t e = 0; e < (expert ? b->arch->num_experts : 1); e++)
-            for (size_t k = i; k < end; k++)
-                if (append_one(b, &part[k], layer, e, err))
-                    return err->code;
+            for (size_t k = i; rc == 0 && k < end; k++)
+                rc = append_one(b, &part[k], layer, e, err);
     }
-    return 0;
+    return rc;
 }
 
 /* Where gradients of what is trained lie. */
@@ -237,13 +237,13 @@ static void place_grads(struct params *p)
 static int append_all(struct build *b, struct ckpt_err *err)
 {
     struct params *p = b->p;
-    int rc = append(b, f->before, 0, err);
+    int rc = 0;
 
-    for (int layer = 0; layer < p->n_layers; layer++)
-        if (append(b, layer, err))
-            return err->code;
-    if (end_module(b, err))
-        return err->code;
+    for (int layer = 0; rc == 0 && layer < p->n_layers; layer++)
+        rc = append(b, layer, err);
+    rc = rc ? rc : end_module(b, err);
+    if (rc)
+        return rc;
     place_grads(p);
     if (p->grad_numel == 0)
         return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "

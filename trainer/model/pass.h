@@ -6,9 +6,15 @@
 #define CKPT_TRAINER_MODEL_PASS_H
 
 #include "formats/families/arch.h"
+#include "trainer/model/attention.h"
+#include "trainer/model/batch.h"
+#include "trainer/model/block.h"
+#include "trainer/model/embed.h"
+#include "trainer/model/encoder.h"
+#include "trainer/model/head.h"
+#include "trainer/model/layer.h"
+#include "trainer/model/mlp.h"
 #include "trainer/model/model.h"
-#include "formats/families/role.h"
-#include "trainer/ops/ops.h"
 #include "trainer/ops/plan.h"
 
 struct model {

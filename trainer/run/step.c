@@ -54,8 +54,8 @@ static int settle(struct step_result *out, const struct op_verdict *verdict, str
         comm->agreed = true;
         ckpt_err_in(err, "step %lld: loss is %g", (long long)number, out->loss);
         return ckpt_err_hint(err, "%s", forward
-                             ? "activations leave float16's range, which no scale mends (T5's do so "
-                               "by nature): train with `bf16`"
+                             ? "activations leave float16's range, which no scale mends (T5's do "
+                               "so by nature): train with `bf16`"
                              : "a smaller `learning_rate`, or `bf16`");
     }
     if (out->skipped && comm->rank == 0)

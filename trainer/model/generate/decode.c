@@ -11,6 +11,7 @@
 #include "libckpt/mem.h"
 #include "trainer/model/generate/decode.h"
 #include "formats/families/family.h"
+#include "trainer/model/plan.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
 #define LOGIT_BYTES ((int64_t)256 << 20)
