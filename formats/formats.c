@@ -8,19 +8,20 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "formats/foreign.h"
-#include "formats/logs/metrics_log.h"
-#include "formats/place.h"
 #include "formats/dcp/dcp.h"
-#include "formats/deepspeed/deepspeed.h"
 #include "formats/dcp/fsdp.h"
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/foreign.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hf/dir.h"
+#include "formats/hf/safetensors.h"
+#include "formats/logs/metrics_log.h"
 #include "formats/npy.h"
 #include "formats/peft/peft.h"
-#include "formats/hf/safetensors.h"
-#include "formats/torch/torch.h"
+#include "formats/place.h"
 #include "formats/run_dir.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/opts.h"
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
@@ -210,22 +211,21 @@ int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow
 static int open_with(struct ckpt_source **out, const struct ckpt_format *format, const char *path,
                      const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
-    static const struct ckpt_open_opts none;
     struct ckpt_arena arena = {0};
     const char *inside = NULL;
+    struct ckpt_open_opts own;
     struct ckpt_place p;
-    int rc;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
     *out = NULL;
-    if (!opts)
-        opts = &none;
-    rc = place_open(&p, path, opts, &arena, err);
+    if (rc == 0)
+        rc = place_open(&p, path, &own, &arena, err);
     if (rc == 0) {
         if (!format)
             rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0) {
             ckpt_err_clear(err);        /* of an earlier call: readers look at err->code */
-            rc = format->open(out, &p, opts, err);
+            rc = format->open(out, &p, &own, err);
         }
         if (rc == 0 && inside && ckpt_source_info(*out))
             json_object_set_new((json_t *)ckpt_source_info(*out), "checkpoint",
@@ -288,11 +288,12 @@ int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
                 const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                 struct ckpt_err *err)
 {
-    static const struct ckpt_create_opts none = {0};
     const struct ckpt_format *row = ckpt_format_named(format);
+    struct ckpt_create_opts own;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
     *out = NULL;
-    if (!row || !row->create)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is not written", format);
-    return row->create(out, path, tensors, opts ? opts : &none, err);
+    if (rc == 0 && (!row || !row->create))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is not written", format);
+    return rc ? rc : row->create(out, path, tensors, &own, err);
 }

@@ -25,8 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
+
+CKPT_BEGIN_C
 
 enum ckpt_commit_flags {
     CKPT_REPLACE = 1 << 0       /* an existing file of the final name is replaced at commit */
@@ -104,5 +107,7 @@ void ckpt_outdir_abort(struct ckpt_outdir *dir);
 int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
 /* Remove a directory tree by handle, following no link: renamed to a trash name first. */
 int ckpt_outdir_remove(const char *path, struct ckpt_err *err);
+
+CKPT_END_C
 
 #endif

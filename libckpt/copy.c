@@ -5,8 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/io/guard.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/base/pool.h"
+#include "libckpt/io/guard.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)
 #define LEAST_CHUNK   ((size_t)4096)    /* holds an element of any type */
@@ -276,17 +277,18 @@ uint64_t ckpt_copy_memory(size_t workers, size_t n)
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err)
 {
-    static const struct ckpt_copy_opts none;
-    struct job j = {.sink = sink, .src = src, .opts = opts ? opts : &none,
-                    .lock = PTHREAD_MUTEX_INITIALIZER,
+    struct ckpt_copy_opts own;
+    struct job j = {.sink = sink, .src = src, .opts = &own, .lock = PTHREAD_MUTEX_INITIALIZER,
                     .turn_changed = PTHREAD_COND_INITIALIZER};
     struct ckpt_err wrong = {0};
-    size_t workers = j.opts->workers ? j.opts->workers : ckpt_pool_default(8);
-    int rc;
+    size_t workers;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
-    j.chunk = j.opts->chunk_bytes ? j.opts->chunk_bytes : DEFAULT_CHUNK;
+    workers = own.workers ? own.workers : ckpt_pool_default(8);
+    j.chunk = own.chunk_bytes ? own.chunk_bytes : DEFAULT_CHUNK;
     j.chunk = j.chunk < LEAST_CHUNK ? LEAST_CHUNK : j.chunk > MOST_CHUNK ? MOST_CHUNK : j.chunk;
-    rc = cut(&j, err);
+    if (rc == 0)
+        rc = cut(&j, err);
     if (workers > j.n_piece)
         workers = j.n_piece ? j.n_piece : 1;
     /* What a stream has been given cannot be taken back: its workers prove before they write. */

@@ -13,13 +13,18 @@
 #ifndef CKPT_LIBCKPT_COPY_H
 #define CKPT_LIBCKPT_COPY_H
 
+#include "libckpt/api.h"
 #include "libckpt/sink.h"
 #include "libckpt/source.h"
+
+CKPT_BEGIN_C
 
 /* Called at most a few times a second, from the calling thread's workers, one at a time. */
 typedef void ckpt_copy_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
+/* Zeroed it is the default. */
 struct ckpt_copy_opts {
+    size_t            size;             /* sizeof, or 0: as in version 0.1 */
     size_t            workers;          /* 0: by CPUs, at most 8 */
     size_t            chunk_bytes;      /* 0: 4 MiB */
     ckpt_copy_progress_fn *progress;         /* NULL: none; counts bytes written */
@@ -37,5 +42,7 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
 
 /* Bytes that ckpt_copy takes for a list of n tensors with that many workers (0: by CPUs). */
 uint64_t ckpt_copy_memory(size_t workers, size_t n);
+
+CKPT_END_C
 
 #endif

@@ -13,11 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
-#define CKPT_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#else
-#define CKPT_PRINTF(f, a)
-#endif
+#include "libckpt/api.h"
+
+CKPT_BEGIN_C
 
 /* What the caller can do about it.  Exit statuses are those of sysexits(3). */
 enum ckpt_code {
@@ -87,5 +85,7 @@ int ckpt_err_status(int code);
  * Returns dst.
  */
 char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
+
+CKPT_END_C
 
 #endif

@@ -13,8 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
+
+CKPT_BEGIN_C
 
 enum ckpt_open_flags {
     CKPT_FOLLOW = 1 << 0,       /* symbolic links are followed; the target must be regular */
@@ -84,23 +87,6 @@ int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base);
 /* Those it was opened with, or its directory. */
 unsigned ckpt_file_flags(const struct ckpt_file *file);
 
-/* A range of a file whose CRC-32 is known. */
-struct ckpt_sum {
-    const char *name;           /* for messages */
-    uint64_t    offset, size;
-    uint32_t    crc;
-};
-/*
- * From now on each of these ranges is proved, whole and once, when the first read touches it:
- * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
- * Windows made of the file are not guarded by it.
- */
-int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
-                    struct ckpt_err *err);
-/* What a read there would prove, for who moves the bytes in another way. */
-int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
-                    struct ckpt_err *err);
-
 /* Exactly n bytes at offset.  Any thread.  CKPT_EFORMAT "truncated" past the end, CKPT_EIO. */
 int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
                       struct ckpt_err *err);
@@ -111,5 +97,7 @@ int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t l
 void ckpt_file_sequential(const struct ckpt_file *file);
 /* True when both are the same file on disk (device and inode), or the same member of one. */
 bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b);
+
+CKPT_END_C
 
 #endif

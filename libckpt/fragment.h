@@ -9,11 +9,14 @@
 #ifndef CKPT_LIBCKPT_FRAGMENT_H
 #define CKPT_LIBCKPT_FRAGMENT_H
 
+#include "libckpt/api.h"
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "libckpt/mem.h"
 #include "libckpt/shape.h"
+
+CKPT_BEGIN_C
 
 struct ckpt_box {
     int64_t start[CKPT_MAX_RANK];   /* first element covered, per axis */
@@ -68,5 +71,7 @@ int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dt
 bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
                           enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
                           int64_t start, int64_t count);
+
+CKPT_END_C
 
 #endif

@@ -7,7 +7,10 @@
 
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
+
+CKPT_BEGIN_C
 
 enum ckpt_log_level { CKPT_LOG_ERROR, CKPT_LOG_WARNING, CKPT_LOG_NOTE, CKPT_LOG_DEBUG };
 
@@ -27,5 +30,7 @@ typedef void ckpt_log_progress_fn(void *ctx, const char *what, const char *unit,
                                   uint64_t total);
 void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx);
 void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total);
+
+CKPT_END_C
 
 #endif

@@ -9,9 +9,12 @@
 
 #include <jansson.h>
 
+#include "libckpt/api.h"
 #include "libckpt/commit.h"
 #include "libckpt/source.h"
 #include "libckpt/tensor.h"
+
+CKPT_BEGIN_C
 
 /* Where a range goes verbatim. */
 struct ckpt_sink_extent {
@@ -53,5 +56,7 @@ void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
  */
 int ckpt_sink_commit(struct ckpt_sink *sink, struct ckpt_err *err);
 void ckpt_sink_abort(struct ckpt_sink *sink);           /* NULL accepted */
+
+CKPT_END_C
 
 #endif

@@ -10,7 +10,10 @@
 
 #include <jansson.h>
 
+#include "libckpt/api.h"
 #include "libckpt/tensor.h"
+
+CKPT_BEGIN_C
 
 /* What a format or a view fills in.  self is the format's own handle. */
 struct ckpt_source_ops {
@@ -67,5 +70,7 @@ int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t c
 /* True when that range lies verbatim in one piece of one file. */
 bool ckpt_source_locate(struct ckpt_source *src, size_t i, int64_t start, int64_t count,
                         struct ckpt_extent *out);
+
+CKPT_END_C
 
 #endif

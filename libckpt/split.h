@@ -4,7 +4,10 @@
 #ifndef CKPT_LIBCKPT_SPLIT_H
 #define CKPT_LIBCKPT_SPLIT_H
 
+#include "libckpt/api.h"
 #include "libckpt/tensor.h"
+
+CKPT_BEGIN_C
 
 #define CKPT_DEFAULT_SHARD_BYTES ((uint64_t)5000000000u)   /* huggingface_hub's "5GB" */
 
@@ -16,5 +19,7 @@
  * serialization/_base.py, split_state_dict_into_shards_factory.
  */
 size_t ckpt_split(size_t *shard_of, const struct ckpt_tensors *list, uint64_t max_bytes);
+
+CKPT_END_C
 
 #endif

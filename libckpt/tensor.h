@@ -4,8 +4,11 @@
 #ifndef CKPT_LIBCKPT_TENSOR_H
 #define CKPT_LIBCKPT_TENSOR_H
 
+#include "libckpt/api.h"
 #include "libckpt/fragment.h"
 #include "libckpt/mem.h"
+
+CKPT_BEGIN_C
 
 #define CKPT_MAX_TENSORS 4000000
 #define CKPT_MAX_NAME    4096
@@ -62,5 +65,7 @@ uint64_t ckpt_tensor_bytes(const struct ckpt_tensor *t);
 /* What it lies in the file as: the name of its blocks, or of its dtype; and in how many bytes. */
 const char *ckpt_tensor_stored(const struct ckpt_tensor *t);
 uint64_t ckpt_tensor_stored_bytes(const struct ckpt_tensor *t);
+
+CKPT_END_C
 
 #endif

@@ -6,7 +6,10 @@
 #ifndef CKPT_LIBCKPT_VIEW_H
 #define CKPT_LIBCKPT_VIEW_H
 
+#include "libckpt/api.h"
 #include "libckpt/source.h"
+
+CKPT_BEGIN_C
 
 /* One rule of a cast: names that match glob become dtype.  The last matching rule wins. */
 struct ckpt_cast_rule {
@@ -59,5 +62,7 @@ int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
  */
 int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                       const double *weight, struct ckpt_err *err);
+
+CKPT_END_C
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/io/direct.h"
+#include "libckpt/io/guard.h"
 #include "libckpt/base/fault.h"
 
 #define MAX_SHORT 200u          /* ".<name>.staging-<nonce>" fits in 255 bytes */

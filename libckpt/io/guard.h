@@ -11,6 +11,23 @@
 
 #include "libckpt/file.h"
 
+/* A range of a file whose CRC-32 is known. */
+struct ckpt_sum {
+    const char *name;           /* for messages */
+    uint64_t    offset, size;
+    uint32_t    crc;
+};
+/*
+ * From now on each of these ranges is proved, whole and once, when the first read touches it:
+ * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
+ * Windows made of the file are not guarded by it.
+ */
+int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+                    struct ckpt_err *err);
+/* What a read there would prove, for who moves the bytes in another way. */
+int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+                    struct ckpt_err *err);
+
 struct guard;
 
 /* sum: sorted by offset, apart, borrowed until guard_free. */
