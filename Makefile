@@ -78,7 +78,7 @@ $B/libckpt.so: $(call obj,$(CKPT)) libckpt/libckpt.map
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libckpt.so.0 -Wl,--version-script=libckpt/libckpt.map -o $@ $(filter %.o,$^) $(LIBS_CKPT)
 # The archive for others: one object, which lets out the names of libckpt.map and no more.
-$B/install/libckpt.a: $(call obj,$(CKPT)) libckpt/libckpt.map
+$B/installed/libckpt.a: $(call obj,$(CKPT)) libckpt/libckpt.map
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)grep -o 'ckpt_[a-z0-9_]*' libckpt/libckpt.map > $(@D)/names
@@ -212,12 +212,12 @@ FUZZ_SECONDS ?= 60
 fuzz:                                               ## fuzz every parser (ONLY: these) for FUZZ_SECONDS each, two at once (clang)
 	@ONLY="$(ONLY)" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
-install: all $B/install/libckpt.a                 ## install below PREFIX (and DESTDIR)
+install: all $B/installed/libckpt.a                 ## install below PREFIX (and DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $B/libckpt.so $(DESTDIR)$(PREFIX)/lib/libckpt.so.0
 	ln -sf libckpt.so.0 $(DESTDIR)$(PREFIX)/lib/libckpt.so
-	install -m 644 $B/install/libckpt.a $(DESTDIR)$(PREFIX)/lib
+	install -m 644 $B/installed/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
 	install -d $(DESTDIR)$(PREFIX)/include/ckpt/libckpt $(DESTDIR)$(PREFIX)/share/doc/ckpt

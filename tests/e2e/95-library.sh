@@ -15,8 +15,9 @@ closure() { gcc -M -I"$U/include/ckpt" "$U/include/ckpt/libckpt/ckpt.h" | grep -
 t "installs the headers that ckpt.h includes and no more" \
     diff <(closure) <(find "$U/include" -name '*.h' | sort)
 alone() {
-    gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c $(pc --cflags) - <<<"#include \"$1\"" &&
-        g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ $(pc --cflags) - <<<"#include \"$1\""
+    printf '#include "%s"\nint something;\n' "$1" > "$T/alone.c"
+    gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $(pc --cflags) "$T/alone.c" &&
+        g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ $(pc --cflags) "$T/alone.c"
 }
 for h in "$U"/include/ckpt/libckpt/*.h; do t "${h##*/} compiles alone, in C and C++" alone "libckpt/${h##*/}"; done
 
@@ -80,7 +81,7 @@ int zip_open(void) { return 1; }
 int buf_put(void) { return 1; }
 C
 t "links with the archive, whatever names the program has" bash -c "gcc -std=c11 -Wall -Werror $san $(pc --cflags) \
-    -o $T/list-a $T/list.c $T/others.c $U/lib/libckpt.a $(pc --static --libs | sed 's/-lckpt//')"
+    -o $T/list-a $T/list.c $T/others.c $U/lib/libckpt.a $(pkg-config --libs $(pc --print-requires-private)) -lpthread -lm"
 t "prints the same" bash -c "$T/list-a $DS | diff - $T/shared.out"
 
 for page in man/*.[0-9]; do
