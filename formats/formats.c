@@ -76,14 +76,17 @@ static void hint_folder(const struct ckpt_place *p, const char *glob, struct ckp
 
 static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
 {
+    int rc;
+
     if (p->n_entry == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the directory is empty", p->path);
     if (place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
         place_has_like(p, "*.aria2"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a partial download: it has unfinished files and no weights", p->path);
-    if (foreign_tell(p, err))
-        return err->code;
+    rc = foreign_tell(p, err);
+    if (rc)
+        return rc;
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
@@ -91,15 +94,15 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
                          p->path);
     if (place_has(p, METRICS_LOG_NAME))
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that has "
-                  "saved no checkpoint", p->path);
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that "
+                       "has saved no checkpoint", p->path);
     else
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
-                  p->path);
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
+                       p->path);
     hint_folder(p, "checkpoint-[0-9]*", err);
     if (!err->hint[0])
         hint_folder(p, "snapshots", err);
-    return err->code;
+    return rc;
 }
 
 /* The file that a download writes before it has the name of this one. */
@@ -114,14 +117,17 @@ static bool has_partner(const struct ckpt_place *p, const char *suffix)
 
 static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
 {
+    int rc;
+
     if (p->dir)
         return tell_directory(p, err);
     if (ckpt_file_size(p->file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
     if (is_html(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
-    if (foreign_tell(p, err))
-        return err->code;
+    rc = foreign_tell(p, err);
+    if (rc)
+        return rc;
     if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "%s: is a bare pickle, which others would execute", p->path);

@@ -85,6 +85,7 @@ static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor 
 static int cut(struct job *j, struct ckpt_err *err)
 {
     const struct ckpt_tensors *list = ckpt_sink_tensors(j->sink);
+    int rc;
 
     j->part = ckpt_alloc(list->n, sizeof *j->part);
     if (!j->part)
@@ -96,8 +97,8 @@ static int cut(struct job *j, struct ckpt_err *err)
 
         if (k == SIZE_MAX)
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: the source has none", t->name);
-        if (match(t, ckpt_source_tensor(j->src, k), err))
-            return err->code;
+        if ((rc = match(t, ckpt_source_tensor(j->src, k), err)) != 0)
+            return rc;
         if (t->numel == 0)
             continue;
         if (!ckpt_add(&j->total, j->total, ckpt_tensor_bytes(t)))

@@ -221,10 +221,12 @@ int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, 
         unsigned char was = UNTOUCHED;
 
         if (atomic_compare_exchange_strong(&g->state[i], &was, BEGUN)) {
-            if (handed_to ? hand_over(handed_to, g, file, i, err)
-                          : prove(file, &g->sum[i], err)) {
+            int rc = handed_to ? hand_over(handed_to, g, file, i, err)
+                               : prove(file, &g->sum[i], err);
+
+            if (rc) {
                 atomic_store(&g->state[i], WRONG);
-                return err->code;
+                return rc;
             }
         } else if (was == WRONG) {
             return is_wrong(file, &g->sum[i], err);

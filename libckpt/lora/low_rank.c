@@ -256,6 +256,8 @@ enum pass { POWER, RIGHT, LEFT };
 /* POWER: z = D^T D z0, y is scratch; RIGHT: y = D z; LEFT: z = D^T y. */
 static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt_err *err)
 {
+    int rc;
+
     if (pass != RIGHT)
         memset(w->z, 0, (size_t)(w->n * w->cols) * sizeof *w->z);
     w->whole = 0;
@@ -263,8 +265,8 @@ static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt
         int64_t rows = w->m - row < w->n_row ? w->m - row : w->n_row;
         float *y = w->y + row * w->cols;
 
-        if (w->read(w->ctx, row, rows, w->d, err))
-            return err->code;
+        if ((rc = w->read(w->ctx, row, rows, w->d, err)) != 0)
+            return rc;
         for (int64_t i = 0; i < rows * w->n; i++)
             w->whole += (double)w->d[i] * w->d[i];
         if (pass != LEFT)
@@ -294,13 +296,14 @@ static void fill_start(float *z, int64_t n, int64_t cols, int64_t k)
 static int iterate(struct work *w, float *z0, struct ckpt_err *err)
 {
     double before = 0;
+    int rc;
 
     fill_start(z0, w->n, w->cols, w->k);
     for (int i = 0; i < MAX_PASSES; i++) {
         double sum = 0;
 
-        if (run_pass(w, POWER, z0, err))
-            return err->code;
+        if ((rc = run_pass(w, POWER, z0, err)) != 0)
+            return rc;
         memcpy(z0, w->z, (size_t)(w->n * w->cols) * sizeof *z0);
         orthonormalise(w, z0, w->n);
         for (int64_t p = 0; p < w->r; p++)      /* lengths are squares of singular values */
@@ -322,16 +325,18 @@ static void fill_units(float *y, int64_t rows, int64_t cols)
 /* y becomes orthonormal, and spans what the matrix gives most of. */
 static int find_span(struct work *w, float *z0, struct ckpt_err *err)
 {
+    int rc;
+
     if (w->k == w->m) {
         fill_units(w->y, w->m, w->cols);
         return 0;
     }
     if (w->k == w->n)
         fill_units(z0, w->n, w->cols);
-    else if (iterate(w, z0, err))
-        return err->code;
-    if (run_pass(w, RIGHT, z0, err))
-        return err->code;
+    else if ((rc = iterate(w, z0, err)) != 0)
+        return rc;
+    if ((rc = run_pass(w, RIGHT, z0, err)) != 0)
+        return rc;
     orthonormalise(w, w->y, w->m);
     return 0;
 }

@@ -141,19 +141,22 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 static int begin_all(void *ctx, const struct http_answer *a, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
+    int rc;
 
     f->at = 0;
-    if (range_same(f->r, a, a->length, err))
-        return err->code;
+    if ((rc = range_same(f->r, a, a->length, err)) != 0)
+        return rc;
     return proof_begin(&f->proof, f->r, f->r->size, err);
 }
 
 static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
+    int rc;
 
-    if (proof_add(&f->proof, bytes, n, err) || cache_put(f->sink, bytes, n, f->at, err))
-        return err->code;
+    if ((rc = proof_add(&f->proof, bytes, n, err)) != 0 ||
+        (rc = cache_put(f->sink, bytes, n, f->at, err)) != 0)
+        return rc;
     f->at += n;
     return 0;
 }
@@ -163,9 +166,10 @@ static int get_all(struct fetch *f, struct ckpt_err *err)
     struct http_request q = {.url = f->r->url, .name = f->r->name, .auth = f->r->auth,
                              .limit = f->r->size, .begin = begin_all, .put = put_all, .ctx = f};
     struct http_answer a;
+    int rc;
 
-    if (http_get(f->r->http, &q, &a, err))
-        return err->code;
+    if ((rc = http_get(f->r->http, &q, &a, err)) != 0)
+        return rc;
     if (f->r->size != FIELD_NONE && f->at != f->r->size)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: %llu bytes came of %llu",
                             f->r->name, (unsigned long long)f->at,
@@ -186,7 +190,8 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     f->failed = false;
     if (f->head)
         return cache_put(sink, f->head, (size_t)f->r->size, 0, err)
-                   ? err->code : range_fetch_prove(f->r, f->head, (size_t)f->r->size, err);
+                   ? ckpt_err_code(err)
+                   : range_fetch_prove(f->r, f->head, (size_t)f->r->size, err);
     if (f->r->size != FIELD_NONE && f->r->size >= TELL)
         ckpt_log(CKPT_LOG_NOTE, "%s: %.1f GB are fetched", f->r->name, (double)f->r->size / 1e9);
     if (f->r->no_ranges || f->r->size == FIELD_NONE) {

@@ -179,8 +179,8 @@ static int add_auth(struct curl_slist **list, const struct curl_calls *c, const 
 
     if (!auth)
         return 0;
-    if (http_origin(origin, t->url, err))
-        return err->code;
+    if ((rc = http_origin(origin, t->url, err)) != 0)
+        return rc;
     if (strcmp(origin, auth->origin) != 0)
         return 0;
     rc = auth->sign(auth->ctx, t->request->head ? "HEAD" : "GET", t->url, range, lines,

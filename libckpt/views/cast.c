@@ -49,9 +49,10 @@ static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
     unsigned char *rear = dst + (size_t)count * (width - in);
     _Alignas(64) unsigned char block[BLOCK_BYTES];
     int64_t step = (int64_t)(sizeof block / in);
+    int rc;
 
-    if (ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err))
-        return err->code;
+    if ((rc = ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err)) != 0)
+        return rc;
     for (int64_t at = 0; at < count; at += step) {
         size_t n = (size_t)(count - at < step ? count - at : step);
 
@@ -67,12 +68,14 @@ static int cast_narrower(struct cast *c, size_t i, int64_t start, int64_t count,
     size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
     _Alignas(64) unsigned char stage[STAGE_BYTES];
     int64_t step = (int64_t)(sizeof stage / in);
+    int rc;
 
     for (int64_t at = 0; at < count; at += step) {
         int64_t n = count - at < step ? count - at : step;
 
-        if (ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage, err))
-            return err->code;
+        if ((rc = ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage,
+                                   err)) != 0)
+            return rc;
         ckpt_convert(dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
     }
     return 0;

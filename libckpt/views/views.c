@@ -55,10 +55,11 @@ int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *na
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(v->below, i);
     struct ckpt_tensor *added;
+    int rc;
 
-    if (ckpt_tensors_add(list, &added, name, strlen(name), dtype, &t->shape, NULL, 0, t->flat,
-                         err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), dtype, &t->shape, NULL, 0,
+                               t->flat, err)) != 0)
+        return rc;
     added->kind = t->kind;
     added->unread = t->unread;
     if (dtype == t->dtype) {
