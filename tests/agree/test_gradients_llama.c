@@ -87,7 +87,7 @@ static void rope_case(struct rope_case c, int threads)
         .table = c.turns ? c.table.f : NULL, .positions = c.positions,
         .q_norm = c.norms ? c.wq.f : NULL, .k_norm = c.norms ? c.wk.f : NULL,
         .dq_norm = c.norms ? dq.f : NULL, .dk_norm = c.norms ? dk.f : NULL,
-        .n = c.n, .n_head = c.H, .n_kv = c.K, .dim = c.d, .turned = c.turned, .eps = 1e-6f,
+        .n = c.n, .n_head = c.H, .n_kv = c.K, .dim = c.d, .rotary_dim = c.turned, .eps = 1e-6f,
     };
     dev->ops->rope_fwd(dev, &op);
     agree(out.f, out.d, out.n, "rope");
@@ -277,7 +277,7 @@ static void experts_case(struct experts_case c, int threads)
     experts_formula(&c);
     c.out = NULL;
     op = (struct op_experts){
-        .out = out.f, .dx = dx.f, .u = u, .probs = probs, .picked = picked, .x = c.x.f,
+        .out = out.f, .dx = dx.f, .u = u, .probs = probs, .top_k_index = picked, .x = c.x.f,
         .residual = c.res.f, .dout = c.weight.f, .router = c.router.f, .gate = c.w.f,
         .up = c.w.f + D * F, .down = c.w.f + 2 * D * F, .drouter = drouter.f, .dgate = dw.f,
         .dup = dw.f + D * F, .ddown = dw.f + 2 * D * F, .n = c.n, .dim = D, .ff = F,

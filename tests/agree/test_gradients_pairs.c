@@ -92,7 +92,7 @@ static void pairs_case(struct pairs c, int threads)
         .scale = 0.37f, .whole = c.whole,
     };
     if (c.distance)
-        op.distance = (struct op_distance){.table = c.table.f, .dtable = dtable.f,
+        op.rel_bias = (struct op_rel_bias){.table = c.table.f, .dtable = dtable.f,
                                            .bucket = bucket, .reach = REACH,
                                            .n_bucket = BUCKETS};
     dev->ops->attention_fwd(dev, &op);

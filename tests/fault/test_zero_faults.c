@@ -12,7 +12,7 @@ static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_ro
                                         .train = true};
 static const struct zero_opts places[] = {
     {.train = true},
-    {.train = true, .moments = OP_MOMENTS_8BIT, .paged = true, .states_on_device = 60000,
+    {.train = true, .moments = OP_MOMENTS_8BIT, .paged = true, .optim_on_device = 60000,
      .chunk = 512},
     {.train = true, .offload_param = true, .chunk = 512},
 };

@@ -211,7 +211,7 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
         .grad = heads(sh, SIDE(s->dqkv), SIDE(s->dkv), size), .dout = SIDE(s->dout),
         .doc_start = SIDE(s->doc_start), .key_start = SIDE(s->key_start),
         .key_end = SIDE(s->key_end), .slopes = SIDE(s->slopes),
-        .distance = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
+        .rel_bias = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
         .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
         .n_kv = sh->n_kv, .dim = sh->dim, .window = sh->window,
         .scale = 1.0f / sqrtf((float)sh->dim), .whole = sh->whole,
@@ -228,7 +228,7 @@ static void again(struct gpu *g, const struct shape *sh, const struct sides *s, 
 
     if (gpu_small())
         return;
-    op.distance.dtable = NULL;          /* is added to: compared below */
+    op.rel_bias.dtable = NULL;          /* is added to: compared below */
     for (int i = 0; i < 4; i++)
         was[i] = gpu_bytes(g, what[i]);
     g->gpu->ops->attention_fwd(g->gpu, &op);

@@ -145,11 +145,21 @@ static void route(const char *folder, int64_t n)
     u = gpu_blank(&g, g.type, n * 2 * FF);
     probs = gpu_blank(&g, CKPT_F32, n);
     picked = gpu_ints(&g, none, n);
-    op = (struct op_experts){.out = out.gpu, .u = u.gpu, .probs = probs.gpu, .picked = picked.gpu,
-                             .x = x.gpu, .gate = w.gpu, .up = (float *)w.gpu + DIM * FF,
+    op = (struct op_experts){.out = out.gpu,
+                             .u = u.gpu,
+                             .probs = probs.gpu,
+                             .top_k_index = picked.gpu,
+                             .x = x.gpu,
+                             .gate = w.gpu,
+                             .up = (float *)w.gpu + DIM * FF,
                              .down = (float *)w.gpu + 2 * DIM * FF,
-                             .router = (float *)w.gpu + 3 * DIM * FF, .n = n, .dim = DIM,
-                             .ff = FF, .n_expert = 1, .top_k = 1, .stride = 3 * DIM * FF,
+                             .router = (float *)w.gpu + 3 * DIM * FF,
+                             .n = n,
+                             .dim = DIM,
+                             .ff = FF,
+                             .n_expert = 1,
+                             .top_k = 1,
+                             .stride = 3 * DIM * FF,
                              .act = OP_ACT_SILU};
     g.gpu->ops->experts_fwd(g.gpu, &op);
     gpu_fine(&g);
@@ -206,8 +216,8 @@ static void test_near(void **state)
     folder_gone(folder);
 }
 
-/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was chosen for
- * 1152 rows, in parts now, for some less of the same key. */
+/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was
+ * chosen for 1152 rows, in parts now, for some less of the same key. */
 static void test_parts(void **state)
 {
     static const struct linear_case first = {.n = 1152, .in = 512, .out = 384},

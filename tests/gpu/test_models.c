@@ -158,8 +158,8 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     if (!(fabs(sum - want) <= may->loss * want))
         wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(o->g.dev->act));
     for (size_t i = 0; i < p->n; i++) {
-        const float *unit = zero_gather_grad(o->zero, p->item[i].unit, &err);
-        const float *found = unit + p->item[i].grad_offset, *wanted;
+        const float *layer = zero_gather_grad(o->zero, p->item[i].layer, &err);
+        const float *found = layer + p->item[i].grad_offset, *wanted;
         double off = 0, norm = 0, most = 0, worst = 0;
 
         if (compare)

@@ -81,10 +81,18 @@ static void rope_once(struct gpu *g, const struct shape *c, void **dq, void **dk
         size_t size = s ? ckpt_dtype_size(g->type) : sizeof(float);
 #define AT(v) (s ? (v).gpu : (v).cpu)
         struct op_rope op = {
-            .in = heads(c, AT(in), size), .out = heads(c, c->norms ? AT(out) : AT(in), size),
-            .grad = heads(c, AT(grad), size), .stats = c->norms ? AT(stats) : NULL,
-            .table = c->turned ? AT(table) : NULL, .positions = AT(at), .n = c->n,
-            .n_head = c->n_head, .n_kv = c->n_kv, .dim = c->dim, .turned = c->turned, .eps = 1e-6f,
+            .in = heads(c, AT(in), size),
+            .out = heads(c, c->norms ? AT(out) : AT(in), size),
+            .grad = heads(c, AT(grad), size),
+            .stats = c->norms ? AT(stats) : NULL,
+            .table = c->turned ? AT(table) : NULL,
+            .positions = AT(at),
+            .n = c->n,
+            .n_head = c->n_head,
+            .n_kv = c->n_kv,
+            .dim = c->dim,
+            .rotary_dim = c->turned,
+            .eps = 1e-6f,
         };
 
         if (c->norms) {
@@ -180,7 +188,7 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
 
         dev->ops->gate_fwd(dev, &op);
         op.out = n % 2 ? AT(again) : NULL;
-        op.again = n % 2;
+        op.recompute = n % 2;
         dev->ops->gate_bwd(dev, &op);
 #undef AT
     }

@@ -65,7 +65,7 @@ __device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
 {
     uint32_t word[4];
 
-    cuda_philox(word, c.seed, c.step, e / 8);
+    philox(word, c.seed, c.step, e / 8);
     return word[e % 8 / 2] >> (e % 2 * 16) & 0xffff;
 }
 
@@ -75,7 +75,7 @@ __device__ __forceinline__ void chances(uint32_t bits[4], const struct scalars &
     if (e % 4 == 0) {
         uint32_t word[4], low, high;
 
-        cuda_philox(word, c.seed, c.step, e / 8);
+        philox(word, c.seed, c.step, e / 8);
         low = e % 8 ? word[2] : word[0];
         high = e % 8 ? word[3] : word[1];
         bits[0] = low & 0xffff;
@@ -122,8 +122,8 @@ __device__ __forceinline__ void store4(float *at, const float x[4])
 /* Rounded to T: of the weights that are written beside. */
 template <typename T> __device__ __forceinline__ void round4(T *at, const float x[4], bool whole)
 {
-    cuda_pack<T, 4> four = {{from_f32<T>(x[0]), from_f32<T>(x[1]), from_f32<T>(x[2]),
-                             from_f32<T>(x[3])}};
+    cuda_pack<T, 4> four = {{cuda_from_f32<T>(x[0]), cuda_from_f32<T>(x[1]),
+                             cuda_from_f32<T>(x[2]), cuda_from_f32<T>(x[3])}};
 
     if (whole)
         *(cuda_pack<T, 4> *)at = four;
@@ -162,7 +162,7 @@ __device__ __forceinline__ void keep1(float *m, float *v, float x, float y,
 __device__ __forceinline__ void keep1(__nv_bfloat16 *m, __nv_bfloat16 *v, float x, float y,
                                       const struct scalars &c, uint64_t e)
 {
-    *m = from_f32<__nv_bfloat16>(x);
+    *m = cuda_from_f32<__nv_bfloat16>(x);
     *v = by_chance(y, chance(c, e));
 }
 
@@ -198,13 +198,13 @@ __device__ __forceinline__ void step_one(const struct run &r, int64_t i, const s
                                          float scale)
 {
     M *m = (M *)r.m + i, *v = (M *)r.v + i;
-    float p = r.p[i], x = to_f32(*m), y = to_f32(*v);
+    float p = r.p[i], x = cuda_to_f32(*m), y = cuda_to_f32(*v);
 
     update(p, x, y, r.g[i], r.keep, c, scale);
     r.p[i] = p;
     keep1(m, v, x, y, c, r.index + (uint64_t)i);
     if (r.w)
-        ((T *)r.w)[i] = from_f32<T>(p);
+        ((T *)r.w)[i] = cuda_from_f32<T>(p);
 }
 
 template <typename T, typename M>
@@ -328,7 +328,7 @@ __device__ __forceinline__ void store8(const struct eight &a, const struct run &
         m[i] = (uint8_t)(a.m[k / 4] >> (k % 4 * 8));
         v[i] = (uint8_t)(a.v[k / 4] >> (k % 4 * 8));
         if (r.w)
-            w[i] = from_f32<T>(a.p[k]);
+            w[i] = cuda_from_f32<T>(a.p[k]);
     }
 }
 

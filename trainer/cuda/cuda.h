@@ -19,6 +19,7 @@
 extern "C" {
 #include "trainer/ops/ops.h"
 }
+#include "trainer/philox.h"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -27,7 +28,7 @@ extern "C" {
 
 struct matmul;                          /* matmul.cu */
 struct fp8;                             /* fp8.cu */
-struct lanes;                           /* cuda/streams.cu */
+struct cuda_streams;                    /* cuda/streams.cu */
 struct bnb_codec;                       /* formats/bnb/codes.h */
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
@@ -47,7 +48,7 @@ struct cuda_device {
     struct matmul *matmul;
     struct fp8    *fp8;                 /* NULL without dev.fp8 */
     uint64_t       tail;                /* bytes at the end of the workspace that it has in use */
-    struct lanes  *lanes;               /* NULL until something is pinned */
+    struct cuda_streams *streams;       /* NULL until something is pinned */
     struct bnb_codec *codec;            /* on the GPU [2]: of exp_avg and of exp_avg_sq */
 };
 
@@ -66,7 +67,7 @@ bool cuda_launched(struct device *dev, const char *op);
 void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
 
 /* Bytes rounded up to where the next part of a workspace may begin. */
-static inline uint64_t cuda_part(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
@@ -76,12 +77,12 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 
 /*
  * Kernels of a few rows wait for their launches more than they compute.  On Hopper one that is
- * launched by cuda_early may start while the one before it still runs: it begins with cuda_begin,
+ * launched by cuda_pdl_launch may start while the one before it still runs: it begins with cuda_pdl_wait,
  * behind which all that was queued before is done and seen, and in front of which it touches no
  * memory (gemv_ring.cu alone brings weights before).  Every thread calls it, so that a kernel never
  * ends before those in front of it.  Plainly launched such kernels are as others.
  */
-__device__ __forceinline__ void cuda_begin(void)
+__device__ __forceinline__ void cuda_pdl_wait(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -89,11 +90,17 @@ __device__ __forceinline__ void cuda_begin(void)
 #endif
 }
 
+/* A kernel may use more than 48 KiB of shared memory only when told so. */
+template <typename F> static inline cudaError_t cuda_allow_shared(F *kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
 enum { CUDA_FEW_ROWS = 64 };            /* from more on a launch costs nothing beside the work */
 
 template <typename... P, typename... A>
-static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P...), dim3 grid,
-                              dim3 block, size_t shared, A... args)
+static inline void cuda_pdl_launch(struct device *dev, bool early, void (*kernel)(P...),
+                                   dim3 grid, dim3 block, size_t shared, A... args)
 {
     cudaLaunchAttribute how = {};
     cudaLaunchConfig_t c = {};
@@ -126,31 +133,59 @@ static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P..
         }                                                                                      \
     } while (0)
 
-__device__ __forceinline__ float to_f32(float x) { return x; }
-__device__ __forceinline__ float to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ float to_f32(__half x) { return __half2float(x); }
+__device__ __forceinline__ float cuda_to_f32(float x) { return x; }
+__device__ __forceinline__ float cuda_to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float cuda_to_f32(__half x) { return __half2float(x); }
 
-template <typename T> __device__ __forceinline__ T from_f32(float x);
-template <> __device__ __forceinline__ float from_f32<float>(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 from_f32(float x)
+template <typename T> __device__ __forceinline__ T cuda_from_f32(float x);
+template <> __device__ __forceinline__ float cuda_from_f32<float>(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16 cuda_from_f32(float x)
 {
     return __float2bfloat16_rn(x);
 }
-template <> __device__ __forceinline__ __half from_f32(float x) { return __float2half_rn(x); }
+template <> __device__ __forceinline__ __half cuda_from_f32(float x)
+{
+    return __float2half_rn(x);
+}
 
 /* N elements that move as one access where both the pointer and N allow it. */
 template <typename T, int N> struct __align__(sizeof(T) * N) cuda_pack { T at[N]; };
 
+/* Two elements as the fragments hold them, the first in the low half. */
+template <typename T> __device__ __forceinline__ uint32_t cuda_pack2(float lo, float hi);
+template <> __device__ __forceinline__ uint32_t cuda_pack2<__nv_bfloat16>(float lo, float hi)
+{
+    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+template <> __device__ __forceinline__ uint32_t cuda_pack2<__half>(float lo, float hi)
+{
+    __half2 x = __floats2half2_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+
 /* -- one warp, one block ---------------------------------------------------------------------- */
 
-__device__ __forceinline__ float warp_sum(float x)
+/* The address of shared memory as PTX takes it. */
+__device__ __forceinline__ uint32_t cuda_shared_addr(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* What all threads of a warp have alike, which the compiler then knows: what is made of it is made
+ * once for them. */
+__device__ __forceinline__ int cuda_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+__device__ __forceinline__ float cuda_warp_sum(float x)
 {
     for (int i = 16; i > 0; i /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, i);
     return x;
 }
 
-__device__ __forceinline__ float warp_max(float x)
+__device__ __forceinline__ float cuda_warp_max(float x)
 {
     for (int i = 16; i > 0; i /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
@@ -158,7 +193,7 @@ __device__ __forceinline__ float warp_max(float x)
 }
 
 /* The sum over a block, in every thread; threads a multiple of 32; all threads call it. */
-template <typename F> __device__ __forceinline__ F block_sum(F x)
+template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
 {
     __shared__ F part[32];
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, n = (int)blockDim.x / 32;
@@ -176,32 +211,6 @@ template <typename F> __device__ __forceinline__ F block_sum(F x)
 }
 
 /* -- dropout ---------------------------------------------------------------------------------- */
-
-/* Four words, as trainer/philox.h makes them. */
-__device__ __forceinline__ void cuda_philox(uint32_t out[4], uint64_t key, uint64_t high,
-                                            uint64_t low)
-{
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
-    uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
-
-#pragma unroll
-    for (int r = 0; r < 10; r++) {
-        uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
-
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 
 /* What a mask needs inside a kernel: a word below `least` drops its element. */
 struct cuda_drop {
@@ -223,9 +232,9 @@ static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
 }
 
 /* What stands at (row, col) of an activation of that width is multiplied by this.  A thread that
- * walks four columns from a multiple of 4 takes cuda_philox itself, once. */
-__device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t row, int64_t col,
-                                           int64_t width)
+ * walks four columns from a multiple of 4 takes philox itself, once. */
+__device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int64_t row,
+                                                  int64_t col, int64_t width)
 {
     uint32_t w[4];
 
@@ -233,18 +242,15 @@ __device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t ro
         return 1.0f;
     if (d.all)
         return 0.0f;
-    cuda_philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
+    philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
     return w[col % 4] >= d.least ? d.scale : 0.0f;
 }
 
 /* -- the rooms -------------------------------------------------------------------------------- */
 
-/* matmul.h */
-int  matmul_open(struct cuda_device *d);        /* non-zero: the device is marked */
-void matmul_close(struct cuda_device *d);
 /* Copies beside the main stream; sync waits for theirs alone. */
-void lanes_sync(struct device *dev);
-void lanes_close(struct cuda_device *d);
+void cuda_streams_sync(struct device *dev);
+void cuda_streams_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
 uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);

@@ -86,7 +86,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
 {
     struct cuda_device *d = cuda_of(dev);
     struct opened *o = (struct opened *)d;
-    size_t whole = bytes ? cuda_part(bytes) : 256;
+    size_t whole = bytes ? cuda_align(bytes) : 256;
     struct block *b;
 
     dev->n_alloc++;
@@ -169,7 +169,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 
 static void cuda_sync(struct device *dev)
 {
-    lanes_sync(dev);
+    cuda_streams_sync(dev);
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
@@ -212,7 +212,7 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
-    lanes_close(d);
+    cuda_streams_close(d);
     matmul_close(d);
     fp8_close(d);
     while (o->blocks)
@@ -368,7 +368,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     struct opened *o;
     struct device *dev;
     cudaError_t rc;
-    int n = 0;
+    int n = 0, bad;
 
     *out = NULL;
     rc = cudaGetDeviceCount(&n);
@@ -376,8 +376,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
         return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
-    if (check_chip(index, opts, &prop, err))
-        return err->code;
+    bad = check_chip(index, opts, &prop, err);
+    if (bad)
+        return bad;
     o = (struct opened *)calloc(1, sizeof *o);
     if (!o)
         return fail(err, CKPT_ENOMEM, "no memory for a device");
@@ -409,8 +410,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
     }
     if (dev->err.code) {
         *err = dev->err;
+        bad = dev->err.code;
         cuda_close(dev);
-        return err->code;
+        return bad;
     }
     *out = dev;
     return 0;

@@ -39,7 +39,7 @@ static int64_t chunk_rows(int64_t n, int64_t V, uint64_t size, bool train)
 
 static uint64_t chunk_bytes(int64_t rows, int64_t V, uint64_t size)
 {
-    return cuda_part((uint64_t)rows * (uint64_t)padded(V) * size);
+    return cuda_align((uint64_t)rows * (uint64_t)padded(V) * size);
 }
 
 static uint64_t most_bytes(int64_t n, int64_t V, uint64_t size, bool train)
@@ -142,7 +142,7 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
                                     (int)a->vocab, a->mul, factor};
 
         logits_of(dev, a, z, type, x, n, bytes);
-        head_soften(dev, z, type, n, &rows_of);
+        head_softmax(dev, z, type, n, &rows_of);
         if (a->dx)
             back(dev, a, z, x, (unsigned char *)a->dx + at, n, a->scale * a->mul / factor,
                  first > 0 || !a->fresh, bytes);

@@ -79,7 +79,7 @@ __device__ __forceinline__ void see(struct soft *a, const cuda_pack<T, N> &z, in
 
 #pragma unroll
     for (int j = 0; j < N; j++)
-        x[j] = to_f32(z.at[j]) * mul;
+        x[j] = cuda_to_f32(z.at[j]) * mul;
     if (col + N > V)
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -103,9 +103,9 @@ __device__ __forceinline__ cuda_pack<T, N> slope(const cuda_pack<T, N> &z, int c
 
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        float p = exp2f((to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by;
+        float p = exp2f((cuda_to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by;
 
-        d.at[j] = from_f32<T>(col + j == target ? p - l.factor : p);
+        d.at[j] = cuda_from_f32<T>(col + j == target ? p - l.factor : p);
     }
     return d;
 }
@@ -138,7 +138,7 @@ template <typename T> __device__ __forceinline__ void cut(uint4 *at, const struc
 
     if (of.left < 16 / (int)sizeof(T) && last % CLUSTER_THREADS == (int)threadIdx.x)
         for (int j = of.left; j < 16 / (int)sizeof(T); j++)
-            ((T *)(at + last))[j] = from_f32<T>(-INFINITY);
+            ((T *)(at + last))[j] = cuda_from_f32<T>(-INFINITY);
 }
 
 /* Packs of row i, when there is one, to `to`: each thread its own. */
@@ -193,7 +193,8 @@ template <typename T> __device__ __forceinline__ float largest(unsigned a)
     T x[4 / sizeof(T)];
 
     memcpy(x, &a, sizeof x);
-    return sizeof(T) == 4 ? to_f32(x[0]) : fmaxf(to_f32(x[0]), to_f32(x[1 % (4 / sizeof(T))]));
+    return sizeof(T) == 4 ? cuda_to_f32(x[0])
+                          : fmaxf(cuda_to_f32(x[0]), cuda_to_f32(x[1 % (4 / sizeof(T))]));
 }
 
 /* Of the warp's packs. */
@@ -216,16 +217,16 @@ __device__ __forceinline__ struct soft sum_packs(const uint4 *at, const struct p
         most = larger<T>(larger<T>(x[k].x, x[k].y), larger<T>(x[k].z, x[k].w));
         max = fmaxf(max, largest<T>(most));
     }
-    max = warp_max(max) * by;
+    max = cuda_warp_max(max) * by;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         forget(&x[k]);
         if ((int)threadIdx.x + k * CLUSTER_THREADS < of.mine)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum += power(fmaf(to_f32(pack<T, N>(x[k]).at[j]), by, -max));
+                sum += power(fmaf(cuda_to_f32(pack<T, N>(x[k]).at[j]), by, -max));
     }
-    return {max, warp_sum(sum)};
+    return {max, cuda_warp_sum(sum)};
 }
 
 /* The same of the block's warps; all its threads call it, what it gives is the first warp's. */
@@ -242,8 +243,8 @@ __device__ __forceinline__ struct soft join_warps(struct soft a, struct soft *pa
     a = {-INFINITY, 0};
     if (lane < CLUSTER_THREADS / 32)
         a = part[lane];
-    max = warp_max(a.max);
-    return {max, warp_sum(a.sum * power_part(a.max, max))};
+    max = cuda_warp_max(a.max);
+    return {max, cuda_warp_sum(a.sum * power_part(a.max, max))};
 }
 
 /* What `box` has from C blocks, in every thread. */
@@ -287,21 +288,21 @@ __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int 
         x = pack<T, N>(at[p]);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            d[j] = sizeof(T) == 4 ? power(fmaf(to_f32(x.at[j]), by, -a.max)) * times
-                                  : power(fmaf(to_f32(x.at[j]), by, -less));
+            d[j] = sizeof(T) == 4 ? power(fmaf(cuda_to_f32(x.at[j]), by, -a.max)) * times
+                                  : power(fmaf(cuda_to_f32(x.at[j]), by, -less));
         if ((unsigned)own < (unsigned)N) {
             float wanted = 0;
 
 #pragma unroll
             for (int j = 0; j < N; j++) {
-                wanted = j == own ? to_f32(x.at[j]) * by : wanted;
+                wanted = j == own ? cuda_to_f32(x.at[j]) * by : wanted;
                 d[j] -= j == own ? l.factor : 0.0f;
             }
             l.nll[i] = (log2f(a.sum) + (a.max - wanted)) / LOG2_E;
         }
 #pragma unroll
         for (int j = 0; j < N; j++)
-            x.at[j] = from_f32<T>(d[j]);
+            x.at[j] = cuda_from_f32<T>(d[j]);
         *(cuda_pack<T, N> *)(row + p) = x;
     }
 }
@@ -313,12 +314,14 @@ __device__ __forceinline__ void tell(const struct soft *box, const uint64_t *ful
                                      const struct soft &a)
 {
 #if WGMMA_HERE
-    asm volatile("{ .reg .b32 box, full;\n"
-                 "mapa.shared::cluster.u32 box, %0, %2;\n"
-                 "mapa.shared::cluster.u32 full, %1, %2;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [box], {%3, %4}, "
-                 "[full]; }" ::"r"(shared_at(box)), "r"(shared_at(full)), "r"(to), "f"(a.max),
-                 "f"(a.sum) : "memory");
+    asm volatile(
+        "{ .reg .b32 box, full;\n"
+        "mapa.shared::cluster.u32 box, %0, %2;\n"
+        "mapa.shared::cluster.u32 full, %1, %2;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [box], {%3, %4}, "
+        "[full]; }" ::"r"(cuda_shared_addr(box)),
+        "r"(cuda_shared_addr(full)), "r"(to), "f"(a.max), "f"(a.sum)
+        : "memory");
 #endif
 }
 
@@ -329,7 +332,7 @@ __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 #if WGMMA_HERE
     asm volatile("{ .reg .pred p;\n"
                  "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-                 "@!p bra again; }" ::"r"(shared_at(full)), "r"(parity) : "memory");
+                 "@!p bra again; }" ::"r"(cuda_shared_addr(full)), "r"(parity) : "memory");
 #endif
 }
 
@@ -361,8 +364,8 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         of.left = l.V - (packs - 1) * N;
     if (threadIdx.x == 0) {
         for (int k = 0; k < BOXES; k++)
-            gate_init(&full[k], 1);
-        gates_seen();
+            mbarrier_init(&full[k], 1);
+        mbarrier_fence_init();
     }
     for (int k = 0; k < STAGES; k++)
         ask(stage + k * each, z, l, i + (k + 1) * step, n, of);
@@ -385,7 +388,7 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
             if (C == 1 && threadIdx.x == 0)
                 box[next][0] = a;       /* a block alone has nobody to send to */
             if (threadIdx.x == 0)
-                gate_expect(&full[next], C > 1 ? C * (int)sizeof a : 0);
+                mbarrier_expect_tx(&full[next], C > 1 ? C * (int)sizeof a : 0);
             if (C > 1 && (int)threadIdx.x < C)
                 tell(&box[next][rank], &full[next], (int)threadIdx.x, a);
             count++;
@@ -414,7 +417,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct he
     float wanted, by;
 
     z += row * l.ld;
-    wanted = to_f32(z[target]) * l.mul;
+    wanted = cuda_to_f32(z[target]) * l.mul;
 #pragma unroll 4
     for (int col = (int)threadIdx.x * N; col < l.V; col += ROW_THREADS * N)
         see<T, N>(&a, *(const cuda_pack<T, N> *)(z + col), col, l.V, l.mul);
@@ -469,7 +472,7 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
 }
 
 template <typename T>
-static void soften(struct device *dev, T *z, int64_t n, const struct head_rows &l)
+static void softmax_rows(struct device *dev, T *z, int64_t n, const struct head_rows &l)
 {
     if (l.factor != 0 && by_clusters(dev, z, n, l))
         return;
@@ -477,13 +480,13 @@ static void soften(struct device *dev, T *z, int64_t n, const struct head_rows &
     cuda_launched(dev, "head_loss");
 }
 
-void head_soften(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
-                 const struct head_rows *l)
+void head_softmax(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
+                  const struct head_rows *l)
 {
     if (dev->err.code)
         return;
     if (type == CKPT_F32)
-        soften(dev, (float *)z, n, *l);
+        softmax_rows(dev, (float *)z, n, *l);
     else
-        CUDA_ACT(dev, soften(dev, (T *)z, n, *l));
+        CUDA_ACT(dev, softmax_rows(dev, (T *)z, n, *l));
 }

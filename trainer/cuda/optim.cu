@@ -47,7 +47,7 @@ square(double *part, const float *x, int64_t n, int64_t lead, int64_t quads)
 #pragma unroll
     for (int k = 1; k < square_each; k++)
         sum[0] += sum[k];
-    sum[0] = block_sum(sum[0]);
+    sum[0] = cuda_block_sum(sum[0]);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum[0];
 }
@@ -59,7 +59,7 @@ judge(struct op_verdict *verdict, const double *part, double max_norm, double sc
 
     for (int i = (int)threadIdx.x; i < square_blocks; i += block)
         sum += part[i];
-    sum = block_sum(sum);
+    sum = cuda_block_sum(sum);
     if (threadIdx.x == 0)
         *verdict = verdict_of(sum, max_norm, scale);
 }

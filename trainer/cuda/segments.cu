@@ -218,7 +218,7 @@ template <typename T, typename G>
 void run_add(const struct segments *s, cudaStream_t on, void *table, const void *rows, int64_t dim,
              int64_t none)
 {
-    if (row_whole<T>(rows, dim) && row_whole<G>(table, dim))
+    if (row_packable<T>(rows, dim) && row_packable<G>(table, dim))
         launch_add<T, G, CUDA_PACK<T>>(s, on, table, rows, dim, none);
     else
         launch_add<T, G, 1>(s, on, table, rows, dim, none);
@@ -239,7 +239,7 @@ template <typename T>
 void run_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *picked,
               int64_t n, const void *rows, int64_t dim, int64_t none)
 {
-    if (row_whole<T>(rows, dim) && row_whole<float>(table, dim))
+    if (row_packable<T>(rows, dim) && row_packable<float>(table, dim))
         launch_pick<T, CUDA_PACK<T>>(s, on, table, picked, n, rows, dim, none);
     else
         launch_pick<T, 1>(s, on, table, picked, n, rows, dim, none);
@@ -264,14 +264,14 @@ size_t sort_bytes(int64_t n)
 
 uint64_t segments_bytes(int64_t n, int64_t dim)
 {
-    return 3 * cuda_part((uint64_t)n * sizeof(int32_t)) + cuda_part(sort_bytes(n)) +
-           cuda_part((uint64_t)(cuda_blocks(n, CHUNK) * 2 * dim) * sizeof(float));
+    return 3 * cuda_align((uint64_t)n * sizeof(int32_t)) + cuda_align(sort_bytes(n)) +
+           cuda_align((uint64_t)(cuda_blocks(n, CHUNK) * 2 * dim) * sizeof(float));
 }
 
 bool segments_sort(struct segments *s, struct device *dev, const char *op, void *work,
                    const int32_t *ids, int64_t n, int64_t limit)
 {
-    size_t each = cuda_part((uint64_t)n * sizeof(int32_t)), bytes = sort_bytes(n);
+    size_t each = cuda_align((uint64_t)n * sizeof(int32_t)), bytes = sort_bytes(n);
     char *at = (char *)work;
     int32_t *sorted = (int32_t *)at, *from = (int32_t *)(at + each);
     int32_t *to = (int32_t *)(at + 2 * each);
@@ -281,7 +281,7 @@ bool segments_sort(struct segments *s, struct device *dev, const char *op, void 
         bits++;
     s->ids = sorted;
     s->at = to;
-    s->parts = (float *)(at + 3 * each + cuda_part(bytes));
+    s->parts = (float *)(at + 3 * each + cuda_align(bytes));
     s->n = n;
     if (dev->err.code)
         return false;

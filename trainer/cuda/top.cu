@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ s
     uint64_t most = 0;
     int bad = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
         uint64_t x = element(p, row, i);
 
@@ -233,12 +233,12 @@ static int slices_of(int64_t n, int64_t vocab, int64_t k)
 /* The workspace: what slices give, then their NaNs, then their sums. */
 static uint64_t kept_bytes(int64_t n, int64_t n_slices, int64_t k)
 {
-    return cuda_part((uint64_t)(n * n_slices * k) * sizeof(uint64_t));
+    return cuda_align((uint64_t)(n * n_slices * k) * sizeof(uint64_t));
 }
 
 static uint64_t slices_bytes(int64_t n, int64_t n_slices)
 {
-    return cuda_part((uint64_t)(n * n_slices) * sizeof(double));
+    return cuda_align((uint64_t)(n * n_slices) * sizeof(double));
 }
 
 /* More than one slice of a row only while n * slices < 2 * ENOUGH. */
@@ -274,11 +274,12 @@ void cuda_head_top(struct device *dev, const struct op_top *a)
     p.k = (int)a->k;
     p.value = a->value;
     p.id = a->id;
-    cuda_early(dev, early, pick_kernel, dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, p);
+    cuda_pdl_launch(dev, early, pick_kernel, dim3((unsigned)n_slices, (unsigned)a->n), THREADS,
+                    0, p);
     p.z = NULL;
     p.width = n_slices * a->k;
     p.n_slices = 1;
-    cuda_early(dev, early, pick_kernel, dim3(1, (unsigned)a->n), THREADS, 0, p);
+    cuda_pdl_launch(dev, early, pick_kernel, dim3(1, (unsigned)a->n), THREADS, 0, p);
     if (a->sum) {
         sum_kernel<<<dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, stream>>>(
             part, a->logits, a->value, a->vocab, p.k, a->temperature);

@@ -149,7 +149,7 @@ const struct name names_t5_encoder[] = {
     {ROLE_K_W, "encoder.block.%d.layer.0.SelfAttention.k.weight", false},
     {ROLE_V_W, "encoder.block.%d.layer.0.SelfAttention.v.weight", false},
     {ROLE_OUT_W, "encoder.block.%d.layer.0.SelfAttention.o.weight", false},
-    {ROLE_DISTANCE, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_REL_BIAS, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
     {ROLE_NORM1_W, "encoder.block.%d.layer.0.layer_norm.weight", false},
     {ROLE_UP_W, "encoder.block.%d.layer.1.DenseReluDense.wi.weight", false},
     {ROLE_DOWN_W, "encoder.block.%d.layer.1.DenseReluDense.wo.weight", false},
@@ -162,7 +162,7 @@ const struct name names_t5_block[] = {
     {ROLE_K_W, "decoder.block.%d.layer.0.SelfAttention.k.weight", false},
     {ROLE_V_W, "decoder.block.%d.layer.0.SelfAttention.v.weight", false},
     {ROLE_OUT_W, "decoder.block.%d.layer.0.SelfAttention.o.weight", false},
-    {ROLE_DISTANCE, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_REL_BIAS, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
     {ROLE_NORM1_W, "decoder.block.%d.layer.0.layer_norm.weight", false},
     {ROLE_CROSS_Q_W, "decoder.block.%d.layer.1.EncDecAttention.q.weight", false},
     {ROLE_CROSS_K_W, "decoder.block.%d.layer.1.EncDecAttention.k.weight", false},
@@ -179,7 +179,7 @@ const struct name names_t5_gated_encoder[] = {
     {ROLE_K_W, "encoder.block.%d.layer.0.SelfAttention.k.weight", false},
     {ROLE_V_W, "encoder.block.%d.layer.0.SelfAttention.v.weight", false},
     {ROLE_OUT_W, "encoder.block.%d.layer.0.SelfAttention.o.weight", false},
-    {ROLE_DISTANCE, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_REL_BIAS, "encoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
     {ROLE_NORM1_W, "encoder.block.%d.layer.0.layer_norm.weight", false},
     {ROLE_GATE_W, "encoder.block.%d.layer.1.DenseReluDense.wi_0.weight", false},
     {ROLE_UP_W, "encoder.block.%d.layer.1.DenseReluDense.wi_1.weight", false},
@@ -193,7 +193,7 @@ const struct name names_t5_gated_block[] = {
     {ROLE_K_W, "decoder.block.%d.layer.0.SelfAttention.k.weight", false},
     {ROLE_V_W, "decoder.block.%d.layer.0.SelfAttention.v.weight", false},
     {ROLE_OUT_W, "decoder.block.%d.layer.0.SelfAttention.o.weight", false},
-    {ROLE_DISTANCE, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
+    {ROLE_REL_BIAS, "decoder.block.%d.layer.0.SelfAttention.relative_attention_bias.weight", false},
     {ROLE_NORM1_W, "decoder.block.%d.layer.0.layer_norm.weight", false},
     {ROLE_CROSS_Q_W, "decoder.block.%d.layer.1.EncDecAttention.q.weight", false},
     {ROLE_CROSS_K_W, "decoder.block.%d.layer.1.EncDecAttention.k.weight", false},
@@ -215,7 +215,7 @@ const struct name names_t5_after[] = {
 const struct name names_bert_before[] = {
     {ROLE_TOKENS, "embeddings.word_embeddings.weight", false},
     {ROLE_POS, "embeddings.position_embeddings.weight", false},
-    {ROLE_KINDS, "embeddings.token_type_embeddings.weight", false},
+    {ROLE_TOKEN_TYPE, "embeddings.token_type_embeddings.weight", false},
     {ROLE_EMB_NORM_W, "embeddings.LayerNorm.weight", false},
     {ROLE_EMB_NORM_B, "embeddings.LayerNorm.bias", false},
     {ROLE_COUNT, NULL, false},
@@ -252,7 +252,7 @@ static const struct {
 } kinds[ROLE_COUNT] = {
     [ROLE_TOKENS] = {VOCAB, EMBED, ROLE_NORMAL, false},
     [ROLE_POS] = {PLACES, HIDDEN, ROLE_NORMAL, false},
-    [ROLE_KINDS] = {KINDS, HIDDEN, ROLE_NORMAL, false},
+    [ROLE_TOKEN_TYPE] = {KINDS, HIDDEN, ROLE_NORMAL, false},
     [ROLE_PROJ_IN] = {HIDDEN, EMBED, ROLE_NORMAL, false},
     [ROLE_EMB_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_EMB_NORM_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
@@ -270,7 +270,7 @@ static const struct {
     [ROLE_K_NORM] = {HEAD, ONE, ROLE_ONES, false},
     [ROLE_OUT_W] = {HIDDEN, HEADS_Q, ROLE_NORMAL, true},
     [ROLE_OUT_B] = {HIDDEN, ONE, ROLE_ZEROS, false},
-    [ROLE_DISTANCE] = {BUCKETS, HEADS, ROLE_NORMAL, false},
+    [ROLE_REL_BIAS] = {BUCKETS, HEADS, ROLE_NORMAL, false},
     [ROLE_CROSS_NORM_W] = {HIDDEN, ONE, ROLE_ONES, false},
     [ROLE_CROSS_Q_W] = {HEADS_Q, HIDDEN, ROLE_NORMAL, true},
     [ROLE_CROSS_K_W] = {HEADS_KV, HIDDEN, ROLE_NORMAL, true},
@@ -301,11 +301,11 @@ bool role_is_expert(enum role role)
     return role == ROLE_EXPERT_GATE || role == ROLE_EXPERT_UP || role == ROLE_EXPERT_DOWN;
 }
 
-bool role_is_turned(enum role role) { return kinds[role].turned; }
+bool role_is_transposed(enum role role) { return kinds[role].turned; }
 
 bool role_is_linear(enum role role)
 {
-    return role_is_turned(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
+    return role_is_transposed(role) || role == ROLE_PROJ_IN || role == ROLE_PROJ_OUT;
 }
 
 bool role_is_written(const struct arch *a, enum role role)
@@ -337,7 +337,7 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
     case ROLE_PROJ_IN:
     case ROLE_PROJ_OUT:
         return projected;
-    case ROLE_KINDS:
+    case ROLE_TOKEN_TYPE:
         return a->type_vocab_size > 0;
     case ROLE_EMB_NORM_W:
         return a->emb_norm && gain;
@@ -363,7 +363,7 @@ bool role_exists(const struct arch *a, enum role role, int64_t layer)
         return a->qk_norm == ARCH_QK_NORM_HEAD;
     case ROLE_OUT_B:
         return a->out_bias;
-    case ROLE_DISTANCE:
+    case ROLE_REL_BIAS:
         return a->pos == ARCH_POS_BUCKETS && layer == arch_stack_first(a, layer);
     case ROLE_CROSS_NORM_W:
     case ROLE_CROSS_Q_W:
@@ -449,7 +449,7 @@ enum role_init role_init(enum role role) { return kinds[role].init; }
 bool role_decays(enum role role)
 {
     /* The published name of the table of distances has the word bias in it. */
-    return role_init(role) == ROLE_NORMAL && role != ROLE_DISTANCE;
+    return role_init(role) == ROLE_NORMAL && role != ROLE_REL_BIAS;
 }
 
 char *name_expand(struct ckpt_arena *arena, const char *prefix, const struct name *name,

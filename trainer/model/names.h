@@ -14,10 +14,10 @@ struct arch;
 
 /* _W a matrix or a norm's gain, _B its bias. */
 enum role {
-    ROLE_TOKENS, ROLE_POS, ROLE_KINDS, ROLE_PROJ_IN, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
+    ROLE_TOKENS, ROLE_POS, ROLE_TOKEN_TYPE, ROLE_PROJ_IN, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B,
     ROLE_NORM1_W, ROLE_NORM1_B, ROLE_QKV_W, ROLE_QKV_B, ROLE_Q_W, ROLE_Q_B, ROLE_K_W, ROLE_K_B,
     ROLE_V_W, ROLE_V_B, ROLE_Q_NORM, ROLE_K_NORM, ROLE_OUT_W, ROLE_OUT_B,
-    ROLE_DISTANCE,                                          /* in a stack's first block */
+    ROLE_REL_BIAS,                                          /* in a stack's first block */
     ROLE_CROSS_NORM_W, ROLE_CROSS_Q_W, ROLE_CROSS_K_W, ROLE_CROSS_V_W, ROLE_CROSS_OUT_W,
     ROLE_NORM2_W, ROLE_NORM2_B, ROLE_GATE_W, ROLE_GATE_B, ROLE_GATE_UP_W, ROLE_UP_W, ROLE_UP_B,
     ROLE_DOWN_W, ROLE_DOWN_B, ROLE_ROUTER_W,
@@ -54,7 +54,7 @@ bool role_exists(const struct arch *arch, enum role role, int64_t layer);
 bool role_is_expert(enum role role);
 /* A projection's matrix; and one that is stored [in, out] where the description says so. */
 bool role_is_linear(enum role role);
-bool role_is_turned(enum role role);
+bool role_is_transposed(enum role role);
 /* A matrix or bias whose gradient is made at once in every backward pass, so that the pass can
  * write it instead of adding to it. */
 bool role_is_written(const struct arch *arch, enum role role);

@@ -38,15 +38,15 @@ static size_t module_length(const char *name)
 }
 
 /* Put the parameter that stands at item[n] in its place and count it. */
-static int place(struct build *b, struct param *q, int unit, struct ckpt_err *err)
+static int place(struct build *b, struct param *q, int layer, struct ckpt_err *err)
 {
     struct params *p = b->p;
 
     if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
         return ckpt_nomem(err, CKPT_MAX_NAME);
-    q->unit = unit;
-    q->offset = p->unit_numel[unit];
-    p->unit_numel[unit] += q->numel;
+    q->layer = layer;
+    q->offset = p->layer_numel[layer];
+    p->layer_numel[layer] += q->numel;
     p->numel += q->numel;
     if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
         return ckpt_err_in(err, "parameter %s", q->name);
@@ -64,16 +64,16 @@ static int append_factor(struct build *b, const struct param *of, enum param_kin
                         .kind = kind, .scale = scale};
     q->name = ckpt_arena_printf(&b->p->arena, "base_model.model.%.*s.%s",
                                 (int)module_length(of->name), of->name, tail);
-    return place(b, q, of->unit, err);
+    return place(b, q, of->layer, err);
 }
 
 /* The factors of a change, in the order of PEFT's modules. */
-static int append_factors(struct build *b, const struct param *of, const struct lora_change *c,
+static int append_factors(struct build *b, const struct param *of, const struct lora_delta *c,
                           enum lora_module kind, struct ckpt_err *err)
 {
     bool embedding = kind == LORA_EMBEDDING;
     bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
-                  role_is_turned((enum role)of->role);
+                  role_is_transposed((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
     int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
 
@@ -135,7 +135,7 @@ static int end_module(struct build *b, struct ckpt_err *err)
     size_t first = b->module, end = p->n;
     const struct param *of = &p->item[first];
     enum lora_module kind;
-    struct lora_change c;
+    struct lora_delta c;
     char module[CKPT_MAX_NAME + 1];
 
     b->module = SIZE_MAX;
@@ -143,7 +143,7 @@ static int end_module(struct build *b, struct ckpt_err *err)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
     kind = module_kind((enum role)of->role);
-    if (lora_change(&c, b->lora, module, kind, err))
+    if (lora_delta(&c, b->lora, module, kind, err))
         return err->code;
     for (size_t i = first; i < end; i++) {
         struct param *q = &p->item[i];
@@ -167,18 +167,18 @@ static int end_module(struct build *b, struct ckpt_err *err)
     return 0;
 }
 
-static int append_one(struct build *b, const struct name *name, int unit, int64_t expert,
+static int append_one(struct build *b, const struct name *name, int layer, int64_t expert,
                       struct ckpt_err *err)
 {
     struct params *p = b->p;
     const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
     char *text = name_expand(&p->arena, p->prefix, name,
-                             unit - 1 - arch_stack_first(b->arch, unit - 1), expert);
+                             layer - 1 - arch_stack_first(b->arch, layer - 1), expert);
     struct param *q;
 
     if (!text)
         return ckpt_nomem(err, CKPT_MAX_NAME);
-    if (before && (before->unit != unit || module_length(before->name) != module_length(text) ||
+    if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
         end_module(b, err))
         return err->code;
@@ -189,26 +189,26 @@ static int append_one(struct build *b, const struct name *name, int unit, int64_
                         .decay = role_decays(name->role), .trainable = true,
                         .written = role_is_written(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
-    return place(b, q, unit, err);
+    return place(b, q, layer, err);
 }
 
-/* Append what exists of a list as the parameters of a unit; experts one after another. */
-static int append(struct build *b, const struct name *list, int unit, struct ckpt_err *err)
+/* Append what exists of a list as the parameters of a layer; experts one after another. */
+static int append(struct build *b, const struct name *list, int layer, struct ckpt_err *err)
 {
     const struct arch *arch = b->arch;
 
     for (; list->text; list++) {
         const struct name *end = list;
 
-        if (!role_exists(arch, list->role, unit - 1))
+        if (!role_exists(arch, list->role, layer - 1))
             continue;
         while (role_is_expert(end->role))
             end++;
         for (int64_t e = 0; list < end && e < arch->num_experts; e++)
             for (const struct name *one = list; one < end; one++)
-                if (append_one(b, one, unit, e, err))
+                if (append_one(b, one, layer, e, err))
                     return err->code;
-        if (list == end && append_one(b, list, unit, 0, err))
+        if (list == end && append_one(b, list, layer, 0, err))
             return err->code;
         list = list < end ? end - 1 : list;
     }
@@ -224,8 +224,8 @@ static void place_grads(struct params *p)
         q->grad_offset = -1;
         if (!q->trainable)
             continue;
-        q->grad_offset = p->unit_grad[q->unit];
-        p->unit_grad[q->unit] += q->numel;
+        q->grad_offset = p->layer_grad[q->layer];
+        p->layer_grad[q->layer] += q->numel;
         p->grad_numel += q->numel;
     }
 }
@@ -237,10 +237,10 @@ static int append_all(struct build *b, struct ckpt_err *err)
 
     if (append(b, f->before, 0, err))
         return err->code;
-    for (int u = 1; u + 1 < p->n_unit; u++)
+    for (int u = 1; u + 1 < p->n_layers; u++)
         if (append(b, family_block(b->arch, u - 1), u, err))
             return err->code;
-    if (append(b, f->after, p->n_unit - 1, err) || end_module(b, err))
+    if (append(b, f->after, p->n_layers - 1, err) || end_module(b, err))
         return err->code;
     place_grads(p);
     if (p->grad_numel == 0)
@@ -265,11 +265,11 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     p->spare = f->spare;
     p->older = f->older;
     p->adapted = lora != NULL;
-    p->n_unit = (int)layers + 2;
+    p->n_layers = (int)layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
-    p->unit_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_numel);
-    p->unit_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_grad);
-    if (!p->item || !p->unit_numel || !p->unit_grad)
+    p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
+    p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
+    if (!p->item || !p->layer_numel || !p->layer_grad)
         ckpt_nomem(err, n * sizeof *p->item);
     else if (ckpt_map_new(&p->by_name, n, err) == 0)
         append_all(&b, err);

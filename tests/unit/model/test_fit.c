@@ -50,7 +50,7 @@ static void as_planned(const struct golden *g, struct device *dev, const struct 
     with.recompute = f->recompute;
     zero.train = with.train;
     zero.paged = f->paged;
-    zero.states_on_device = f->states_on_device;
+    zero.optim_on_device = f->optim_on_device;
     OK(comm_open(&comm, &err), err);
     given = 0;
     OK(model_new(&model, g->arch, &with, dev, &err), err);
@@ -91,10 +91,10 @@ static void test_plans_are_exact(void **state)
                 as_planned(&g, dev, &o, &f);
                 if (way == 2) {         /* a part of the states on the host */
                     o.zero.paged = true;
-                    o.room = f.all - f.zero.states / 2;
+                    o.room = f.all - f.zero.optim / 2;
                     OK(fit_find(&f, &o, &err), err);
                     assert_true(f.paged && f.all <= o.room);
-                    assert_true(f.zero.states > 0 && f.zero.states_host > 0);
+                    assert_true(f.zero.optim > 0 && f.zero.optim_host > 0);
                     as_planned(&g, dev, &o, &f);
                 }
                 device_close(dev);
@@ -165,7 +165,7 @@ static void test_the_parts_of_a_refusal_add_up(void **state)
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "gathered "));
     parts_add_up(err.text);
-    assert_true(f.zero.weights + f.zero.grads + f.zero.states + f.zero.ring + f.zero.gathered +
+    assert_true(f.zero.weights + f.zero.grads + f.zero.optim + f.zero.ring + f.zero.gathered +
                 f.activations + f.workspace == f.all);
     ckpt_err_clear(&err);
     o.batch = 8;
@@ -221,7 +221,7 @@ static void test_a_refusal_names_what_would_fit(void **state)
     o.zero.offload = true;              /* the host is asked too */
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
-    assert_true(f.zero.states == 0 && f.zero.states_host == all.zero.states);
+    assert_true(f.zero.optim == 0 && f.zero.optim_host == all.zero.optim);
     assert_true(fit_host_free() > (uint64_t)1 << 20);
     device_close(dev);
     golden_close(&g);

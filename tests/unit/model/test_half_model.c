@@ -13,41 +13,41 @@
 static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
                                         .max_enc = 320, .train = true};
 
-/* Rounded weights, unit by unit; gradients are the resident ones. */
+/* Rounded weights, layer by layer; gradients are the resident ones. */
 struct half {
     const struct params        *p;
     const struct model_weights *whole;
     const uint16_t             *weights;
 };
 
-static const void *acquire(void *ctx, int unit)
+static const void *acquire(void *ctx, int layer)
 {
     const struct half *h = ctx;
     int64_t at = 0;
 
-    for (int u = 0; u < unit; u++)
-        at += h->p->unit_numel[u];
+    for (int u = 0; u < layer; u++)
+        at += h->p->layer_numel[u];
     return h->weights + at;
 }
 
-static void release(void *ctx, int unit)
+static void release(void *ctx, int layer)
 {
     (void)ctx;
-    (void)unit;
+    (void)layer;
 }
 
-static void *grad(void *ctx, int unit)
+static void *grad(void *ctx, int layer)
 {
     const struct half *h = ctx;
 
-    return h->whole->grad(h->whole->ctx, unit);
+    return h->whole->grad(h->whole->ctx, layer);
 }
 
-static void grad_done(void *ctx, int unit)
+static void grad_done(void *ctx, int layer)
 {
     const struct half *h = ctx;
 
-    h->whole->grad_done(h->whole->ctx, unit);
+    h->whole->grad_done(h->whole->ctx, layer);
 }
 
 /* What one way of holding weights gives; in the golden's arena. */

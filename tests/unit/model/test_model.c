@@ -351,7 +351,7 @@ static void test_model_repeats_bit_for_bit(void **state)
     each_model(repeatable, NULL, &train, 2);
 }
 
-/* An empty batch, and one without supervised rows, still touch every unit in order. */
+/* An empty batch, and one without supervised rows, still touch every layer in order. */
 static void test_model_passes_when_nothing_is_supervised(void **state)
 {
     struct ckpt_err err = {0};
@@ -420,40 +420,40 @@ struct watch {
     int held[16], graded[16], done[16], most, now;
 };
 
-static const void *watch_acquire(void *ctx, int unit)
+static const void *watch_acquire(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    w->held[unit]++;
+    w->held[layer]++;
     w->now++;
     w->most = w->now > w->most ? w->now : w->most;
-    return w->inner->acquire(w->inner->ctx, unit);
+    return w->inner->acquire(w->inner->ctx, layer);
 }
 
-static void watch_release(void *ctx, int unit)
+static void watch_release(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->held[unit] > 0);
-    w->held[unit]--;
+    assert_true(w->held[layer] > 0);
+    w->held[layer]--;
     w->now--;
 }
 
-static void *watch_grad(void *ctx, int unit)
+static void *watch_grad(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_int_equal(w->done[unit], 0);
-    w->graded[unit]++;
-    return w->inner->grad(w->inner->ctx, unit);
+    assert_int_equal(w->done[layer], 0);
+    w->graded[layer]++;
+    return w->inner->grad(w->inner->ctx, layer);
 }
 
-static void watch_done(void *ctx, int unit)
+static void watch_done(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->graded[unit] > 0);
-    w->done[unit]++;
+    assert_true(w->graded[layer] > 0);
+    w->done[layer]++;
 }
 
 static void brackets(const char *name, int most)
@@ -471,7 +471,7 @@ static void brackets(const char *name, int most)
     w.inner = resident_door(g.weights);
     golden_batch(&g, "right", &b, &place);
     OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
-    for (int u = 0; u < model_params(g.model)->n_unit; u++) {
+    for (int u = 0; u < model_params(g.model)->n_layers; u++) {
         assert_int_equal(w.held[u], 0);
         assert_int_equal(w.done[u], 1);
     }
@@ -519,7 +519,7 @@ static void check_hidden(const char *name, const char *side)
         start[i / C + 1] = (int32_t)b.n_tokens;
     }
     b.n_docs = R;
-    b.kinds = types ? kind : NULL;
+    b.token_type_ids = types ? kind : NULL;
     for (int64_t l = 0; l <= g.arch->num_hidden_layers; l++) {
         const float *wanted;
 

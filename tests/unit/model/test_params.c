@@ -1,4 +1,4 @@
-/* The parameter list of a description: names, order, units, offsets, lookup. */
+/* The parameter list of a description: names, order, layers, offsets, lookup. */
 #include "tests/unit/model_help.h"
 
 #include "trainer/model/params.h"
@@ -10,12 +10,12 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     struct ckpt_err err = {0};
     struct params p;
     int64_t at = 0;
-    int unit = 0;
+    int layer = 0;
 
     (void)state;
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(p.n, 3 + 2 * 12 + 2);
-    assert_int_equal(p.n_unit, 4);
+    assert_int_equal(p.n_layers, 4);
     assert_int_equal(p.numel, 11 * 8 + 16 + 2 * (12 * 64 + 13 * 8) + 16);
     assert_int_equal(p.numel, arch_numel(arch));
     assert_string_equal(p.item[0].name, "transformer.word_embeddings.weight");
@@ -25,9 +25,9 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     assert_string_equal(p.item[15 + 11].name, "transformer.h.1.mlp.dense_4h_to_h.bias");
     assert_string_equal(p.item[p.n - 1].name, "transformer.ln_f.bias");
     for (size_t i = 0; i < p.n; i++) {
-        if (p.item[i].unit != unit) {
-            assert_int_equal(at, p.unit_numel[unit]);
-            assert_int_equal(p.item[i].unit, ++unit);
+        if (p.item[i].layer != layer) {
+            assert_int_equal(at, p.layer_numel[layer]);
+            assert_int_equal(p.item[i].layer, ++layer);
             at = 0;
         }
         assert_int_equal(p.item[i].offset, at);

@@ -24,7 +24,7 @@ static void check_frequencies(struct golden *g, const struct arch *arch)
     int64_t n;
     const float *wanted = golden_floats(g, g->expect, "inv_freq", &n);
 
-    assert_int_equal(n, arch->rope.turned / 2);
+    assert_int_equal(n, arch->rope.rotary_dim / 2);
     rope_frequencies(inv, arch, 1);
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(inv[i] - (double)wanted[i]) <= 1e-6 * (double)wanted[i]))
@@ -119,13 +119,13 @@ static void test_rope_reads_older_files(void **state)
             json_decref(config);
         }
         assert_int_equal(arch[0]->rope.kind, arch[1]->rope.kind);
-        assert_int_equal(arch[0]->rope.turned, arch[1]->rope.turned);
+        assert_int_equal(arch[0]->rope.rotary_dim, arch[1]->rope.rotary_dim);
         assert_true(arch[0]->rope.attention_factor == arch[1]->rope.attention_factor);
         for (int64_t length = 8; length <= 64; length += 56) {
             for (int k = 0; k < 2; k++)
                 rope_frequencies(inv[k], arch[k], length);
             assert_memory_equal(inv[0], inv[1],
-                                (size_t)arch[0]->rope.turned / 2 * sizeof inv[0][0]);
+                                (size_t)arch[0]->rope.rotary_dim / 2 * sizeof inv[0][0]);
         }
         arch_free(arch[0]);
         arch_free(arch[1]);

@@ -28,12 +28,20 @@ static void test_exp_is_within_its_stated_error(void **state)
     assert_true(cpu_exp(0) == 1);
 }
 
+static float gelu(float x)
+{
+    float value;
+
+    cpu_gelu_both(x, &value);
+    return value;
+}
+
 static void test_exp_keeps_to_its_range(void **state)
 {
     (void)state;
     assert_true(cpu_exp(-INFINITY) == 0 && cpu_exp(-87) >= FLT_MIN);
     assert_true(cpu_exp(INFINITY) == cpu_exp(88) && isfinite(cpu_exp(88)));
-    assert_true(isnan(cpu_exp(NAN)) && isnan(cpu_gelu(NAN)) && isnan(cpu_sigmoid(NAN)));
+    assert_true(isnan(cpu_exp(NAN)) && isnan(gelu(NAN)));
     assert_true(cpu_exp(-1e30f) == 0 && cpu_exp(-87.001f) == 0 && cpu_exp(1e30f) == cpu_exp(88));
 }
 
@@ -47,11 +55,10 @@ static void test_gelu_and_its_derivative_follow_the_formula(void **state)
         double slope =
             0.5 * (1 + t) + 0.5 * d * (1 - t * t) * (0.79788456 + 0.1070322243 * d * d);
 
-        assert_true(fabs((double)cpu_gelu(x) - want) <= 3e-7 * fabs(want) + 1e-8);
         assert_true(fabs((double)cpu_gelu_both(x, &value) - slope) <= 6e-7);
-        assert_true(value == cpu_gelu(x) || fabsf(value - cpu_gelu(x)) <= 2e-7f * fabsf(value));
+        assert_true(fabs((double)value - want) <= 3e-7 * fabs(want) + 1e-8);
     }
-    assert_true(cpu_gelu(1e20f) == 1e20f && fabsf(cpu_gelu(-1e20f)) < 1e-15f);
+    assert_true(gelu(1e20f) == 1e20f && fabsf(gelu(-1e20f)) < 1e-15f);
 }
 
 int main(void)

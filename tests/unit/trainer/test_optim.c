@@ -164,15 +164,15 @@ static unsigned char *stored(struct golden *g, struct side *s, size_t *bytes)
     for (int pass = 0; pass < 2; pass++) {
         *bytes = 0;
         for (size_t i = 0; i < p->n; i++)
-            for (int of = 0; of < STATES_ARRAYS; of++) {
+            for (int of = 0; of < OPTIM_STATE_ARRAYS; of++) {
                 enum op_moments m = zero_moments(s->zero, i);
                 int64_t n = p->item[i].numel;
-                size_t size = of == STATES_MASTER ? (size_t)n * 4
-                              : of <= STATES_AVG_SQ ? (size_t)n * moments_size(m)
+                size_t size = of == OPTIM_STATE_MASTER ? (size_t)n * 4
+                              : of <= OPTIM_STATE_AVG_SQ ? (size_t)n * moments_size(m)
                               : m == OP_MOMENTS_8BIT ? (size_t)(n + 255) / 256 * 4 : 0;
 
                 if (pass && size)
-                    OK(zero_read_stored(s->zero, (enum states_array)of, i, 0, n, all + *bytes,
+                    OK(zero_read_stored(s->zero, (enum optim_state_array)of, i, 0, n, all + *bytes,
                                         &err), err);
                 *bytes += size;
             }

@@ -7,7 +7,7 @@
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_H
 
 #include "trainer/cuda/attention/dropout.cuh"
-#include "trainer/cuda/hopper/tensor_map.cuh"
+#include "trainer/cuda/hopper/tma.cuh"
 
 #include <limits.h>
 
@@ -19,7 +19,7 @@ template <int D> struct registers {
 };
 
 /* What a block has in shared memory. */
-template <typename T, int D> struct pool_of {
+template <typename T, int D> struct bwd_pool {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
     float    dq[2][ROWS * D];           /* each written by one group of warps alone */
     float    lse[2][ROWS], delta[2][ROWS];
@@ -34,7 +34,7 @@ struct walk {
 /* -- who is when ------------------------------------------------------------------------------- */
 
 /* The block's place; false: there are no keys. */
-__device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p, int *g)
+__device__ __forceinline__ bool bwd_block_keys(const struct attn &a, struct place *p, int *g)
 {
     int b = (int)(gridDim.x - 1 - blockIdx.x), each, first;
 
@@ -43,46 +43,49 @@ __device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p,
         p->doc = b / (each * a.n_kv);
         first = p->doc * each;
     } else {
-        p->doc = doc_of_slot(a.doc_start, a.n_docs, KEYS, b / a.n_kv);
+        p->doc = attn_doc_of_slot(a.doc_start, a.n_docs, KEYS, b / a.n_kv);
         first = a.doc_start[p->doc] / KEYS + p->doc;
         each = a.doc_start[p->doc + 1] / KEYS + p->doc + 1 - first;
     }
     b -= first * a.n_kv;
     *g = b / each;
-    document(a, p, p->doc, *g);
+    attn_document(a, p, p->doc, *g);
     p->begin = b % each * KEYS;
     return p->begin < p->keys;
 }
 
-__device__ __forceinline__ int parts(int n, int each) { return (n + each - 1) / each; }
+__device__ __forceinline__ int bwd_ceil_div(int n, int each) { return (n + each - 1) / each; }
 
 /* Blocks of a head go round where all of them are sure to run at once. */
-__device__ __forceinline__ bool rounds(const struct attend &a, int blocks)
+__device__ __forceinline__ bool bwd_goes_round(const struct attn &a, int blocks)
 {
     return blocks <= a.slots;
 }
 
-__device__ __forceinline__ struct walk walk_of(const struct attend &a, const struct place &p)
+__device__ __forceinline__ struct walk bwd_walk_of(const struct attn &a, const struct place &p)
 {
-    int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
+    int tiles = bwd_ceil_div(p.len, ROWS), blocks = bwd_ceil_div(p.keys, KEYS),
+        block = p.begin / KEYS;
     int last = min(p.keys, p.begin + KEYS) - 1, to = p.len;
 
     if (a.whole)
-        return {rounds(a, blocks) ? block * tiles / blocks : 0, tiles, tiles};
+        return {bwd_goes_round(a, blocks) ? block * tiles / blocks : 0, tiles, tiles};
     if (a.window > 0)
         to = min(to, last + a.window);
-    return {p.begin / ROWS, INT_MAX, parts(to, ROWS) - p.begin / ROWS};
+    return {p.begin / ROWS, INT_MAX, bwd_ceil_div(to, ROWS) - p.begin / ROWS};
 }
 
 /* How many blocks add to a tile of queries before this one; *last: none does after it. */
-__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile,
-                                       bool *last)
+__device__ __forceinline__ int bwd_ticket_of(const struct attn &a, const struct place &p,
+                                             int tile, bool *last)
 {
-    int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
+    int tiles = bwd_ceil_div(p.len, ROWS), blocks = bwd_ceil_div(p.keys, KEYS),
+        block = p.begin / KEYS;
     int least = a.window > 0 ? max(0, tile * ROWS - a.window + 1) / KEYS : 0, before;
 
     if (a.whole) {
-        int begun = rounds(a, blocks) ? parts((tile + 1) * blocks, tiles) : blocks;
+        int begun =
+            bwd_goes_round(a, blocks) ? bwd_ceil_div((tile + 1) * blocks, tiles) : blocks;
 
         before = block < begun ? begun - 1 - block : begun + blocks - 1 - block;
         *last = before == blocks - 1;
@@ -92,7 +95,7 @@ __device__ __forceinline__ int turn_of(const struct attend &a, const struct plac
     return (min(p.len, tile * ROWS + ROWS) - 1) / KEYS - block;
 }
 
-__device__ __forceinline__ int tile_of(const struct walk &w, int x)
+__device__ __forceinline__ int bwd_tile_of(const struct walk &w, int x)
 {
     int tile = w.first + x;
 

@@ -8,11 +8,11 @@
 
 enum {
     THREADS = 128, WARPS = THREADS / 32,
-    CLUSTER = 8,                        /* parts that attend_heads puts together itself */
+    CLUSTER = 8,                        /* parts that cached_heads puts together itself */
 };
 
 /* How a row's queries and key are turned before they are used; table NULL: they are not. */
-struct turned {
+struct cached_rope {
     const float   *table;               /* of as many columns as a head has */
     const int32_t *positions;
     const void    *q_norm, *k_norm;     /* or NULL */
@@ -26,12 +26,12 @@ struct part {
     int64_t at;
 };
 
-__device__ __forceinline__ struct part part_of(const struct attend &a, int row, int g, int part,
-                                               int n_parts)
+__device__ __forceinline__ struct part cached_part_of(const struct attn &a, int row, int g,
+                                                      int part, int n_parts)
 {
-    int seg = a.new_k ? row : segment_of(a.doc_start, a.n_docs, row);   /* rows alone */
+    int seg = a.new_k ? row : attn_segment_of(a.doc_start, a.n_docs, row); /* rows alone */
     int pos = a.past[seg] + (a.new_k ? 0 : row - a.doc_start[seg]);
-    int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
+    int first = attn_sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
     int from = first + part * each;
 
     return {pos, from, min(from + each, pos + 1),
@@ -41,8 +41,8 @@ __device__ __forceinline__ struct part part_of(const struct attend &a, int row, 
 /* A row's own key and value go to the cache where its part has them, before the part is read.  The
  * whole block calls it. */
 template <typename T>
-__device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
-                                         const struct part &p)
+__device__ __forceinline__ void cached_append(const struct attn &a, int row, int g,
+                                              const struct part &p)
 {
     int64_t from = row * a.row_stride + g * a.kv_head, to = p.at + (int64_t)p.pos * a.dim;
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
 /* cached_heads.cu: rows whose heads share keys, of 16 bits.  parts: room for what parts leave,
  * as row_part does; NULL: there are at most CLUSTER of them, and out is made. */
 template <typename T>
-void attend_heads(struct device *dev, const struct attend &a, const struct turned &t, float *parts,
-                  int64_t n_parts);
+void cached_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
+                  float *parts, int64_t n_parts);
 
 #endif

@@ -28,9 +28,9 @@ struct two_heads {
 /* Scores of heads and keys with their terms, key the lane's first, become probabilities against the
  * warp's largest; what was summed before follows by fix. */
 template <typename T>
-__device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][4],
-                                       struct two_heads &w, float (&fix)[2], int key,
-                                       const struct part &p)
+__device__ __forceinline__ void softmax_step(const struct attn &a, float (&s)[1][2][4],
+                                             struct two_heads &w, float (&fix)[2], int key,
+                                             const struct part &p)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
             if (a.table) {
                 int64_t bucket = a.bucket[a.far + min(max(rel, -a.far), a.far)];
 
-                x += LOG2E * to_f32(((const T *)a.table)[bucket * a.n_head + w.head[r]]);
+                x += LOG2E * cuda_to_f32(((const T *)a.table)[bucket * a.n_head + w.head[r]]);
             }
             s[0][i / 2][2 * r + i % 2] = rel + p.pos < p.to ? x : -INFINITY;
             most = fmaxf(most, s[0][i / 2][2 * r + i % 2]);
@@ -52,11 +52,11 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         low = most == -INFINITY ? 0.0f : most;
-        fix[r] = exp2_fast(w.max[r] - low);
+        fix[r] = attn_exp2(w.max[r] - low);
         w.max[r] = most;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float e = exp2_fast(s[0][i / 2][2 * r + i % 2] - low);
+            float e = attn_exp2(s[0][i / 2][2 * r + i % 2] - low);
 
             s[0][i / 2][2 * r + i % 2] = e;
             sum += e;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
 
 /* What the warps have of a part, put together: into `parts`, or out if it is the only one. */
 template <typename T, int D>
-__device__ __forceinline__ void join_warps(const struct attend &a, const float *stats,
+__device__ __forceinline__ void join_warps(const struct attn &a, const float *stats,
                                            const float *outs, float *parts, int n_parts,
                                            int64_t id, int heads)
 {
@@ -80,13 +80,13 @@ __device__ __forceinline__ void join_warps(const struct attend &a, const float *
             max = fmaxf(max, stats[2 * (w * ROWS + r)]);
         low = max == -INFINITY ? 0.0f : max;
         for (int w = 0; w < WARPS; w++) {
-            float by = exp2_fast(stats[2 * (w * ROWS + r)] - low);
+            float by = attn_exp2(stats[2 * (w * ROWS + r)] - low);
 
             sum += by * stats[2 * (w * ROWS + r) + 1];
             out += by * outs[(w * ROWS + r) * D + c];
         }
         if (n_parts == 1 && c < a.dim)
-            ((T *)a.out)[(id + r) * a.dim + c] = from_f32<T>(out / sum);
+            ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
         if (n_parts > 1 && c < a.dim)
             to[2 + c] = out;
         if (n_parts > 1 && c == 0) {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void join_warps(const struct attend &a, const float *
 
 /* What the blocks of a cluster have of their parts, own that of each, put together. */
 template <typename T, int D>
-__device__ __forceinline__ void join_cluster(const struct attend &a, float *own, int n_parts,
+__device__ __forceinline__ void join_cluster(const struct attn &a, float *own, int n_parts,
                                              int64_t id, int heads)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -120,13 +120,13 @@ __device__ __forceinline__ void join_cluster(const struct attend &a, float *own,
         }
 #pragma unroll
         for (int i = 0; i < CLUSTER; i++) {
-            float by = exp2_fast(m[i] - max);
+            float by = attn_exp2(m[i] - max);
 
             sum += by * s[i];
             out = fmaf(by, o[i], out);
         }
         if (c < a.dim)
-            ((T *)a.out)[(id + r) * a.dim + c] = from_f32<T>(out / sum);
+            ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
     }
     cluster.sync();                     /* nobody leaves while others read */
 #endif
@@ -141,12 +141,12 @@ __device__ __forceinline__ void to_l2(const void *p)
  * are done: weights and its part of the cache.  Where that is, is read past the L1, and again later
  * for use. */
 template <typename T>
-__device__ __forceinline__ void ask_ahead(const struct attend &a, const struct turned &t, int row,
-                                          int g, int n_parts)
+__device__ __forceinline__ void ask_ahead(const struct attn &a, const struct cached_rope &t,
+                                          int row, int g, int n_parts)
 {
     const int LINE = 128;
     int x = (int)threadIdx.x * LINE, head = a.dim * (int)sizeof(T), pos = __ldcg(a.past + row);
-    int from = sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
+    int from = attn_sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
     int64_t at = ((int64_t)__ldcg(a.seq + row) * a.n_kv + g) * a.capacity;
     const char *k, *v;
 
@@ -171,9 +171,9 @@ __device__ __forceinline__ void ask_ahead(const struct attend &a, const struct t
 /* The row's queries as a tile, and its key and value into the cache where the part has them,
  * turned by position, with norms by heads first where they are.  The whole block calls it. */
 template <typename T, int D>
-__device__ __forceinline__ void take_turned(const struct attend &a, const struct turned &t, T *q,
-                                            int row, int g, int h0, int heads,
-                                            const struct part &p)
+__device__ __forceinline__ void take_rotated(const struct attn &a, const struct cached_rope &t,
+                                             T *q, int row, int g, int h0, int heads,
+                                             const struct part &p)
 {
     const int N = 8, GROUP = D / 16, EACH = THREADS / GROUP, WORDS = (D + 8) / 8;
     int me = (int)threadIdx.x % GROUP, c = me * N, half = a.dim / 2;
@@ -209,13 +209,13 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
             row_get(wx, w + c);
             row_get(wy, w + c + half);
         }
-        r = group_sum(squares(x) + squares(y), GROUP);
+        r = rope_group_sum(rope_squares(x) + rope_squares(y), GROUP);
         if (w) {
-            r = head_inverse(r, a.dim, t.eps);
-            scale(x, r, wx);
-            scale(y, r, wy);
+            r = rope_head_rstd(r, a.dim, t.eps);
+            rope_scale(x, r, wx);
+            rope_scale(y, r, wy);
         }
-        turn(x, y, cos, sin);
+        rope_rotate(x, y, cos, sin);
         if (on && (!key || (p.pos >= p.from && p.pos < p.to))) {
             T *to = key ? (T *)(uintptr_t)a.k + to_kv : q + i * (D + 8);
 
@@ -232,12 +232,13 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
  * blocks of a row are a cluster. */
 template <typename T, int D>
 __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
-    heads_part(const __grid_constant__ struct attend a, const __grid_constant__ struct turned t,
-               float *parts, int n_parts, int chunks)
+    heads_part(const __grid_constant__ struct attn a,
+               const __grid_constant__ struct cached_rope t, float *parts, int n_parts,
+               int chunks)
 {
-    const int SIZE = tile_size<D, false>(TILE), OT = D / 8;
+    const int SIZE = attn_tile_size<D, false>(TILE), OT = D / 8;
     extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *ring = q + tile_size<D, false>(ROWS);
+    T *q = (T *)pool, *ring = q + attn_tile_size<D, false>(ROWS);
     float *stats = (float *)ring, *outs = stats + 2 * WARPS * ROWS;    /* at last */
     float *own = outs + WARPS * ROWS * D;
     int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
@@ -247,38 +248,39 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     g %= a.n_kv;
     if (a.new_k)
         ask_ahead<T>(a, t, row, g, n_parts);
-    cuda_begin();
+    cuda_pdl_wait();
     int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
-    struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
+    struct part p = cached_part_of(a, row, g, (int)blockIdx.y, n_parts);
     float out[1][OT][4], fix[2];
     struct two_heads w;
 
     if (t.table)
-        take_turned<T, D>(a, t, q, row, g, h0, heads, p);
+        take_rotated<T, D>(a, t, q, row, g, h0, heads, p);
     else
-        take_new<T>(a, row, g, p);
-    clear(out);
+        cached_append<T>(a, row, g, p);
+    attn_clear(out);
     for (int r = 0; r < 2; r++) {
         int h = lane / 4 + 8 * r;
 
         w.max[r] = -INFINITY;
         w.sum[r] = 0;
         w.head[r] = h0 + min(h, heads - 1);
-        w.slope[r] = head_slope(a, w.head[r]);
+        w.slope[r] = attn_head_slope(a, w.head[r]);
     }
     if (!t.table)
-        load_tile<false, D, ROWS, THREADS>(q, (const T *)a.q + row * a.row_stride + h0 * a.q_head,
-                                           a.q_head, heads, a.dim, a.vec);
+        attn_load_tile<false, D, ROWS, THREADS>(
+            q, (const T *)a.q + row * a.row_stride + h0 * a.q_head, a.q_head, heads, a.dim,
+            a.vec);
     /* Keys and values in turn, two of them on their way to the ring. */
     auto load = [&](const void *from, int j, int to) {
         if (j < p.to)
-            load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
-                                               (const T *)from + p.at + (int64_t)j * a.dim, a.dim,
-                                               p.to - j, a.dim, a.vec);
-        copies_end();
+            attn_load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
+                                                    (const T *)from + p.at + (int64_t)j * a.dim,
+                                                    a.dim, p.to - j, a.dim, a.vec);
+        cp_async_commit();
     };
     auto next = [&](const void *from, int j) {
-        copies_wait<1>();
+        cp_async_wait<1>();
         __syncthreads();                /* it is there, and what was before it has been read */
         load(from, j, stage ? stage - 1 : TILES - 1);
     };
@@ -290,20 +292,20 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         uint32_t f[1][1][4];
 
         next(a.k, j + TILE);
-        rows_by_rows<false, D, ROWS>(s, q, 0, ring + mine + stage * SIZE);
-        soften<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
+        attn_rows_by_rows<false, D, ROWS>(s, q, 0, ring + mine + stage * SIZE);
+        softmax_step<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
 #pragma unroll
         for (int n = 0; n < OT; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 out[0][n][e] *= fix[e / 2];
-        as_factor<T>(f, s);
+        attn_as_factor<T>(f, s);
         stage = stage + 1 < TILES ? stage + 1 : 0;
         next(a.v, j + TILE);
-        times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
+        attn_times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
         stage = stage + 1 < TILES ? stage + 1 : 0;
     }
-    tiles_ready<false>();               /* all have read the last tile */
+    attn_tiles_ready<false>();          /* all have read the last tile */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int at = warp * ROWS + lane / 4 + 8 * r;
@@ -330,19 +332,20 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
 
 /* In clusters of a row's parts where there is no room for them. */
 template <typename T, int D>
-static void launch_heads(struct device *dev, const struct attend &a, const struct turned &t,
+static void launch_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
                          float *parts, int64_t n_parts)
 {
     int64_t chunks = cuda_blocks(a.share, ROWS);
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t c = {};
 
-    c.dynamicSmemBytes = sizeof(T) * (size_t)tile_size<D, false>(ROWS + TILES * TILE);
+    c.dynamicSmemBytes = sizeof(T) * (size_t)attn_tile_size<D, false>(ROWS + TILES * TILE);
     c.gridDim = dim3((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
     c.blockDim = THREADS;
     c.stream = cuda_of(dev)->stream;
     c.attrs = how;
-    if (!cuda_ok(dev, "attention_cached", may_share(heads_part<T, D>, c.dynamicSmemBytes)))
+    if (!cuda_ok(dev, "attention_cached",
+                 cuda_allow_shared(heads_part<T, D>, c.dynamicSmemBytes)))
         return;
     if (cuda_of(dev)->hopper) {
         how[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -358,8 +361,8 @@ static void launch_heads(struct device *dev, const struct attend &a, const struc
 }
 
 template <typename T>
-void attend_heads(struct device *dev, const struct attend &a, const struct turned &t, float *parts,
-                  int64_t n_parts)
+void cached_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
+                  float *parts, int64_t n_parts)
 {
     if (a.dim <= 64)
         launch_heads<T, 64>(dev, a, t, parts, n_parts);
@@ -369,7 +372,7 @@ void attend_heads(struct device *dev, const struct attend &a, const struct turne
         launch_heads<T, 256>(dev, a, t, parts, n_parts);
 }
 
-template void attend_heads<__nv_bfloat16>(struct device *, const struct attend &,
-                                          const struct turned &, float *, int64_t);
-template void attend_heads<__half>(struct device *, const struct attend &, const struct turned &,
-                                   float *, int64_t);
+template void cached_heads<__nv_bfloat16>(struct device *, const struct attn &,
+                                          const struct cached_rope &, float *, int64_t);
+template void cached_heads<__half>(struct device *, const struct attn &,
+                                   const struct cached_rope &, float *, int64_t);

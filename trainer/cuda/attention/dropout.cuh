@@ -8,12 +8,12 @@
 #include "trainer/cuda/attention/attention.cuh"
 
 /* Which of the four columns from 4 * col4 on stay, as bits. */
-__device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t row, int col4)
+__device__ __forceinline__ unsigned dropout_bits(const struct attn &a, int64_t row, int col4)
 {
     uint32_t w[4];
     unsigned bits = 0;
 
-    cuda_philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
+    philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
 #pragma unroll
     for (int i = 0; i < 4; i++)
         bits |= (unsigned)(w[i] >= a.drop.least) << i;
@@ -26,15 +26,16 @@ __device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t ro
  * g + 8: each makes the words of one.  (One loop for all: the words are long in code.)
  */
 template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t row, int j)
+__device__ __forceinline__ uint64_t dropout_tile(const struct attn &a, int64_t row, int j)
 {
     int odd = (int)threadIdx.x % 2, quad = (int)threadIdx.x % 4 / 2;
     uint64_t all = 0;
 
 #pragma unroll 1
     for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
-                        << (4 * odd);
+        unsigned bits =
+            dropout_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
+            << (4 * odd);
 
         bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
         bits >>= 2 * odd;
@@ -49,15 +50,15 @@ __device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t ro
  * four counters, keys 8 apart of two queries; each makes one, and its bits go to all.
  */
 template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile_t(const struct attend &a, int64_t row, int j)
+__device__ __forceinline__ uint64_t dropout_tile_t(const struct attn &a, int64_t row, int j)
 {
     int third = (int)threadIdx.x / 4 % 4;
     uint64_t all = 0;
 
 #pragma unroll 1
     for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t % NT * 8 + third % 2,
-                                  (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
+        unsigned bits = dropout_bits(a, row + t % NT * 8 + third % 2,
+                                     (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
 
         bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
         bits |= __shfl_xor_sync(0xffffffffu, bits, 8);

@@ -8,7 +8,7 @@
  * every layout.  An infinity or a NaN makes the scale NaN, and with it the whole product.
  *
  * cuBLASLt multiplies factors of 8 bits only where the summed index lies innermost in both: what
- * lies otherwise is turned while it is rounded, and rows are filled up with zeros to 16.
+ * lies otherwise is transposed while it is rounded, and rows are filled up with zeros to 16.
  *
  * Memory: what belongs to one operation lies at the end of the workspace; weights stay in
  * dev->fp8_cache, in both layouts, while there is room.
@@ -33,7 +33,7 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
  * apart), or for dw.  It becomes one of factors of 8 bits where that is wanted, possible and
  * faster, else it stays.  Backward they are called in this order.
  */
-void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p);
+void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *p);
 void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
             struct matmul_args *p);
 void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
@@ -55,7 +55,7 @@ struct fp8_cast {
     const void       *x;
     int64_t           rows, cols, ld;   /* cols: a multiple of 16 */
     unsigned char    *plain;            /* [rows, cols], or NULL */
-    unsigned char    *turned;           /* [cols, rows filled up to 16], or NULL */
+    unsigned char    *transposed;       /* [cols, rows filled up to 16], or NULL */
     struct fp8_scale *scale;
     bool              e5m2;             /* else e4m3 */
 };

@@ -1,5 +1,5 @@
 /*
- * fp8_cast - matrices of bf16 to 8 bits, as they lie and turned.
+ * fp8_cast - matrices of bf16 to 8 bits, as they lie and transposed.
  *
  * First the largest element: magnitudes are compared as integers, where a NaN is above infinity
  * and that above the numbers; blocks leave what they found, and the last to finish makes the
@@ -215,7 +215,7 @@ turn_kernel(struct fp8_cast c, int64_t filled, bool whole)
     }
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        *(uint4 *)(c.turned + (col + j) * filled + row0 + part * 16) =
+        *(uint4 *)(c.transposed + (col + j) * filled + row0 + part * 16) =
             make_uint4(w[0][j], w[1][j], w[2][j], w[3][j]);
 }
 
@@ -225,7 +225,7 @@ void round_all(struct device *dev, const struct fp8_cast *c, bool whole)
     cudaStream_t on = cuda_of(dev)->stream;
     uint32_t n = (uint32_t)(c->rows * (c->cols / 16));
 
-    if (!c->turned)
+    if (!c->transposed)
         plain_kernel<F><<<(n + 2 * block - 1) / (2 * block), block, 0, on>>>(
             (uint4 *)c->plain, (const __nv_bfloat16 *)c->x, n, (uint32_t)(c->cols / 16), c->ld,
             whole, c->scale);

@@ -22,7 +22,7 @@
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/hopper/mbarrier.cuh"
 #include "trainer/cuda/matmul/gemv.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum {
     WARPS = 16, THREADS = WARPS * 32,
@@ -48,7 +48,7 @@ struct job {
 /* What a warp's first lane keeps of its ring: the piece it asks for next. */
 struct ring {
     const unsigned char *from;
-    uint64_t *gate;
+    uint64_t *mbar;
     uint32_t  to;
     int       piece, left;              /* of the row; of all */
 };
@@ -61,12 +61,12 @@ static __host__ __device__ constexpr int stages_of(int halves, int rows)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* `bytes` of memory to shared memory; the gate opens when all that it was told of is there. */
-__device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, uint64_t *gate)
+/* `bytes` of memory to shared memory; the mbar opens when all that it was told of is there. */
+__device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, uint64_t *mbar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(shared_at(gate)) : "memory");
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(cuda_shared_addr(mbar)) : "memory");
 }
 
 /* Until all that was queued before is done and seen. */
@@ -85,11 +85,11 @@ __device__ __forceinline__ void ask(const struct job &j, struct ring &r, int sta
 
     if (r.left == 0)
         return;
-    gate_expect(r.gate + stage, bytes * HALVES);
+    mbarrier_expect_tx(r.mbar + stage, bytes * HALVES);
 #pragma unroll
     for (int k = 0; k < HALVES; k++)
         fetch(r.to + stage * STAGE + k * PIECE, from + (int64_t)k * j.items * row, bytes,
-              r.gate + stage);
+              r.mbar + stage);
     if ((r.piece + 1) * PIECE < row) {
         r.piece++;
     } else {
@@ -162,7 +162,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
 #pragma unroll
             for (int e = 0; e < N; e++)
                 mean += in[p].at(e);
-        mean = block_sum(mean) * inv;
+        mean = cuda_block_sum(mean) * inv;
     }
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
@@ -170,7 +170,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
         for (int e = 0; e < N; e++)
             if ((p * THREADS + (int)threadIdx.x) * N < j.n_in)
                 sq = fmaf(in[p].at(e) - mean, in[p].at(e) - mean, sq);
-    sq = 1.0f / sqrtf(block_sum(sq) * inv + j.eps);
+    sq = 1.0f / sqrtf(cuda_block_sum(sq) * inv + j.eps);
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int c = (p * THREADS + (int)threadIdx.x) * N;
@@ -231,15 +231,16 @@ __device__ __forceinline__ void put(const struct job &j, int o, const float (&v)
     O *to = (O *)j.out + r * j.out_ld + o;
 
     if constexpr (HALVES == 2) {
-        float g = to_f32(from_f32<T>(v[0] * j.alpha)), u = to_f32(from_f32<T>(v[1] * j.alpha));
+        float g = cuda_to_f32(cuda_from_f32<T>(v[0] * j.alpha)),
+              u = cuda_to_f32(cuda_from_f32<T>(v[1] * j.alpha));
 
-        *to = from_f32<O>(u * act_any(j.act, g));
+        *to = cuda_from_f32<O>(u * act_any(j.act, g));
     } else {
         float y = v[0] * j.alpha + bias;
 
         if (j.pre)
-            ((T *)j.pre)[r * j.n_out + o] = from_f32<T>(y);
-        *to = from_f32<O>(act_any(j.act, y) + add);
+            ((T *)j.pre)[r * j.n_out + o] = cuda_from_f32<T>(y);
+        *to = cuda_from_f32<O>(act_any(j.act, y) + add);
     }
 }
 
@@ -258,7 +259,7 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     int row = j.n_in * (int)sizeof(T), stage = 0, time = 0;
     unsigned char *mine = pool + warp * STAGES * STAGE, *x = pool + WARPS * STAGES * STAGE;
     struct ring r = {(const unsigned char *)j.w + (int64_t)first * row, gates[warp],
-                     shared_at(mine), 0, 0};
+                     cuda_shared_addr(mine), 0, 0};
 
     if (first < end)
         r.left = (end - first + WARPS - 1) / WARPS * ((row + PIECE - 1) / PIECE);
@@ -268,8 +269,8 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     if (lane == 0) {
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
-            gate_init(r.gate + s, 1);
-        gates_seen();
+            mbarrier_init(r.mbar + s, 1);
+        mbarrier_fence_init();
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
             ask<HALVES>(j, r, s, row);
@@ -279,12 +280,12 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     for (int o = first; o < end; o += WARPS) {
         bool last = lane < R;           /* of the lanes: one a row */
         float sum[HALVES][R] = {}, v[HALVES];
-        float bias = last && j.b ? to_f32(((const T *)j.b)[o]) : 0.0f;
+        float bias = last && j.b ? cuda_to_f32(((const T *)j.b)[o]) : 0.0f;
         float add = last && j.residual ?
-                        to_f32(((const T *)j.residual)[lane * j.n_out + o]) : 0.0f;
+                        cuda_to_f32(((const T *)j.residual)[lane * j.n_out + o]) : 0.0f;
 
         for (int c = 0; c < row; c += PIECE) {
-            gate_wait(r.gate + stage, time);
+            mbarrier_wait(r.mbar + stage, time);
             add_piece<T, R, HALVES>(sum, mine + stage * STAGE, x + c, row, row - c);
             __syncwarp();
             if (lane == 0)
@@ -298,7 +299,7 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
         for (int k = 0; k < HALVES; k++)
 #pragma unroll
             for (int i = 0; i < R; i++) {
-                float all = warp_sum(sum[k][i]);
+                float all = cuda_warp_sum(sum[k][i]);
 
                 v[k] = lane == i || i == 0 ? all : v[k];
             }
@@ -329,8 +330,8 @@ static bool launch(struct device *dev, const struct gemv *g, const struct job &j
     if (bytes + RESERVED > cuda_of(dev)->shared_most)
         return false;
     if (shares(dev, g->op, ring_kernel<T, O, R, HALVES, NORM>, bytes)) {
-        cuda_early(dev, true, ring_kernel<T, O, R, HALVES, NORM>, (unsigned)cuda_of(dev)->sms,
-                   THREADS, bytes, j);
+        cuda_pdl_launch(dev, true, ring_kernel<T, O, R, HALVES, NORM>,
+                        (unsigned)cuda_of(dev)->sms, THREADS, bytes, j);
         cuda_launched(dev, g->op);
     }
     return true;

@@ -72,11 +72,11 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
 void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
                  uint64_t busy);
 /* All of forward with a further product of the same columns at once; false: nothing was queued. */
-bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
-                   uint64_t busy);
+bool linear_fused(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                  uint64_t busy);
 /* Likewise dx, with n further ones. */
-bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                      const struct matmul_part *more, int n, bool add, uint64_t busy);
+bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                     const struct matmul_part *more, int n, bool add, uint64_t busy);
 /* to[n, n_out], which it gives back: dout, dropped out. */
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
 /* dx from dy (rows ld apart), on what is there with add; x with it. */
@@ -87,13 +87,5 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
                uint64_t busy);
 void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                float *part);
-
-/* -- lora.cu: both with a change -------------------------------------------------------------- */
-
-void lora_linear_fwd(struct device *dev, const struct op_linear *a);
-void lora_linear_bwd(struct device *dev, const struct op_linear *a);
-/* Bytes behind MATMUL_WORK, but for the dropped-out dout and what sums need. */
-uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
-                           int64_t out);
 
 #endif

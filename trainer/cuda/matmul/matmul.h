@@ -61,6 +61,10 @@ struct matmul_args {
     uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
 };
 
+/* The state of a device.  Non-zero: the device is marked. */
+int  matmul_open(struct cuda_device *d);
+void matmul_close(struct cuda_device *d);
+
 /*
  * Queue the product.  False: cuBLASLt cannot do it with this epilogue, or is slower so than with
  * a pass of its own, and nothing was queued; what it cannot do plainly marks the device.  m or n
@@ -68,7 +72,7 @@ struct matmul_args {
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
 /* What it would say; nothing is queued but the timing of a shape that is seen first. */
-bool matmul_able(struct device *dev, const struct matmul_args *a);
+bool matmul_supported(struct device *dev, const struct matmul_args *a);
 
 /* The workspace with `bytes` behind matmul's part: gives those; NULL as cuda_work. */
 static inline void *matmul_work(struct device *dev, const char *op, uint64_t bytes)
