@@ -215,10 +215,5 @@ int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t
     }
     if (rc == 0)
         rc = view_tie(&a->view, &list, err);
-    if (rc) {
-        average_close(a);
-        ckpt_tensors_release(&list);
-        return rc;
-    }
-    return view_finish(out, &average_ops, &a->view, &list, err);
+    return view_finish(out, &average_ops, &a->view, &list, rc, err);
 }

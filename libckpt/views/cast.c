@@ -107,22 +107,18 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
                    const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(src);
-    struct cast *c = ckpt_alloc(1, sizeof *c);
     struct ckpt_tensors list = {0};
-    int rc = 0;
+    struct cast *c;
+    struct view *v;
+    int rc = view_new(&v, sizeof *c, src, n, err);
 
     *out = NULL;
-    if (c)
-        c->view.map = ckpt_alloc(n, sizeof *c->view.map);
-    if (!c || !c->view.map || !(c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to))) {
-        if (c)
-            ckpt_free(c->view.map);
-        ckpt_free(c);
-        ckpt_arena_release(&list.arena);
-        ckpt_source_close(src);
-        return ckpt_nomem(err, n * sizeof *c->to);
-    }
-    c->view.below = src;
+    if (rc)
+        return rc;
+    c = (struct cast *)v;
+    c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to);
+    if (!c->to)
+        rc = ckpt_nomem(err, n * sizeof *c->to);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const struct ckpt_cast_rule *how;
@@ -133,14 +129,9 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
                            t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
         else
-            rc = view_add(&c->view, &list, i, t->name, c->to[i], err);
+            rc = view_add(v, &list, i, t->name, c->to[i], err);
     }
     if (rc == 0)
-        rc = view_tie(&c->view, &list, err);
-    if (rc) {
-        view_close(c);
-        ckpt_tensors_release(&list);
-        return rc;
-    }
-    return view_finish(out, &cast_ops, &c->view, &list, err);
+        rc = view_tie(v, &list, err);
+    return view_finish(out, &cast_ops, v, &list, rc, err);
 }
