@@ -84,9 +84,8 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         place_has_like(p, "*.aria2"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a partial download: it has unfinished files and no weights", p->path);
-    rc = foreign_tell(p, err);
-    if (rc)
-        return rc;
+    if (foreign_tell(p, err))
+        return CKPT_EUNSUPPORTED;
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
@@ -117,17 +116,14 @@ static bool has_partner(const struct ckpt_place *p, const char *suffix)
 
 static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
 {
-    int rc;
-
     if (p->dir)
         return tell_directory(p, err);
     if (ckpt_file_size(p->file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: is empty", p->path);
     if (is_html(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
-    rc = foreign_tell(p, err);
-    if (rc)
-        return rc;
+    if (foreign_tell(p, err))
+        return CKPT_EUNSUPPORTED;
     if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "%s: is a bare pickle, which others would execute", p->path);

@@ -25,11 +25,11 @@ struct ckpt_open_opts {
     const char *tag;            /* DeepSpeed: which folder; NULL: what `latest` says */
     const char *base;           /* PEFT and partial checkpoints: the base model's path */
     bool        optimizer;      /* list optimizer state too */
-    bool        shards;         /* of an adapter: its shards under the names they have there */
+    bool        shards;         /* adapters: list the shards, under the names they have there */
     bool        follow;         /* follow symbolic links */
-    bool        prove;          /* prove the checksums that archives have, as bytes are read */
+    bool        prove;          /* verify the checksums that archives store, as bytes are read */
     const char *spool;          /* directory to unpack in, NULL: /var/tmp */
-    const char *const *part;    /* further folders that hold files of the same checkpoint */
+    const char *const *part;    /* [n_part] further folders with files of the same checkpoint */
     size_t      n_part;
 };
 
@@ -41,16 +41,15 @@ struct ckpt_create_opts {
     const struct ckpt_extra *extra;          /* side files to copy along */
     size_t                 n_extra;
     const json_t          *info;             /* facts the format may keep (steps, config) */
-    const char            *record;           /* where the output came from, as JSON text, or NULL;
-                                                its length is final, its bytes may change until
-                                                the sink ends */
+    const char            *record;           /* provenance, as JSON text, or NULL; its length is
+                                                final, its bytes may change until the sink ends */
     unsigned               flags;            /* enum ckpt_commit_flags */
     int                    stream_fd;        /* > 0: write there instead of path; 0: no stream */
-    const struct ckpt_source *origin;        /* what the tensors come from, below all views: for
-                                                a format that keeps more of it; or NULL */
-    struct ckpt_dir       *run;              /* whose optimizer and states of a run go along as they
-                                                are, into a directory; or NULL */
-    int                    zero_stage, world_size;   /* DeepSpeed: 0: as the origin has it */
+    const struct ckpt_source *origin;        /* the source below all views, for a format that
+                                                keeps more of it than tensors; or NULL */
+    struct ckpt_dir       *run;              /* copy the optimizer and run state of this directory
+                                                along, unchanged; or NULL */
+    int                    zero_stage, world_size;   /* DeepSpeed; 0: those of the origin */
 };
 
 struct ckpt_place;              /* a path made ready for bidders and openers */

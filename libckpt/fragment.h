@@ -1,8 +1,8 @@
 /*
  * fragment - one stored piece of a tensor: the box it covers and where its bytes lie.
  *
- * A tensor of a sharded checkpoint is a list of fragments.  Formats write the list; this room
- * alone turns it into bytes.  Boxes count elements, row-major, outermost axis first; flat
+ * A tensor of a sharded checkpoint is a list of fragments.  Formats fill the list; only this room
+ * reads bytes by it.  Boxes count elements, row-major, outermost axis first; flat
  * partitions (ZeRO) use the rank-1 view of the tensor (struct ckpt_tensor's flat).  File
  * offsets count bytes.
  */
@@ -66,8 +66,7 @@ int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dt
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
-/* True when elements [start, start + count) lie in one piece in one file, as they
- * are read. */
+/* True when elements [start, start + count) lie verbatim in one piece of one file. */
 bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
                           enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
                           int64_t start, int64_t count);

@@ -38,8 +38,8 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 }
 
 /*
- * A large local buffer that is filled before it is read: -ftrivial-auto-var-init would zero it at
- * every call.
+ * For a large local buffer that is filled before it is read, which -ftrivial-auto-var-init would
+ * zero at every call.
  */
 #if defined(__has_attribute)
 #if __has_attribute(uninitialized)
@@ -58,7 +58,7 @@ void *ckpt_alloc(size_t n, size_t size);
 void *ckpt_alloc_buffer(size_t bytes);
 /* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
 void *ckpt_grow(void *old, size_t n, size_t size);
-/* NULL is accepted.  Frees what any of the calls above gave. */
+/* Free memory of the calls above; NULL is accepted. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);
 /* Fill err with CKPT_ENOMEM and the size that was asked for. */

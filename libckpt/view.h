@@ -17,7 +17,7 @@ struct ckpt_cast_rule {
     enum ckpt_dtype dtype;
 };
 
-/* The rule that a tensor goes by, or NULL. */
+/* The rule that applies to a tensor, or NULL. */
 const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
                                                  const struct ckpt_cast_rule *rule,
                                                  size_t n_rule);
@@ -56,7 +56,7 @@ int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
 
 /*
  * n >= 1 checkpoints of one model as sum(weight[k] * x[k]) / sum(weight), weight NULL: all alike.
- * Takes all.  Sums are made in f64 and rounded by ckpt_convert to the first's dtype;
+ * Takes all.  Sums are taken in f64 and rounded by ckpt_convert to the first's dtype;
  * integers and bools must be the same in all (found while reading: CKPT_EMISMATCH).  Names and
  * shapes must agree: CKPT_EMISMATCH.  Extras and info are the first's.
  */

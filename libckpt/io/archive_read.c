@@ -13,7 +13,7 @@
 
 #define PIECE      ((size_t)65536)
 #define MAX_NAMES  ((uint64_t)256 << 20)
-#define MAX_PADDED ((uint64_t)1 << 20)      /* zeros behind the end mark: tar pads to 10 KiB */
+#define MAX_PADDED ((uint64_t)1 << 20)      /* zeros after the end mark: tar pads to 10 KiB */
 
 struct reader {
     struct archive       *a;
@@ -121,8 +121,8 @@ static int next(struct reader *r)
 /* -- members ---------------------------------------------------------------------------- */
 
 /*
- * A name without "./" in front and "/" behind into arena memory.  *out is "" for the top itself.
- * False when it breaks the rule of archive.h.
+ * A name without a leading "./" and a trailing "/", into arena memory.  *out is "" for the top
+ * itself.  False when it breaks the rule of archive.h.
  */
 static bool clean(const char **out, const char *name, struct ckpt_arena *arena)
 {
@@ -296,7 +296,7 @@ static int check_end(struct reader *r, uint64_t at)
             zero = zero && block[i] == 0;
         if (!zero)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "ambiguous",
-                                "%s: bytes behind the archive's end, at %llu",
+                                "%s: bytes after the archive's end, at %llu",
                                 ckpt_file_name(r->file), (unsigned long long)at);
         at += n;
     }
@@ -344,7 +344,7 @@ static int read_tar(struct archive_index *x, struct ckpt_file *file, struct ckpt
 
 /* -- zip -------------------------------------------------------------------------------- */
 
-/* What a member unpacks to, behind what is in fd already. */
+/* What a member unpacks to, after what is in fd already. */
 static int unpack(struct reader *r, int fd, uint64_t *sum, struct member *m)
 {
     unsigned char *buf = ckpt_alloc_buffer(PIECE);

@@ -315,7 +315,7 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
     return 0;
 }
 
-/* All of n bytes through fd, at an offset; a stream takes them behind what was written. */
+/* All of n bytes through fd, at an offset; a stream appends them. */
 static int write_through(struct ckpt_out *out, int fd, const unsigned char *src, size_t n,
                          uint64_t at, struct ckpt_err *err)
 {

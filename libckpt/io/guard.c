@@ -69,8 +69,8 @@ static int prove(const struct ckpt_file *file, const struct ckpt_sum *s, struct 
     return rc;
 }
 
-/* The first range that ends behind offset. */
-static size_t first_behind(const struct guard *g, uint64_t offset)
+/* The first range that ends after offset. */
+static size_t first_after(const struct guard *g, uint64_t offset)
 {
     size_t lo = 0, hi = g->n;
 
@@ -216,7 +216,7 @@ static int hand_over(struct proofs *p, struct guard *g, const struct ckpt_file *
 int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, uint64_t n,
                 struct ckpt_err *err)
 {
-    for (size_t i = first_behind(g, offset);
+    for (size_t i = first_after(g, offset);
          n > 0 && i < g->n && g->sum[i].offset < offset + n; i++) {
         unsigned char was = UNTOUCHED;
 

@@ -69,7 +69,7 @@ int spool_create(const char *where, struct ckpt_err *err)
             unlink(name);
     }
     if (fd < 0) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no room to unpack in", where);
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no place to unpack in", where);
         ckpt_err_hint(err, "TMPDIR names another place");
     }
     return fd;

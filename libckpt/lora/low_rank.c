@@ -85,15 +85,15 @@ void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k)
         v[i * k + i] = 1;
         size += fabs(g[i * k + i]);
     }
-    for (int sweep = 0, turned = 1; turned && sweep < 30; sweep++) {
-        turned = 0;
+    for (int sweep = 0, rotated = 1; rotated && sweep < 30; sweep++) {
+        rotated = 0;
         for (int64_t p = 0; p < k; p++)
             for (int64_t q = p + 1; q < k; q++) {
                 double x = fabs(g[p * k + q]);
 
                 if (x > 1e-16 * sqrt(fabs(g[p * k + p] * g[q * k + q])) && x > 1e-18 * size) {
                     rotate(g, v, k, p, q);
-                    turned = 1;
+                    rotated = 1;
                 }
             }
     }
@@ -173,7 +173,7 @@ HOT static void times(float *restrict y, const float *restrict d, const float *r
 }
 
 /* z [n, cols] += d [rows, n]^T @ y [rows, cols]. */
-HOT static void add_turned(float *restrict z, const float *restrict d, const float *restrict y,
+HOT static void add_rotated(float *restrict z, const float *restrict d, const float *restrict y,
                            int64_t rows, int64_t n, int64_t cols)
 {
     float sum[ROWS * LANES];
@@ -272,7 +272,7 @@ static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt
         if (pass != LEFT)
             times(y, w->d, z0, rows, w->n, w->cols);
         if (pass != RIGHT)
-            add_turned(w->z, w->d, y, rows, w->n, w->cols);
+            add_rotated(w->z, w->d, y, rows, w->n, w->cols);
     }
     return isfinite(w->whole) ? 0 : ckpt_fail(err, CKPT_EFORMAT, "infinite or no number");
 }

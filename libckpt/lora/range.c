@@ -73,7 +73,7 @@ static bool only_adds(const struct ckpt_lora_update *up)
 }
 
 /* Adds update k's product and vector to w, elements [start, start + n) of the tensor, through v. */
-static int add_change(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
+static int add_delta(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
                       float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
@@ -121,12 +121,12 @@ static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start,
     if (up->own != CKPT_LORA_NONE &&
         (rc = read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)) != 0)
         return rc;
-    if ((rc = add_change(l, t, k, start, n, w, v, err)) != 0)
+    if ((rc = add_delta(l, t, k, start, n, w, v, err)) != 0)
         return rc;
     return up->rows == CKPT_LORA_NONE ? 0 : replace_rows(l, up, start, n, w, CKPT_F32, err);
 }
 
-/* work->w becomes W + the weighted changes; it is W before. */
+/* work->w becomes W + the weighted deltas; it is W before. */
 static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t n,
                   struct work *work, struct ckpt_err *err)
 {
@@ -138,7 +138,7 @@ static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t 
         const struct ckpt_lora_update *up = &l->update[t->u[k]];
 
         if (only_adds(up)) {
-            if ((rc = add_change(l, t, k, start, n, sum, work->add, err)) != 0)
+            if ((rc = add_delta(l, t, k, start, n, sum, work->add, err)) != 0)
                 return rc;
             continue;
         }
@@ -159,7 +159,7 @@ static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, 
 
     memset(work->w, 0, (size_t)n * sizeof *work->w);
     for (size_t k = 0; k < t->n; k++)
-        if ((rc = add_change(l, t, k, start, n, work->w, work->add, err)) != 0)
+        if ((rc = add_delta(l, t, k, start, n, work->w, work->add, err)) != 0)
             return rc;
     for (int64_t j = 0; j < n; j++) {
         double v;

@@ -233,8 +233,8 @@ static int check_item(struct lora *l, size_t i, const struct ckpt_tensor *w, str
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the adapter gives it another number of rows, "
                          "which goes with no other adapter and no weight", w->name);
     if (shared && !is_float(w))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: changes of %s are not weighted", w->name,
-                         ckpt_dtype_name(w->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: LoRA deltas of %s cannot be weighted",
+                         w->name, ckpt_dtype_name(w->dtype));
     return 0;
 }
 

@@ -2,8 +2,8 @@
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
  * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a piece
- * that comes early waits for its turn to be digested.  Pieces that an interrupted fetch left in the
- * cache are not fetched again.  A server without ranges sends all at once.
+ * that comes early waits until it is next to be digested.  Pieces that an interrupted fetch left
+ * in the cache are not fetched again.  A server without ranges sends all at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -89,26 +89,26 @@ struct fetch {
     uint64_t           at;              /* of what comes at once */
     const void        *head;            /* when that is all of it; it stays until this is over */
     pthread_mutex_t    lock;
-    pthread_cond_t     turn;
+    pthread_cond_t     arrived;
     size_t             next;            /* piece to be digested */
     bool               failed;
 };
 
 /* -- in pieces -------------------------------------------------------------------------------- */
 
-static int digest_in_turn(struct fetch *f, size_t i, const void *bytes, size_t n,
-                          struct ckpt_err *err)
+static int digest_in_order(struct fetch *f, size_t i, const void *bytes, size_t n,
+                           struct ckpt_err *err)
 {
     int rc = 0;
 
     pthread_mutex_lock(&f->lock);
     while (f->next != i && !f->failed)
-        pthread_cond_wait(&f->turn, &f->lock);
+        pthread_cond_wait(&f->arrived, &f->lock);
     if (!f->failed) {
         rc = proof_add(&f->proof, bytes, n, err);
         f->next++;
     }
-    pthread_cond_broadcast(&f->turn);
+    pthread_cond_broadcast(&f->arrived);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -128,10 +128,10 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
             rc = cache_put_piece(f->sink, i, f->buf[worker], n, at, err);
     }
     if (rc == 0)
-        return digest_in_turn(f, i, f->buf[worker], n, err);
+        return digest_in_order(f, i, f->buf[worker], n, err);
     pthread_mutex_lock(&f->lock);
     f->failed = true;
-    pthread_cond_broadcast(&f->turn);
+    pthread_cond_broadcast(&f->arrived);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -237,14 +237,14 @@ int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *
         f.head = r->extent[0].bytes;
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_init(&f.lock, NULL);
-    pthread_cond_init(&f.turn, NULL);
+    pthread_cond_init(&f.arrived, NULL);
     rc = cache_find(out, key, r->size, r->name, err);
     if (rc == 0 && !*out)
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
     for (size_t i = 0; i < WORKERS; i++)
         ckpt_free(f.buf[i]);
     proof_free(&f.proof);
-    pthread_cond_destroy(&f.turn);
+    pthread_cond_destroy(&f.arrived);
     pthread_mutex_destroy(&f.lock);
     return rc;
 }

@@ -283,8 +283,9 @@ static enum http_end refused_by_server(struct exchange *x)
                   *why ? ": " : "", PROBLEM_SHOWN, why);
     json_decref(json);
     if (status == 401 || status == 403)
-        ckpt_err_hint(x->err, x->t->request->auth ? "what proves who asks does not allow it"
-                                                  : "nothing proves who asks: see ckpt-remote(7)");
+        ckpt_err_hint(x->err, x->t->request->auth ? "the token or key does not allow it"
+                                                  : "the request has no token or key: see "
+                                                    "ckpt-remote(7)");
     return is_transient(status) ? HTTP_AGAIN : HTTP_FAILED;
 }
 

@@ -156,7 +156,7 @@ static int token_file(char **out, const char *path, struct ckpt_err *err)
         explicit_bzero(text, n);
     }
     if (stat(path, &st) == 0 && (st.st_mode & 077))
-        ckpt_log(CKPT_LOG_WARNING, "%s: others than its owner can read this token", path);
+        ckpt_log(CKPT_LOG_WARNING, "%s: other users can read this token", path);
     ckpt_file_close(file);
     ckpt_arena_release(&a);
     return rc;

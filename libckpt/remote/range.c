@@ -7,7 +7,7 @@
 #include "libckpt/io/file_at.h"
 
 #define HEAD_BYTES   ((size_t)128 << 10)
-#define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece behind the head */
+#define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece after the head */
 #define AHEAD_MOST   ((size_t)4 << 20)
 #define LARGE_BYTES  ((size_t)1 << 20)      /* such a piece is not kept */
 #define KEPT_BYTES   ((size_t)32 << 20)
@@ -124,8 +124,8 @@ static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *
     if ((rc = range_same(p->r, a, total, err)) != 0)
         return rc;
     if (p->other)
-        return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ranges", "%s: the server knows no ranges",
-                            p->r->name);
+        return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ranges", "%s: the server does not "
+                            "support ranges", p->r->name);
     p->total = total;
     p->want = a->status == 206 ? (size_t)(a->range_end - a->range_at) : (size_t)total;
     if (p->want < p->n && total != FIELD_NONE && p->at + p->want != total)
@@ -139,7 +139,7 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
     struct piece *p = ctx;
 
     if (n > p->want - p->got)
-        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it said", p->r->name);
+        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it announced", p->r->name);
     memcpy(p->dst + p->got, bytes, n);
     p->got += n;
     return 0;
@@ -254,7 +254,7 @@ static int need_head(struct range *r, struct ckpt_err *err)
     }
     if (keep_piece(r, 0, n, err) == 0) {
         if (r->size == FIELD_NONE && r->n_extent)
-            return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the server does not say how long it is",
+            return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the server does not tell its size",
                              r->name);
         return r->size <= HEAD_BYTES
                    ? range_fetch_prove(r, r->extent[0].bytes, r->extent[0].n, err) : 0;

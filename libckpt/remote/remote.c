@@ -52,11 +52,12 @@ static int check_plain(const char *address, struct ckpt_err *err)
     if (begins(host, "localhost:") || begins(host, "127.") || begins(host, "[::1]:"))
         return 0;
     if (!http_env_true("CKPT_INSECURE_HTTP")) {
-        ckpt_fail(err, CKPT_EREFUSED, "%.300s: http proves neither who answers nor what", address);
+        ckpt_fail(err, CKPT_EREFUSED, "%.300s: http authenticates neither the server nor "
+                  "the data", address);
         return ckpt_err_hint(err, "use https, or set CKPT_INSECURE_HTTP=1");
     }
-    ckpt_log(CKPT_LOG_WARNING, "%.300s: is read over http, which proves neither who answers nor "
-             "what", address);
+    ckpt_log(CKPT_LOG_WARNING, "%.300s: is read over http, which authenticates neither the "
+             "server nor the data", address);
     return 0;
 }
 
@@ -91,7 +92,7 @@ static void look(struct found *f, const char *address)
             hub_open(&f->tree, f->local, place, &f->err);
         ckpt_free(place);
         if (f->local[0])
-            ckpt_log(CKPT_LOG_NOTE, "%s: is read as the Hub's client has it, in %s", f->key,
+            ckpt_log(CKPT_LOG_NOTE, "%s: read from the cache of the Hub's own client, %s", f->key,
                      f->local);
         return;
     }
@@ -107,7 +108,7 @@ static void look(struct found *f, const char *address)
         look_at_file(f, address);
 }
 
-/* What an address is known by, and what it says behind that. */
+/* What an address is known by, and the rest of it. */
 static int split(char *key, size_t size, char rel[4096], const char *address,
                  struct ckpt_err *err)
 {

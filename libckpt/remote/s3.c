@@ -270,7 +270,7 @@ int s3_read_page(struct tree *t, const char *text, const char *prefix, char next
     if (strstr(text, "<IsTruncated>true</IsTruncated>") &&
         (!value(next, NEXT_BYTES, text, NULL, "NextContinuationToken") || !plain_text(next) ||
          !*next))
-        return bad_page(t, "the list goes on from nowhere", err);
+        return bad_page(t, "the list's continuation token cannot be used", err);
     return 0;
 }
 
@@ -287,7 +287,8 @@ static int list(struct tree *t, struct s3 *s, struct http *http, struct ckpt_err
         size_t len;
 
         if (!http_escape(token, sizeof token, next, ""))
-            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: the list goes on from nowhere", t->name);
+            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: the list's continuation token cannot be used",
+                           t->name);
         if (rc == 0 && (size_t)snprintf(url, HTTP_URL, "%s?%s%s%sencoding-type=url&list-type=2&"
                                         "prefix=%s", s->base, *next ? "continuation-token=" : "",
                                         token, *next ? "&" : "", prefix) >= HTTP_URL)

@@ -109,7 +109,7 @@ static struct tree_file *find(const struct tree *t, const char *path)
     return t->n ? bsearch(&key, t->file, t->n, sizeof key, by_path) : NULL;
 }
 
-/* The first file at or behind a text. */
+/* The first file at or after a text. */
 static size_t first_from(const struct tree *t, const char *text, size_t n)
 {
     size_t low = 0, high = t->n;

@@ -415,7 +415,7 @@ static int fill_part(struct cache_sink *s, const char *key, uint64_t size, cache
         cache_part_close(s->part, !wrong && rc != CKPT_EIO);
         if (!wrong || !used)
             return rc;
-        ckpt_log(CKPT_LOG_WARNING, "%s: what was there of it is damaged; it is fetched whole",
+        ckpt_log(CKPT_LOG_WARNING, "%s: the part in the cache is damaged; it is fetched whole",
                  s->name);
         ckpt_err_clear(err);
     }
@@ -454,7 +454,7 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
                                                       : fill_aside(&s, key, size, fill, ctx, err);
         fd = rc ? -1 : open_object(key, size);
         if (rc == 0 && fd < 0)
-            rc = ckpt_fail(err, CKPT_EIO, "%s: went away from the cache at once", name);
+            rc = ckpt_fail(err, CKPT_EIO, "%s: vanished from the cache", name);
         if (rc == 0) {
             cache_record(fd, key, key);
             rc = file_take_fd(out, fd, name, 0, err);

@@ -276,7 +276,7 @@ int cache_check_owner(const char *path, struct ckpt_err *err)
         ckpt_fail(err, CKPT_EREFUSED, "%s: the cache belongs to another user, %lu", path,
                   (unsigned long)st.st_uid);
     else if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-        ckpt_fail(err, CKPT_EREFUSED, "%s: others than its owner can write to the cache", path);
+        ckpt_fail(err, CKPT_EREFUSED, "%s: other users can write to the cache", path);
     else
         return 0;
     return ckpt_err_hint(err, "CKPT_CACHE names another place; chmod go-w makes one safe");

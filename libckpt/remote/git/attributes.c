@@ -125,7 +125,7 @@ static int read_said(struct said *s, bool *good, struct attributes *a, const cha
     return name_of(&s->name, a, text, k, err);
 }
 
-/* What a line says behind its pattern, in text, which is terminated. */
+/* The attributes after the pattern of a line, in text, which is terminated. */
 static int read_all_said(struct line *l, bool *good, struct attributes *a, const char *text,
                          struct ckpt_err *err)
 {
@@ -157,7 +157,7 @@ static int octal(const char *s)
                ? (s[0] - '0') * 64 + (s[1] - '0') * 8 + (s[2] - '0') : -1;
 }
 
-/* "C text" in quotes to out (of the same size); the byte behind it, NULL where it is none. */
+/* "C text" in quotes to out (of the same size); the byte after it, NULL where it is none. */
 static const char *unquote(char *out, const char *s)
 {
     static const char from[] = "abfnrtv\"\\", to[] = "\a\b\f\n\r\t\v\"\\";
