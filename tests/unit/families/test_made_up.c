@@ -137,7 +137,7 @@ static void sprout_save(const struct sprout *s, const char *dir)
 
 /* -- what the row is enough for --------------------------------------------------------------- */
 
-static void test_a_step_lowers_the_loss(void **state)
+TEST(a_step_lowers_the_loss)
 {
     static const int32_t ids[] = {1, 5, 9, 2, 7, 3}, rows[] = {0, 1, 2, 3, 4};
     static const int32_t at[] = {0, 1, 2, 3, 4, 5}, start[] = {0, 6};
@@ -147,7 +147,6 @@ static void test_a_step_lowers_the_loss(void **state)
     double before, after;
     struct sprout s;
 
-    (void)state;
     sprout_open(&s);
     assert_string_equal(model_params(s.model)->item[0].name, "garden.seeds.weight");
     assert_true(params_find(model_params(s.model), "garden.stems.1.look.join.bias") != SIZE_MAX);
@@ -160,7 +159,7 @@ static void test_a_step_lowers_the_loss(void **state)
     sprout_close(&s);
 }
 
-static void test_its_gguf_has_llama_cpp_names(void **state)
+TEST(its_gguf_has_llama_cpp_names)
 {
     static const char *const names[] = {"token_embd.weight", "position_embd.weight",
                                         "blk.1.attn_q.bias", "blk.0.ffn_down.weight",
@@ -173,7 +172,6 @@ static void test_its_gguf_has_llama_cpp_names(void **state)
     const json_t *keys;
     struct sprout s;
 
-    (void)state;
     sprout_open(&s);
     sprout_save(&s, dir);
     OK(gguf_of_model(&src, must_open(dir, NULL), NULL, NULL, 0, &err), err);
@@ -205,7 +203,7 @@ static void assert_targets(const json_t *config, const char *first, const char *
     assert_string_equal(json_string_value(json_array_get(list, 1)), second);
 }
 
-static void test_its_adapter_has_the_row_s_targets(void **state)
+TEST(its_adapter_has_the_row_s_targets)
 {
     struct settings settings = {.lora_rank = 2, .lora_alpha = 4, .lora_bias = "none",
                                 .init_lora_weights = "true", .model = "sprout"};
@@ -215,7 +213,6 @@ static void test_its_adapter_has_the_row_s_targets(void **state)
     struct lora *lora;
     json_t *config;
 
-    (void)state;
     OK(adapter_config_of(&config, &settings, arch, &err), err);
     assert_targets(config, "ask", "tell");
     OK(lora_new(&lora, config, &err), err);
@@ -229,7 +226,7 @@ static void test_its_adapter_has_the_row_s_targets(void **state)
     arch_free(arch);
 }
 
-static void test_an_adapter_is_extracted(void **state)
+TEST(an_adapter_is_extracted)
 {
     struct peft_extract_opts opts = {.rank = 1, .base_name = "sprout"};
     const char *dir = scratch("sprout-peft");
@@ -238,7 +235,6 @@ static void test_an_adapter_is_extracted(void **state)
     char base[300], tuned[300];
     struct sprout s;
 
-    (void)state;
     sprout_open(&s);
     snprintf(base, sizeof base, "%s/base", dir);
     snprintf(tuned, sizeof tuned, "%s/tuned", dir);
