@@ -228,33 +228,19 @@ static void all_shapes(enum ckpt_dtype type)
     gpu_close(&g);
 }
 
-static void test_f32(void **state)
+TEST(f32)
 {
-    (void)state;
     all_shapes(CKPT_F32);
 }
 
-static void test_bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     all_shapes(CKPT_BF16);
 }
 
-static void test_f16(void **state)
+TEST(f16)
 {
-    (void)state;
     if (gpu_n_types() < 3)
         skip();
     all_shapes(CKPT_F16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_f16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,28 +212,17 @@ static void picks(struct gpu *g)
     check(g, 60, 33, FEW, PICKS);
 }
 
-static void test_shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     over_types(shapes);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
-    (void)state;
     over_types(fields);
 }
 
-static void test_picks(void **state)
+TEST(picks)
 {
-    (void)state;
     over_types(picks);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_picks)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,37 +212,23 @@ static void all(enum ckpt_dtype type, enum recompute recompute)
     assert_int_equal(n_wrong, 0);
 }
 
-static void test_f32(void **state)
+TEST(f32)
 {
-    (void)state;
     all(CKPT_F32, RECOMPUTE_NONE);
 }
 
-static void test_f32_when_blocks_are_recomputed(void **state)
+TEST(f32_when_blocks_are_recomputed)
 {
-    (void)state;
     all(CKPT_F32, RECOMPUTE_FULL);
     all(CKPT_F32, RECOMPUTE_NORMS);
 }
 
-static void test_bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     all(CKPT_BF16, RECOMPUTE_NONE);
 }
 
-static void test_f16(void **state)
+TEST(f16)
 {
-    (void)state;
     all(CKPT_F16, RECOMPUTE_NONE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_f32_when_blocks_are_recomputed),
-        cmocka_unit_test(test_bf16), cmocka_unit_test(test_f16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,7 +135,7 @@ static void check_rope(struct gpu *g, const struct shape *c)
     }
 }
 
-static void test_rope(void **state)
+TEST(rope)
 {
     static const struct shape shapes[] = {
         {0, 2, 2, 64, 64, BLOCKS, false, false, false},
@@ -161,7 +161,6 @@ static void test_rope(void **state)
     };
     struct op_limits limits = {.n = 1024, .dim = 64, .vocab = 64, .head_dim = 1024, .train = true};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -198,12 +197,11 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
     gpu_release(g);
 }
 
-static void test_gate(void **state)
+TEST(gate)
 {
     static const int64_t shapes[][2] = {{0, 8},    {1, 1},     {5, 7},      {33, 100},
                                         {9, 2048}, {70, 5461}, {11, 11008}, {3, 12}};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -221,11 +219,4 @@ static void test_gate(void **state)
             }
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rope), cmocka_unit_test(test_gate)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

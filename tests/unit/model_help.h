@@ -5,14 +5,7 @@
 #ifndef CKPT_TEST_MODEL_HELP_H
 #define CKPT_TEST_MODEL_HELP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/base/json.h"
 #include "formats/families/arch.h"

@@ -233,40 +233,26 @@ static double cost_of(const char *name)
                    strncmp(name, "qwen3moe", 8) == 0 ? 2e-2 : 1e-2;
 }
 
-static void test_bf16_weights_cost_what_is_stated(void **state)
+TEST(bf16_weights_cost_what_is_stated)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check(models[i], CKPT_BF16, cost_of(models[i]));
 }
 
-static void test_f16_weights_cost_an_eighth(void **state)
+TEST(f16_weights_cost_an_eighth)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check(models[i], CKPT_F16, cost_of(models[i]) / 8);
 }
 
-static void test_bf16_products_cost_what_transformers_do(void **state)
+static void check_products(enum tiles_kernel kernel)
 {
-    enum tiles_kernel kernel = *(enum tiles_kernel *)*state;
-
     if (kernel > TILES_PLAIN && kernel > tiles_best())
         skip();
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check_tiles(models[i], kernel, cost_of(models[i]));
 }
 
-int main(void)
-{
-    static enum tiles_kernel plain = TILES_PLAIN, avx512 = TILES_AVX512, amx = TILES_AMX;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_weights_cost_what_is_stated),
-        cmocka_unit_test(test_f16_weights_cost_an_eighth),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &plain),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &avx512),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &amx),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST(bf16_products_cost_what_transformers_do) { check_products(TILES_PLAIN); }
+TEST(bf16_products_of_avx512_do)              { check_products(TILES_AVX512); }
+TEST(bf16_products_of_amx_do)                 { check_products(TILES_AMX); }

@@ -3,7 +3,7 @@
 
 #include "trainer/model/params.h"
 
-static void test_params_build_gives_torch_order_and_units(void **state)
+TEST(params_build_gives_torch_order_and_units)
 {
     struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"vocab_size\":11,\"hidden_size\":8,"
                                 "\"n_layer\":2,\"n_head\":2}");
@@ -12,7 +12,6 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     int64_t at = 0;
     int layer = 0;
 
-    (void)state;
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(p.n, 3 + 2 * 12 + 2);
     assert_int_equal(p.n_layers, 4);
@@ -38,13 +37,12 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     arch_free(arch);
 }
 
-static void test_params_find_when_prefix_is_missing(void **state)
+TEST(params_find_when_prefix_is_missing)
 {
     struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"tie_word_embeddings\":false}");
     struct ckpt_err err = {0};
     struct params p;
 
-    (void)state;
     assert_null(arch_tied_name(arch));
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(params_find(&p, "transformer.ln_f.weight"), p.n - 3);
@@ -58,7 +56,7 @@ static void test_params_find_when_prefix_is_missing(void **state)
 }
 
 /* model-families.md part 4: totals of published models. */
-static void test_params_count_when_published(void **state)
+TEST(params_count_when_published)
 {
     static const struct {
         int64_t h, layers, heads, total;
@@ -67,7 +65,6 @@ static void test_params_count_when_published(void **state)
                {4096, 30, 32, 7069016064},
                {14336, 70, 112, 176247271424}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char text[256];
         struct arch *arch;
@@ -80,14 +77,4 @@ static void test_params_count_when_published(void **state)
         assert_int_equal(arch_numel(arch), row[i].total);
         arch_free(arch);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params_build_gives_torch_order_and_units),
-        cmocka_unit_test(test_params_find_when_prefix_is_missing),
-        cmocka_unit_test(test_params_count_when_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

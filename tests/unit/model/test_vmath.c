@@ -19,9 +19,8 @@ static double worst_exp(float from, float to, int64_t steps)
     return worst;
 }
 
-static void test_exp_is_within_its_stated_error(void **state)
+TEST(exp_is_within_its_stated_error)
 {
-    (void)state;
     assert_true(worst_exp(-87, 88, 1000000) <= 1.2e-7);
     assert_true(worst_exp(-1, 1, 1000000) <= 1.2e-7);
     assert_true(worst_exp(-1e-3f, 1e-3f, 100000) <= 1.2e-7);
@@ -36,18 +35,16 @@ static float gelu(float x)
     return value;
 }
 
-static void test_exp_keeps_to_its_range(void **state)
+TEST(exp_keeps_to_its_range)
 {
-    (void)state;
     assert_true(cpu_exp(-INFINITY) == 0 && cpu_exp(-87) >= FLT_MIN);
     assert_true(cpu_exp(INFINITY) == cpu_exp(88) && isfinite(cpu_exp(88)));
     assert_true(isnan(cpu_exp(NAN)) && isnan(gelu(NAN)));
     assert_true(cpu_exp(-1e30f) == 0 && cpu_exp(-87.001f) == 0 && cpu_exp(1e30f) == cpu_exp(88));
 }
 
-static void test_gelu_and_its_derivative_follow_the_formula(void **state)
+TEST(gelu_and_its_derivative_follow_the_formula)
 {
-    (void)state;
     for (int i = -120000; i <= 120000; i++) {
         float x = (float)i / 10000, value;
         double d = (double)x, u = 0.79788456 * d * (1 + 0.044715 * d * d), t = tanh(u);
@@ -59,14 +56,4 @@ static void test_gelu_and_its_derivative_follow_the_formula(void **state)
         assert_true(fabs((double)value - want) <= 3e-7 * fabs(want) + 1e-8);
     }
     assert_true(gelu(1e20f) == 1e20f && fabsf(gelu(-1e20f)) < 1e-15f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp_is_within_its_stated_error),
-        cmocka_unit_test(test_exp_keeps_to_its_range),
-        cmocka_unit_test(test_gelu_and_its_derivative_follow_the_formula),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* flat: every element of every parameter is owned exactly once, and survives the round trip. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "trainer/shard/flat.h"
 
@@ -46,14 +40,13 @@ static void make_params(struct params *p, struct param *item, int64_t *layer_num
     make_some(p, item, layer_numel, 0);
 }
 
-static void test_stage_3_owns_each_element_once(void **state)
+TEST(stage_3_owns_each_element_once)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < N; i++) {
@@ -78,14 +71,13 @@ static void test_stage_3_owns_each_element_once(void **state)
         }
 }
 
-static void test_spread_then_assemble_gives_the_same_unit(void **state)
+TEST(spread_then_assemble_gives_the_same_unit)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (int layer = 0; layer < 3; layer++) {
@@ -114,7 +106,7 @@ static void test_spread_then_assemble_gives_the_same_unit(void **state)
         }
 }
 
-static void test_stage_0_holds_units_whole(void **state)
+TEST(stage_0_holds_units_whole)
 {
     struct ckpt_err err = {0};
     struct param item[N];
@@ -122,7 +114,6 @@ static void test_stage_0_holds_units_whole(void **state)
     struct params p;
     struct flat f;
 
-    (void)state;
     make_params(&p, item, layer_numel);
     assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
     assert_int_equal(f.numel, p.numel);
@@ -132,14 +123,13 @@ static void test_stage_0_holds_units_whole(void **state)
 }
 
 /* Gradients of what is frozen are nowhere, those of the rest arrive in their order. */
-static void test_frozen_parameters_have_no_gradient(void **state)
+TEST(frozen_parameters_have_no_gradient)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
     int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
     make_some(&p, item, layer_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
     for (size_t k = 0; k < 4; k++)
         for (int stage = 0; stage <= 3; stage += 3) {
@@ -180,16 +170,4 @@ static void test_frozen_parameters_have_no_gradient(void **state)
                 flat_release(&f);
             }
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stage_3_owns_each_element_once),
-        cmocka_unit_test(test_spread_then_assemble_gives_the_same_unit),
-        cmocka_unit_test(test_stage_0_holds_units_whole),
-        cmocka_unit_test(test_frozen_parameters_have_no_gradient),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

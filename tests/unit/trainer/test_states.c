@@ -136,14 +136,13 @@ static struct saved save(struct golden *g, struct side *s)
     return all;
 }
 
-static void test_where_states_lie_changes_nothing(void **state)
+TEST(where_states_lie_changes_nothing)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     bool kinds_seen[3] = {false};
     struct ckpt_err err = {0};
     struct golden g;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     for (int k = 0; k < 3; k++) {
         struct zero_opts resident = {.train = true, .moments = kinds[k]};
@@ -213,14 +212,13 @@ static void passes(struct side *s, struct golden *g, double loss[5])
 }
 
 /* Weights and gradients on the host: every family's order of layers, blocks made again or not. */
-static void test_weights_on_the_host_change_nothing(void **state)
+TEST(weights_on_the_host_change_nothing)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m",
                                         "opt-bare"};
 
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         for (int full = 0; full < 2; full++) {
             struct model_opts opts = {.max_tokens = 160, .max_docs = 8, .max_rows = 160,
@@ -255,7 +253,7 @@ static void test_weights_on_the_host_change_nothing(void **state)
 }
 
 /* A gradient that is not finite leaves all as it was, what is on the host too. */
-static void test_nothing_is_stepped_without_a_verdict(void **state)
+TEST(nothing_is_stepped_without_a_verdict)
 {
     struct zero_opts opts = {.train = true, .offload_param = true, .chunk = 512};
     struct ckpt_err err = {0};
@@ -264,7 +262,6 @@ static void test_nothing_is_stepped_without_a_verdict(void **state)
     struct side s;
     float nan = NAN;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     open_side(&s, &g, CKPT_BF16, &opts);
     before = save(&g, &s);
@@ -286,14 +283,13 @@ static void test_nothing_is_stepped_without_a_verdict(void **state)
 }
 
 /* What was written comes back, wherever it lies, in runs that cross from one place to the other. */
-static void test_what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     struct zero_opts opts = {.train = true, .paged = true, .optim_on_device = 60000, .chunk = 512};
     struct ckpt_err err = {0};
     struct golden g;
     struct side s;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     open_side(&s, &g, CKPT_BF16, &opts);
     for (int of = ZERO_MASTER; of <= ZERO_EXP_AVG_SQ; of++) {
@@ -317,7 +313,7 @@ static void test_what_is_written_is_read(void **state)
 }
 
 /* Of several ranks none pages. */
-static void test_several_ranks_are_refused(void **state)
+TEST(several_ranks_are_refused)
 {
     struct zero_opts opts = {.train = true, .paged = true};
     struct ckpt_err err = {0};
@@ -325,7 +321,6 @@ static void test_several_ranks_are_refused(void **state)
     struct side s;
     struct comm two;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     OK(device_open_cpu(&s.dev, 1, &err), err);
     OK(comm_open(&s.comm, &err), err);
@@ -338,17 +333,4 @@ static void test_several_ranks_are_refused(void **state)
     assert_non_null(strstr(err.text, "one rank"));
     close_side(&s);
     golden_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_states_lie_changes_nothing),
-        cmocka_unit_test(test_weights_on_the_host_change_nothing),
-        cmocka_unit_test(test_nothing_is_stepped_without_a_verdict),
-        cmocka_unit_test(test_what_is_written_is_read),
-        cmocka_unit_test(test_several_ranks_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
