@@ -237,6 +237,50 @@ static void test_help(void **state)
     parsed_release(&p);
 }
 
+static void test_a_char(void **state)
+{
+    struct parsed p = {0};
+
+    (void)state;
+    PARSE(&p, "--comma=;", "--slow");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.v.comma, ';');
+    parsed_release(&p);
+    PARSE(&p, "--comma", "tab", "--color", "blue");
+    assert_int_equal(p.v.comma, '\t');
+    parsed_release(&p);
+    PARSE(&p, "--comma=ab");
+    assert_said(&p, CKPT_EUSAGE, "--comma: \"ab\" is not one byte");
+}
+
+/* What is said counts, whether it is the default or not; a flag that is off, and said off, not. */
+static void test_given_is_what_was_said(void **state)
+{
+    struct parsed p = {.v = {.comma = ',', .width = 5, .steps = 3}};
+
+    (void)state;
+    PARSE(&p, "--max-steps", "3", "--no-fast-mode", "--slow", "--item", "x");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.given.n, 3);
+    assert_true(opt_has(&p.given, "max_steps") && opt_has(&p.given, "slow"));
+    assert_true(opt_has(&p.given, "item") && !opt_has(&p.given, "fast_mode"));
+    parsed_release(&p);
+    p.v.comma = ',';
+    PARSE(&p, "--comma", ",");
+    assert_said(&p, CKPT_EUSAGE, "--comma has no effect without --color=blue or --slow");
+    p.v.width = 5;
+    PARSE(&p, "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--no-slow", "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--comma=,", "--slow", "--any", "0");
+    assert_said(&p, CKPT_EUSAGE, "--any has no effect with --comma");
+    p.v.color = "blue";                         /* that value, though nobody said it */
+    PARSE(&p, "--comma=,");
+    assert_int_equal(p.rc, 0);
+    parsed_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,7 +289,8 @@ int main(void)
         cmocka_unit_test(test_positional),     cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_sizes),          cmocka_unit_test(test_choices),
         cmocka_unit_test(test_unknown),        cmocka_unit_test(test_values_where_none_goes),
-        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help),           cmocka_unit_test(test_a_char),
+        cmocka_unit_test(test_given_is_what_was_said),
     };
 
     return cmocka_run_group_tests_name("opt", tests, NULL, NULL);
