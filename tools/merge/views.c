@@ -251,7 +251,7 @@ static int pack(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
 
     if (!c->gguf)
         return 0;
-    return c->again ? gguf_again(src, *src, c->job->input[0], c->cast, c->packs, n, err)
+    return c->again ? gguf_requantize(src, *src, c->job->input[0], c->cast, c->packs, n, err)
                     : gguf_of_model(src, *src, c->cast, c->packs, n, err);
 }
 

@@ -25,7 +25,7 @@ static void refused(const struct settings *s, const char *says)
     assert_string_equal(err.text, says);
 }
 
-static void test_a_default_that_is_given_counts(void **state)
+TEST(a_default_that_is_given_counts)
 {
     static const struct { const char *name, *says; } rows[] = {
         {"lora_alpha", "`lora_alpha` needs `lora_rank N`"},
@@ -44,7 +44,6 @@ static void test_a_default_that_is_given_counts(void **state)
     struct ckpt_err err = {0};
     struct settings s = with(NULL);
 
-    (void)state;
     assert_int_equal(settings_check(&s, &err), 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         s = with(&rows[i].name);
@@ -55,13 +54,12 @@ static void test_a_default_that_is_given_counts(void **state)
     assert_int_equal(settings_check(&s, &err), 0);
 }
 
-static void test_recompute_beside_gradient_checkpointing(void **state)
+TEST(recompute_beside_gradient_checkpointing)
 {
     static const char *const name[] = {"recompute"};
     struct ckpt_err err = {0};
     struct settings s = with(name);
 
-    (void)state;
     s.gradient_checkpointing = true;
     refused(&s, "`gradient_checkpointing` is `recompute full`: `recompute auto` excludes it");
     s.recompute = "full";
@@ -71,11 +69,10 @@ static void test_recompute_beside_gradient_checkpointing(void **state)
     assert_int_equal(settings_check(&s, &err), 0);
 }
 
-static void test_the_sentence_has_the_values(void **state)
+TEST(the_sentence_has_the_values)
 {
     struct settings s = with(NULL);
 
-    (void)state;
     s.start_idx = 5;
     s.end_idx = 3;
     refused(&s, "`end_idx 3` is not after `start_idx 5`");
