@@ -38,6 +38,8 @@ CFLAGS_fault   := -O1 -g -DCKPT_FAULTS
 CPPFLAGS += -I. -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
 ALL_CFLAGS = -std=c11 $(WARN) -fPIC $(VISIBILITY) $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT)) $(CFLAGS)
 ALL_LDFLAGS = $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+# libckpt.map lets only ckpt_ names out of the library; tests see all.
+VISIBILITY = -fvisibility=default -fno-semantic-interposition
 LIBS_CKPT = $(call PC,--libs,$(PC_CKPT)) -lpthread -lm
 LIBS_TRAIN = -lopenblas -fopenmp -ldl $(LIBS_CKPT)
 LIBS_TOOLS = $(LIBS_CKPT)
@@ -51,7 +53,9 @@ TRAIN   := $(filter-out trainer/cuda/% $(PLUGINS_C),$(call rooms,trainer))
 MAINS   := $(wildcard tools/ckpt-*.c)
 SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
-UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/*/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
+# A folder of tests is one program, build/MODE/units/FOLDER.
+SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault
+UNITS   := $(addprefix $B/units/,$(notdir $(SUITES)))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
 CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(shell find trainer/cuda -name '*.cu')))
@@ -84,18 +88,15 @@ $(TOOLS): $B/%: $B/tools/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $< $(filter %.a,$^) $(if $(filter %ckpt-train %ckpt-eval,$@),$(LIBS_TRAIN)) $(LIBS_TOOLS)
 
-$B/unit/%: $B/tests/unit/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
+# Tests share the rooms as one object: what changes in a room links that, and no test anew.
+$B/libhouse.so: $(call obj,$(CKPT) $(TRAIN) $(SHARED))
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-Bsymbolic -o $@ $^ $(LIBS_TRAIN) $(LIBS_TOOLS)
+$(foreach d,$(SUITES),$(eval $B/units/$(notdir $d): $(call obj,$(wildcard $d/test_*.c))))
+$(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN) $(LIBS_TOOLS)
-$B/agree/%: $B/tests/agree/%.o $B/libtrain.a $B/libckpt.a
-	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
-$B/fault/%: $B/tests/fault/%.o $B/libtrain.a $B/libckpt.a
-	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
 $B/serve: $B/tests/serve/serve.o
@@ -129,14 +130,14 @@ $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so: tests/gpu/fault_plugin.c $B
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared -I. -D_GNU_SOURCE $(ALL_CFLAGS) $(if $(findstring other,$@),-DFAULT_VERSION=CUDA_PLUGIN_VERSION+1) -o $@ $^ $(LIBS_TRAIN)
+$B/gpu/test_%: $B/tests/gpu/test_%.o $B/tests/unit/driver.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	$(call say,LD,$(@D))
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
-
-# The library's objects are seen by default; libckpt.map lets only ckpt_ names out of it.
-VISIBILITY := -fvisibility=hidden
-$B/libckpt/%.o $B/formats/%.o: VISIBILITY := -fvisibility=default -fno-semantic-interposition
 
 # Hot loops of the CPU backend: vector code is chosen per function at run time.
 $B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp

@@ -55,6 +55,22 @@ void *ckpt_alloc(size_t n, size_t size);
 void *ckpt_alloc_buffer(size_t bytes);
 /* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
 void *ckpt_grow(void *old, size_t n, size_t size);
+int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err);
+/*
+ * Make space for one more element in an array that has n of *cap elements of size bytes; it
+ * doubles.  array is the address of the pointer to it.  CKPT_ENOMEM, and nothing else, with the
+ * array as it was.
+ */
+static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
+                               struct ckpt_err *err)
+{
+    return n < *cap ? 0 : ckpt_grow_double(array, cap, size, err);
+}
+/* Make space for n elements in each of arrays that grow together.  CKPT_ENOMEM, and nothing else,
+ * with *cap and the elements as they were. */
+struct ckpt_array { void *array; size_t size; };
+int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
+                     struct ckpt_err *err);
 /* NULL is accepted.  Frees what any of the calls above gave. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);

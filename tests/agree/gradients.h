@@ -5,15 +5,9 @@
 #ifndef CKPT_TEST_GRADIENTS_H
 #define CKPT_TEST_GRADIENTS_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/ops/ops.h"
 

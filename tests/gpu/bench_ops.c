@@ -193,7 +193,7 @@ static void ropes(struct bench *b, const char *shape, int64_t n, int64_t H, int6
     for (int i = 0; i < many; i++) {
         op[i] = (struct op_rope){.in = heads(acts(b, all), H, K, d), .table = floats(b, 4096 * d),
                                  .grad = heads(acts(b, all), H, K, d), .positions = ids(b, n, 4096),
-                                 .n = n, .n_head = H, .n_kv = K, .dim = d, .turned = d};
+                                 .n = n, .n_head = H, .n_kv = K, .dim = d, .rotary_dim = d};
         op[i].out = norms_on ? heads(acts(b, all), H, K, d) : op[i].in;
         if (norms_on) {
             op[i].q_norm = acts(b, d);

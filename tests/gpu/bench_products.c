@@ -199,7 +199,7 @@ static void experts(struct bench *b, const char *name, int64_t n, int64_t dim, i
     op.router = values(b, E * dim);
     op.u = values(b, n * k * 2 * ff);
     op.probs = floats(b, n * E);
-    op.picked = array(b, n * k, sizeof(int32_t), NULL);
+    op.top_k_index = array(b, n * k, sizeof(int32_t), NULL);
     op.gate = w = values(b, E * each);
     op.up = w + (size_t)one * item;
     op.down = w + 2 * (size_t)one * item;

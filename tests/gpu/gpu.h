@@ -7,17 +7,11 @@
 #ifndef CKPT_TEST_GPU_H
 #define CKPT_TEST_GPU_H
 
+#include "tests/unit/unit.h"
+
 #include <limits.h>
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/dtype.h"

@@ -167,15 +167,13 @@ static void check_codes(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_codes_hybrid(void **state)
+TEST(codes_hybrid)
 {
-    (void)state;
     check_codes(DEVICE_FP8_HYBRID);
 }
 
-static void test_codes_e4m3(void **state)
+TEST(codes_e4m3)
 {
-    (void)state;
     if (gpu_small())
         skip();
     check_codes(DEVICE_FP8_E4M3);
@@ -183,13 +181,12 @@ static void test_codes_e4m3(void **state)
 
 /* One value that is not finite makes the whole product NaN; zeros give zeros; the largest and the
  * smallest numbers pass through. */
-static void test_strange(void **state)
+TEST(strange)
 {
     static const float at[] = {NAN, INFINITY, -INFINITY, 0, 1e30f, 1e-30f, 1e-40f};
     float *host = calloc(N * WIDE, sizeof *host);
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -297,9 +294,8 @@ static void check_products(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
-    (void)state;
     if (gpu_small() == 2)
         skip();
     check_products(DEVICE_FP8_HYBRID);
@@ -367,7 +363,7 @@ static void check_fields(enum device_fp8 fp8, const struct linear_case *c)
     gpu_close(&g);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
     static const struct linear_case c[] = {
         {.n = N, .in = 2048, .out = 2304, .bias = true, .residual = true},
@@ -387,13 +383,12 @@ static void test_fields(void **state)
         {.n = N, .in = 2048, .out = 2048, .bias = true, .rank = 16},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i += gpu_small() == 2 ? 9 : gpu_small() ? 3 : 1)
         check_fields(i % 2 ? DEVICE_FP8_E4M3 : DEVICE_FP8_HYBRID, &c[i]);
 }
 
 /* What stays in 16 bits is as close as without the option. */
-static void test_wide(void **state)
+TEST(wide)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 2048, .out = 2048, .bias = true},
@@ -405,7 +400,6 @@ static void test_wide(void **state)
     };
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -429,7 +423,7 @@ static bool gives(struct gpu *g, const struct linear_case *c, struct linear_pair
 }
 
 /* Weights that stay in 8 bits follow what is told of them. */
-static void test_kept(void **state)
+TEST(kept)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2048, .frozen = true};
     struct op_linear back;
@@ -439,7 +433,6 @@ static void test_kept(void **state)
     void *fresh, *was;
     size_t bytes = (size_t)N * 2048 * 2;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -509,7 +502,7 @@ static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool agai
     bytes[2] = gpu_bytes(g, &p[1].dw);
 }
 
-static void test_again(void **state)
+TEST(again)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2304};
     const size_t size[] = {N * 2048 * 2, N * 2048 * 2, 2048 * 2048 * 4};
@@ -517,7 +510,6 @@ static void test_again(void **state)
     void *want[3], *got[3];
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -540,12 +532,11 @@ static void test_again(void **state)
 }
 
 /* tf32 rounds factors to ten bits behind the point, and is off without the option. */
-static void test_tf32(void **state)
+TEST(tf32)
 {
     struct linear_case c = {.n = 512, .in = 512, .out = 512};
     double off[2];
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     for (int tf32 = 0; tf32 < 2; tf32++) {
@@ -563,17 +554,4 @@ static void test_tf32(void **state)
     }
     assert_true(off[0] < 1e-6);
     assert_true(off[1] > 1e-5 && off[1] < 1e-3);        /* 2^-11 / sqrt(3) a factor at most */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes_hybrid), cmocka_unit_test(test_codes_e4m3),
-        cmocka_unit_test(test_strange),      cmocka_unit_test(test_products),
-        cmocka_unit_test(test_fields),       cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_again),
-        cmocka_unit_test(test_tf32),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     gpu_close(&g);
 }
 
-static void test_gated_is_a_projection_and_a_gate(void **state)
+TEST(gated_is_a_projection_and_a_gate)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check(gpu_types[t], n, 512, 96, n % 2 ? OP_ACT_SILU : OP_ACT_GELU_TANH);
@@ -182,9 +181,8 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     gpu_close(&g);
 }
 
-static void test_normed_is_a_norm_and_a_projection(void **state)
+TEST(normed_is_a_norm_and_a_projection)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check_normed(gpu_types[t], n, 512, 96, n % 2 ? OP_NORM_RMS : OP_NORM_LAYER, n != 2);
@@ -197,14 +195,4 @@ static void test_normed_is_a_norm_and_a_projection(void **state)
         check_normed(gpu_types[t], 4, 2056, 40, OP_NORM_RMS, true);
         check_normed(gpu_types[t], 1, 50, 20, OP_NORM_RMS, true);   /* no rows of 16 bytes */
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gated_is_a_projection_and_a_gate),
-        cmocka_unit_test(test_normed_is_a_norm_and_a_projection),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static void work(struct device *dev, float *to, void *between, const float *from
     dev->ops->cast(dev, to, CKPT_F32, between, CKPT_BF16, N);
 }
 
-static void test_replay_reads_what_stands_there(void **state)
+TEST(replay_reads_what_stands_there)
 {
     struct op_graph *kept;
     struct device *dev;
@@ -19,7 +19,6 @@ static void test_replay_reads_what_stands_there(void **state)
     float x[N], y[N], *from, *to;
     void *between;
 
-    (void)state;
     gpu_open(&g, CKPT_BF16, NULL);
     dev = g.gpu;
     from = dev->ops->alloc(dev, sizeof x);
@@ -44,14 +43,13 @@ static void test_replay_reads_what_stands_there(void **state)
     gpu_close(&g);
 }
 
-static void test_what_waits_is_not_kept(void **state)
+TEST(what_waits_is_not_kept)
 {
     struct device *dev;
     struct gpu g;
     float x[N] = {1}, y[N], *from, *to;
     void *between;
 
-    (void)state;
     gpu_open(&g, CKPT_BF16, NULL);
     dev = g.gpu;
     from = dev->ops->alloc(dev, sizeof x);
@@ -70,14 +68,4 @@ static void test_what_waits_is_not_kept(void **state)
     gpu_fine(&g);
     assert_memory_equal(x, y, sizeof x);
     gpu_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replay_reads_what_stands_there),
-        cmocka_unit_test(test_what_waits_is_not_kept),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static unsigned char byte_of(size_t i, int which)
     return (unsigned char)((i * 2654435761u >> 13) + (size_t)which * 91);
 }
 
-static void test_ring(void **state)
+TEST(ring)
 {
     struct ckpt_err err = {0};
     struct ring *r;
@@ -43,7 +43,6 @@ static void test_ring(void **state)
     struct job j;
     size_t all = (size_t)PIECE * PIECES;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     j = (struct job){g.gpu, g.gpu->ops->pin(g.gpu, all), g.gpu->ops->pin(g.gpu, all)};
     gpu_fine(&g);
@@ -66,13 +65,12 @@ static void test_ring(void **state)
 }
 
 /* The host waits for one mark, not for all. */
-static void test_wait(void **state)
+TEST(wait)
 {
     struct gpu g;
     unsigned char *host, *dev;
     const size_t n = 1 << 20;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     host = g.gpu->ops->pin(g.gpu, 2 * n);
     dev = g.gpu->ops->alloc(g.gpu, n);
@@ -90,11 +88,4 @@ static void test_wait(void **state)
     }
     gpu_fine(&g);
     gpu_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ring), cmocka_unit_test(test_wait)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

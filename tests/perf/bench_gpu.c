@@ -51,7 +51,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/fp8_cache.h"
 #include "trainer/run/fit.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/profile.h"
@@ -509,7 +509,7 @@ int main(int argc, char **argv)
                              .zero = zero, .room = b.dev->ops->free_bytes(b.dev)};
     need(fit_find(&fit, &want, &err), &err);
     zero.paged = fit.paged;
-    zero.states_on_device = fit.states_on_device;
+    zero.optim_on_device = fit.optim_on_device;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);

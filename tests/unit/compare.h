@@ -4,15 +4,9 @@
 #ifndef CKPT_TEST_COMPARE_H
 #define CKPT_TEST_COMPARE_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "formats/formats.h"
 #include "libckpt/ckpt.h"

@@ -7,14 +7,9 @@
 #ifndef CKPT_TEST_STORE_H
 #define CKPT_TEST_STORE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <stdatomic.h>
 
 #include "libckpt/sink.h"
 #include "libckpt/source.h"

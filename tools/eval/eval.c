@@ -13,7 +13,6 @@
 #include "trainer/data/loader.h"
 #include "trainer/run/evaluate.h"
 #include "formats/families/arch.h"
-#include "formats/families/arch.h"
 #include "trainer/model/generate/config.h"
 #include "trainer/run/model_find.h"
 #include "trainer/run/session.h"

@@ -199,39 +199,43 @@ int proof_begin(struct proof **out, const char *path, const json_t *manifest, in
 {
     struct proof *p = ckpt_alloc(1, sizeof *p);
     size_t wanted = world_size > 1 ? 1 : ckpt_pool_default(MAX_THREADS);
+    int rc;
 
     *out = NULL;
     if (!p)
         return ckpt_nomem(err, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
     snprintf(p->path, sizeof p->path, "%s", path);
-    if (ckpt_path_dir(&p->dir, path, 0, err) == 0)
-        deal(p, json_object_get(manifest, "files"), rank, world_size, err);
+    rc = ckpt_path_dir(&p->dir, path, 0, err);
+    if (rc == 0)
+        rc = deal(p, json_object_get(manifest, "files"), rank, world_size, err);
     p->wrong = p->n;
     if (wanted > p->n)
         wanted = p->n;
-    for (; err->code == 0 && p->n_thread < wanted; p->n_thread++)
+    for (; rc == 0 && p->n_thread < wanted; p->n_thread++)
         if (pthread_create(&p->thread[p->n_thread], NULL, work, p))
             break;
-    if (err->code == 0 && p->n_thread == 0)
+    if (rc == 0 && p->n_thread == 0)
         work(p);                        /* no thread to be had: before the load, then */
     *out = p;
-    return err->code;
+    return rc;
 }
 
 int proof_end(struct proof *p, struct ckpt_err *err)
 {
+    int rc = 0;
+
     if (!p)
         return 0;
     for (size_t i = 0; i < p->n_thread; i++)
         pthread_join(p->thread[i], NULL);
     if (p->wrong < p->n) {
         *err = p->err;
-        ckpt_err_in(err, "%s", p->path);
+        rc = ckpt_err_in(err, "%s", p->path);
     }
     ckpt_dir_close(p->dir);
     pthread_mutex_destroy(&p->lock);
     ckpt_free(p->row);
     ckpt_free(p);
-    return err->code;
+    return rc;
 }

@@ -45,9 +45,10 @@ static int make_dir(struct launch *l, struct ckpt_err *err)
     const char *tmp = getenv("TMPDIR");
     const char *const in[] = {"/dev/shm", tmp && strlen(tmp) < 32 ? tmp : "/tmp", "/tmp"};
     char name[17];
+    int rc;
 
-    if (draw(name, sizeof name - 1, err))
-        return err->code;
+    if ((rc = draw(name, sizeof name - 1, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
         snprintf(l->dir, sizeof l->dir, "%s/ckpt-%s", in[i], name);
         if (mkdir(l->dir, 0700) == 0)
@@ -60,9 +61,10 @@ static int make_dir(struct launch *l, struct ckpt_err *err)
 static int listen_there(struct launch *l, struct ckpt_err *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int rc;
 
-    if (draw(l->word, CONTROL_WORD, err))
-        return err->code;
+    if ((rc = draw(l->word, CONTROL_WORD, err)) != 0)
+        return rc;
     snprintf(at.sun_path, sizeof at.sun_path, "%s/control", l->dir);
     l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (l->listener < 0 || bind(l->listener, (struct sockaddr *)&at, sizeof at) ||
@@ -161,14 +163,15 @@ int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
     char count[32], self[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     size_t argc = 0;
-    int why;
+    int why, rc;
 
     *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
     if (len <= 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "/proc/self/exe");
     self[len] = '\0';
-    if (check_file_size(err) || make_dir(l, err) || listen_there(l, err))
-        return err->code;
+    if ((rc = check_file_size(err)) != 0 || (rc = make_dir(l, err)) != 0 ||
+        (rc = listen_there(l, err)) != 0)
+        return rc;
     while (argv[argc])
         argc++;
     args = ckpt_alloc(argc + k + 2, sizeof *args);

@@ -98,7 +98,7 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     if (rc) {
         *err = c->err;
         ckpt_free(c);
-        return err->code;
+        return ckpt_err_code(err);
     }
     if (c->world_size != ranks->world_size) {
         ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), MPI found %d: they were not started "
@@ -107,7 +107,7 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
         ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun "
                       "--mpi=pmix", ranks->world_size, ranks->world_size);
         comm_close(c);
-        return err->code;
+        return rc;
     }
     *out = c;
     return 0;
@@ -116,10 +116,11 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
 int comm_open(struct comm **out, struct ckpt_err *err)
 {
     struct ranks ranks = ranks_found();
+    int rc;
 
     *out = NULL;
-    if (ranks_check(&ranks, err))
-        return err->code;
+    if ((rc = ranks_check(&ranks, err)) != 0)
+        return rc;
     if (ranks.world_size > 1 && open_mpi(out, &ranks, err))
         return ckpt_err_in(err, "rank %ld", ranks.rank);
     if (ranks.world_size > 1)

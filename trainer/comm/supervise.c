@@ -583,15 +583,17 @@ int supervise_run(int *status, const struct supervise_opts *o, struct ckpt_err *
     struct watch w = {.o = o, .signals = -1,
                       .launch = {.listener = -1, .output = -1, .pid = -1, .ended = true}};
     sigset_t was;
+    int rc;
 
-    if (check_cpus(o->n, err))
-        return err->code;
-    if (watch_open(&w, &was, err) == 0) {
+    if ((rc = check_cpus(o->n, err)) != 0)
+        return rc;
+    rc = watch_open(&w, &was, err);
+    if (rc == 0) {
         do
             look(&w);
         while (!over(&w));
         *status = settle(&w);
     }
     watch_close(&w, &was);
-    return err->code;
+    return rc;
 }

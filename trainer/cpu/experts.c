@@ -113,7 +113,7 @@ static float picked_sum(const struct op_experts *a, int64_t row)
     float sum = 0;
 
     for (int64_t j = 0; j < a->top_k; j++)
-        sum += a->probs[row * a->n_expert + a->picked[row * a->top_k + j]];
+        sum += a->probs[row * a->n_expert + a->top_k_index[row * a->top_k + j]];
     return a->renorm ? sum : 1.0f;
 }
 
@@ -124,14 +124,14 @@ static void order(struct slots *s, const struct op_experts *a)
 
     memset(s->first, 0, (size_t)(a->n_expert + 1) * sizeof *s->first);
     for (int64_t i = 0; i < a->n * k; i++)
-        s->first[a->picked[i] + 1]++;
+        s->first[a->top_k_index[i] + 1]++;
     for (int64_t e = 0; e < a->n_expert; e++)
         s->first[e + 1] += s->first[e];
     for (int64_t i = 0; i < a->n; i++) {
         float sum = picked_sum(a, i);
 
         for (int64_t j = 0; j < k; j++) {
-            int32_t e = a->picked[i * k + j];
+            int32_t e = a->top_k_index[i * k + j];
             int64_t slot = s->first[e]++;
 
             s->row[slot] = i;
@@ -227,7 +227,7 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < a->n; i++) {
         softmax(a->probs + i * a->n_expert, a->n_expert);
-        pick(a->picked + i * k, a->probs + i * a->n_expert, a->n_expert, k);
+        pick(a->top_k_index + i * k, a->probs + i * a->n_expert, a->n_expert, k);
     }
     order(&s, a);
     if (a->used)
@@ -297,7 +297,7 @@ static void router_back(const struct slots *s, const struct op_experts *a, int64
 {
     const float *p = a->probs + i * a->n_expert;
     const int64_t *place = s->place + i * a->top_k;
-    const int32_t *picked = a->picked + i * a->top_k;
+    const int32_t *picked = a->top_k_index + i * a->top_k;
     float *d = s->dlogits + i * a->n_expert, sum = picked_sum(a, i), mean = 0, inner = 0;
 
     memset(d, 0, (size_t)a->n_expert * sizeof *d);

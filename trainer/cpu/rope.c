@@ -73,8 +73,8 @@ CPU_HOT static void norm_back(float *restrict g, float *restrict dw, const float
 static void head_fwd(const struct op_rope *a, float *y, const float *x, const float *w,
                      float *stat, int64_t row)
 {
-    int64_t half = a->turned / 2;
-    const float *c = a->table ? a->table + a->positions[row] * a->turned : NULL;
+    int64_t half = a->rotary_dim / 2;
+    const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
     if (w)
         *stat = norm(y, x, w, a->dim, a->eps);
@@ -135,8 +135,8 @@ void cpu_rope_fwd(struct device *dev, const struct op_rope *op)
 static void head_bwd(const struct op_rope *a, float *g, float *dw, const float *x,
                      const float *w, const float *stat, int64_t row)
 {
-    int64_t half = a->turned / 2;
-    const float *c = a->table ? a->table + a->positions[row] * a->turned : NULL;
+    int64_t half = a->rotary_dim / 2;
+    const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
     if (c)
         turn_back(g, c, c + half, half);

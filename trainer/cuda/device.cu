@@ -1,9 +1,9 @@
 /*
- * cuda/device - opening a GPU, its memory and order, and the row of its operations.
+ * cuda/device - opening a GPU, its memory, and the row of its operations.
  *
- * One stream in order, and lanes of copies beside it (cuda/streams.cu).  Memory comes from plain
- * cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return when the
- * host's bytes may be reused, copies to the host when they are there.
+ * One stream for operations, and streams of copies beside it (cuda/streams.cu).  Memory comes
+ * from plain cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return
+ * when the host's bytes may be reused, copies to the host when the bytes have arrived.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
@@ -31,7 +31,7 @@ __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int 
     return code;
 }
 
-/* What a kernel that ran before left behind, whichever call it is that hears of it. */
+/* Whether the error is that of an earlier kernel, whichever call reports it. */
 static bool of_a_kernel(cudaError_t rc)
 {
     return rc == cudaErrorIllegalAddress || rc == cudaErrorMisalignedAddress ||
@@ -70,7 +70,7 @@ void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
     return NULL;
 }
 
-/* What an allocation holds stands in front of it, on the host's side: cudaFree tells no size. */
+/* The size of each allocation, kept on the host, as cudaFree does not tell it. */
 struct block {
     struct block *next;
     void         *at;
@@ -86,7 +86,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
 {
     struct cuda_device *d = cuda_of(dev);
     struct opened *o = (struct opened *)d;
-    size_t whole = bytes ? cuda_part(bytes) : 256;
+    size_t whole = bytes ? cuda_align(bytes) : 256;
     struct block *b;
 
     dev->n_alloc++;
@@ -169,7 +169,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 
 static void cuda_sync(struct device *dev)
 {
-    lanes_sync(dev);
+    cuda_streams_sync(dev);
     cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
@@ -212,7 +212,7 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
-    lanes_close(d);
+    cuda_streams_close(d);
     matmul_close(d);
     fp8_close(d);
     while (o->blocks)
@@ -261,8 +261,8 @@ static uint64_t cuda_free_bytes(struct device *dev)
     return left > LATER ? left - LATER : 0;
 }
 
-/* What the driver holds for this process: what is in use behind opening, as far as that can be
- * ours alone.  (Who opens the device may know better.) */
+/* Memory that the driver holds for this process: memory in use after opening, at most 1 GiB,
+ * since other processes use some too. (The caller may know better.) */
 static void measure_context(struct device *dev)
 {
     const uint64_t most = (uint64_t)1 << 30;
@@ -272,7 +272,7 @@ static void measure_context(struct device *dev)
         dev->context = all - unused < most ? all - unused : most;
 }
 
-/* In the order of struct ops, which C++ asks for. */
+/* In the order of struct ops, as C++ requires. */
 static const struct ops cuda_row = {
     .name = "cuda",
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
@@ -334,8 +334,8 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Which code was loaded: that for 9.0a has more shared memory here.  Every element is in use, since
- * an array is cut down to what is. */
+/* Tells which code was loaded: that for 9.0a has more shared memory here. Every element is
+ * used, since the compiler drops those that are not. */
 static __global__ void probe(int *out)
 {
     const int n = WGMMA_HERE ? 256 : 1;
@@ -368,7 +368,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     struct opened *o;
     struct device *dev;
     cudaError_t rc;
-    int n = 0;
+    int n = 0, bad;
 
     *out = NULL;
     rc = cudaGetDeviceCount(&n);
@@ -376,8 +376,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
         return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
-    if (check_chip(index, opts, &prop, err))
-        return err->code;
+    bad = check_chip(index, opts, &prop, err);
+    if (bad)
+        return bad;
     o = (struct opened *)calloc(1, sizeof *o);
     if (!o)
         return fail(err, CKPT_ENOMEM, "no memory for a device");
@@ -409,8 +410,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
     }
     if (dev->err.code) {
         *err = dev->err;
+        bad = dev->err.code;
         cuda_close(dev);
-        return err->code;
+        return bad;
     }
     *out = dev;
     return 0;

@@ -40,21 +40,21 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 }
 
 /* The stack's table of distances. */
-static struct op_distance distances(const struct pass *p, const struct unit *u)
+static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *u)
 {
     const struct arch *a = p->m->arch;
-    bool encodes = arch_encodes(a, u->index - 1);
+    bool encodes = arch_is_encoder(a, u->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
-        return (struct op_distance){.table = NULL};
-    return (struct op_distance){
-        .table = unit_weight(&p->shared, ROLE_DISTANCE),
-        .dtable = unit_grad(&p->shared, ROLE_DISTANCE),
+        return (struct op_rel_bias){.table = NULL};
+    return (struct op_rel_bias){
+        .table = layer_weight(&p->shared, ROLE_REL_BIAS),
+        .dtable = layer_grad(&p->shared, ROLE_REL_BIAS),
         .bucket = p->m->bucket[encodes], .reach = p->m->reach[encodes], .n_bucket = a->num_buckets,
     };
 }
 
-static struct op_attention packed(const struct pass *p, const struct unit *u,
+static struct op_attention packed(const struct pass *p, const struct layer *u,
                                   const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
@@ -65,7 +65,7 @@ static struct op_attention packed(const struct pass *p, const struct unit *u,
         .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
-        .distance = distances(p, u), .whole = arch_encodes(a, u->index - 1),
+        .rel_bias = rel_bias(p, u), .whole = arch_is_encoder(a, u->index - 1),
         .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
     };
 }
@@ -81,7 +81,7 @@ static bool has_rope(const struct arch *a)
     return a->pos == ARCH_POS_ROPE || a->qk_norm != ARCH_QK_NORM_NONE;
 }
 
-static struct op_rope rope(const struct pass *p, const struct unit *u,
+static struct op_rope rope(const struct pass *p, const struct layer *u,
                            const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
@@ -90,10 +90,10 @@ static struct op_rope rope(const struct pass *p, const struct unit *u,
         .in = heads(p->dev, a, raw_heads(p, b)), .out = heads(p->dev, a, b->at[BUF_QKV]),
         .stats = a->qk_norm == ARCH_QK_NORM_NONE ? NULL : b->at[BUF_QK_STATS],
         .table = p->m->turns, .positions = p->m->positions,
-        .q_norm = unit_weight(u, ROLE_Q_NORM), .k_norm = unit_weight(u, ROLE_K_NORM),
-        .dq_norm = unit_grad(u, ROLE_Q_NORM), .dk_norm = unit_grad(u, ROLE_K_NORM),
+        .q_norm = layer_weight(u, ROLE_Q_NORM), .k_norm = layer_weight(u, ROLE_K_NORM),
+        .dq_norm = layer_grad(u, ROLE_Q_NORM), .dk_norm = layer_grad(u, ROLE_K_NORM),
         .n = p->n, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .dim = a->head_dim, .turned = a->rope.turned, .eps = (float)a->norm_eps,
+        .dim = a->head_dim, .rotary_dim = a->rope.rotary_dim, .eps = (float)a->norm_eps,
     };
 }
 
@@ -107,7 +107,7 @@ static void *attention_in(const struct pass *p, const struct block_bufs *b)
  * The products that make queries, keys and values: one, or three side by side in the layout of
  * one.  buf: where they go, or the gradients they come from.  Gives how many are left.
  */
-static int projections(struct op_linear op[3], const struct pass *p, const struct unit *u,
+static int projections(struct op_linear op[3], const struct pass *p, const struct layer *u,
                        const struct block_bufs *b, void *buf, bool back)
 {
     static const enum role w[] = {ROLE_Q_W, ROLE_K_W, ROLE_V_W};
@@ -122,15 +122,15 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
         void *part = (unsigned char *)buf + (size_t)at * ckpt_dtype_size(p->dev->act);
 
         op[i] = (struct op_linear){
-            .x = attention_in(p, b), .w = unit_weight(u, role), .b = unit_weight(u, role_b),
+            .x = attention_in(p, b), .w = layer_weight(u, role), .b = layer_weight(u, role_b),
             .n = p->n, .n_in = a->hidden_size, .n_out = width, .out_ld = qkv_width(a),
-            .lora = unit_lora(p, u, role), .in_out = a->weight_order == ARCH_IN_OUT,
+            .lora = layer_lora(p, u, role), .in_out = a->weight_order == ARCH_IN_OUT,
             .x_again = i > 0,
         };
         if (back) {
             op[i].dout = part;
-            op[i].dw = unit_grad(u, role);
-            op[i].db = unit_grad(u, role_b);
+            op[i].dw = layer_grad(u, role);
+            op[i].db = layer_grad(u, role_b);
             op[i].fresh = u->fresh;
             op[i].dx_add = i > 0;
         } else {
@@ -141,33 +141,33 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
     return join_linears(op, n, p->dev);
 }
 
-static struct op_linear out_linear(const struct pass *p, const struct unit *u,
+static struct op_linear out_linear(const struct pass *p, const struct layer *u,
                                    const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
 
     return (struct op_linear){
-        .out = b->at[arch_crosses(a, u->index - 1) ? BUF_HX : BUF_H1],
-        .x = b->at[BUF_CTX], .w = unit_weight(u, ROLE_OUT_W),
-        .b = unit_weight(u, ROLE_OUT_B),
+        .out = b->at[arch_has_cross(a, u->index - 1) ? BUF_HX : BUF_H1],
+        .x = b->at[BUF_CTX], .w = layer_weight(u, ROLE_OUT_W),
+        .b = layer_weight(u, ROLE_OUT_B),
         .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
         .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
-        .in_out = a->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_OUT_W),
+        .in_out = a->weight_order == ARCH_IN_OUT, .lora = layer_lora(p, u, ROLE_OUT_W),
         .drop = pass_drop(p, u, DROP_OUT, a->hidden_dropout),
     };
 }
 
-static struct op_rownorm norm1(const struct pass *p, const struct unit *u,
+static struct op_rownorm norm1(const struct pass *p, const struct layer *u,
                                const struct block_bufs *b)
 {
     return (struct op_rownorm){
         .out = b->at[BUF_Y1], .stats = b->at[BUF_STATS1], .x = b->at[BUF_H],
-        .norm = unit_norm(u, ROLE_NORM1_W, ROLE_NORM1_B), .n = p->n, .n_x = p->n,
+        .norm = layer_norm(u, ROLE_NORM1_W, ROLE_NORM1_B), .n = p->n, .n_x = p->n,
         .dim = p->m->arch->hidden_size,
     };
 }
 
-void attention_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+void attention_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b)
 {
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm1(p, u, b);
@@ -190,7 +190,7 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
         cached.in = attention.in;
         cached.window = attention.window;
         cached.scale = attention.scale;
-        cached.distance = attention.distance;
+        cached.rel_bias = attention.rel_bias;
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);
@@ -198,7 +198,7 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
     ops->linear_fwd(p->dev, &out);
 }
 
-void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+void attention_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
                    void *dh)
 {
     const struct arch *arch = p->m->arch;
@@ -211,8 +211,8 @@ void attention_bwd(const struct pass *p, const struct unit *u, const struct bloc
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTX];
-    out.dw = unit_grad(u, ROLE_OUT_W);
-    out.db = biases_by_norm(p, u) ? NULL : unit_grad(u, ROLE_OUT_B);
+    out.dw = layer_grad(u, ROLE_OUT_W);
+    out.db = biases_by_norm(p, u) ? NULL : layer_grad(u, ROLE_OUT_B);
     out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 

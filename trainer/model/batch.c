@@ -55,9 +55,10 @@ int batch_check(const struct model *m, const struct batch *b, int64_t *max_doc, 
     for (int64_t i = 0; i < b->n_tokens; i++)
         if (b->positions[i] < 0 || b->positions[i] >= places)
             return batch_bad(err, "a position", b->positions[i], places - 1);
-    for (int64_t i = 0; b->kinds && i < b->n_tokens; i++)
-        if (b->kinds[i] < 0 || b->kinds[i] >= m->arch->type_vocab_size)
-            return batch_bad(err, "a token's kind", b->kinds[i], m->arch->type_vocab_size - 1);
+    for (int64_t i = 0; b->token_type_ids && i < b->n_tokens; i++)
+        if (b->token_type_ids[i] < 0 || b->token_type_ids[i] >= m->arch->type_vocab_size)
+            return batch_bad(err, "a token type", b->token_type_ids[i],
+                             m->arch->type_vocab_size - 1);
     for (int64_t i = 0; i < b->n_docs; i++) {
         int64_t len = (int64_t)b->doc_start[i + 1] - b->doc_start[i];
 

@@ -2,52 +2,52 @@
 #include "trainer/model/lora.h"
 #include "trainer/model/pass.h"
 
-struct unit unit_acquire(const struct pass *p, int index)
+struct layer layer_acquire(const struct pass *p, int index)
 {
-    return (struct unit){.m = p->m, .index = index,
+    return (struct layer){.m = p->m, .index = index,
                          .weights = p->w->acquire(p->w->ctx, index)};
 }
 
-void unit_release(const struct pass *p, const struct unit *u)
+void layer_release(const struct pass *p, const struct layer *u)
 {
     p->w->release(p->w->ctx, u->index);
 }
 
-void unit_back(const struct pass *p, struct unit *u)
+void layer_back(const struct pass *p, struct layer *u)
 {
     u->grads = p->w->grad(p->w->ctx, u->index);
     u->fresh = p->w->fresh && p->w->fresh(p->w->ctx, u->index);
 }
 
-/* Elements before the role in its unit; -1: no such parameter.  ROLE_COUNT is none. */
-static int64_t role_at(const struct unit *u, const int64_t *offset, enum role role)
+/* Elements before the role in its layer; -1: no such parameter.  ROLE_COUNT is none. */
+static int64_t role_at(const struct layer *u, const int64_t *offset, enum role role)
 {
     return role == ROLE_COUNT ? -1 : offset[u->index * (int)ROLE_COUNT + (int)role];
 }
 
-static const void *weight_at(const struct unit *u, int64_t at)
+static const void *weight_at(const struct layer *u, int64_t at)
 {
     return at < 0 ? NULL : (const unsigned char *)u->weights +
                                (size_t)at * ckpt_dtype_size(u->m->dev->weight);
 }
 
-static void *grad_at(const struct unit *u, int64_t at)
+static void *grad_at(const struct layer *u, int64_t at)
 {
     return at < 0 || !u->grads ? NULL : (unsigned char *)u->grads +
                                             (size_t)at * ckpt_dtype_size(u->m->dev->grad);
 }
 
-const void *unit_weight(const struct unit *u, enum role role)
+const void *layer_weight(const struct layer *u, enum role role)
 {
     return weight_at(u, role_at(u, u->m->offset, role));
 }
 
-void *unit_grad(const struct unit *u, enum role role)
+void *layer_grad(const struct layer *u, enum role role)
 {
     return grad_at(u, role_at(u, u->m->grad_offset, role));
 }
 
-struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
+struct op_drop pass_drop(const struct pass *p, const struct layer *u, int place,
                          double probability)
 {
     if (!p->drop || probability <= 0)
@@ -57,10 +57,10 @@ struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place,
 }
 
 /* What a change leaves for the way back lies in its block's BUF_LOW. */
-static void *low_at(const struct pass *p, const struct unit *u, const struct change_at *c)
+static void *low_at(const struct pass *p, const struct layer *u, const struct change_at *c)
 {
     const struct model *m = u->m;
-    bool block = u->index > 0 && u->index < m->params.n_unit - 1;
+    bool block = u->index > 0 && u->index < m->params.n_layers - 1;
 
     if (!m->low_rows || !p->keep || !block)
         return NULL;
@@ -68,7 +68,7 @@ static void *low_at(const struct pass *p, const struct unit *u, const struct cha
            (size_t)(c->low * m->low_rows) * ckpt_dtype_size(p->dev->act);
 }
 
-struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role)
+struct op_lora layer_lora(const struct pass *p, const struct layer *u, enum role role)
 {
     const struct change_at *c;
 
@@ -88,7 +88,7 @@ struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role r
 }
 
 /* The rows of the embedding that are trained by themselves. */
-void unit_tokens(struct op_embed *op, const struct unit *u)
+void layer_tokens(struct op_embed *op, const struct layer *u)
 {
     op->tokens = u->m->n_tokens ? weight_at(u, u->m->tokens) : NULL;
     op->dtokens = u->m->n_tokens ? grad_at(u, u->m->dtokens) : NULL;
@@ -96,14 +96,14 @@ void unit_tokens(struct op_embed *op, const struct unit *u)
     op->n_tokens = u->m->n_tokens;
 }
 
-struct op_norm unit_norm(const struct unit *u, enum role w, enum role b)
+struct op_norm layer_norm(const struct layer *u, enum role w, enum role b)
 {
-    const void *gain = unit_weight(u, w);
+    const void *gain = layer_weight(u, w);
 
     return (struct op_norm){
         .kind = u->m->arch->norm == ARCH_LAYER_NORM ? OP_NORM_LAYER : OP_NORM_RMS,
         .eps = (float)u->m->arch->norm_eps, .w = gain ? gain : u->m->ones,
-        .b = unit_weight(u, b), .dw = unit_grad(u, w), .db = unit_grad(u, b),
+        .b = layer_weight(u, b), .dw = layer_grad(u, w), .db = layer_grad(u, b),
     };
 }
 
@@ -254,26 +254,26 @@ void stack_begin(struct pass *p, int layer, bool back)
 {
     if (p->m->arch->pos != ARCH_POS_BUCKETS)
         return;
-    p->shared = unit_acquire(p, layer + 1);
+    p->shared = layer_acquire(p, layer + 1);
     if (back)
-        unit_back(p, &p->shared);
+        layer_back(p, &p->shared);
 }
 
 void stack_end(struct pass *p)
 {
     if (p->m->arch->pos == ARCH_POS_BUCKETS)
-        unit_release(p, &p->shared);
+        layer_release(p, &p->shared);
 }
 
 void block_step(const struct pass *p, int layer, const struct block_bufs *b, void *next)
 {
-    struct unit u = unit_acquire(p, layer + 1);
+    struct layer u = layer_acquire(p, layer + 1);
 
     attention_fwd(p, &u, b);
-    if (arch_crosses(p->m->arch, layer))
+    if (arch_has_cross(p->m->arch, layer))
         cross_fwd(p, &u, b);
     mlp_fwd(p, &u, b, next);
-    unit_release(p, &u);
+    layer_release(p, &u);
 }
 
 void block_fwd(const struct pass *p, int layer, void *next)
@@ -284,10 +284,10 @@ void block_fwd(const struct pass *p, int layer, void *next)
 void block_bwd(const struct pass *p, int layer, void *dh)
 {
     const struct block_bufs *b = &p->m->bwd[layer];
-    bool crosses = arch_crosses(p->m->arch, layer);
-    struct unit u = unit_acquire(p, layer + 1);
+    bool crosses = arch_has_cross(p->m->arch, layer);
+    struct layer u = layer_acquire(p, layer + 1);
 
-    unit_back(p, &u);
+    layer_back(p, &u);
     if (p->m->opts.recompute == RECOMPUTE_FULL) {
         attention_fwd(p, &u, b);
         if (crosses)
@@ -298,6 +298,6 @@ void block_bwd(const struct pass *p, int layer, void *dh)
     if (crosses)
         cross_bwd(p, &u, b, dh);
     attention_bwd(p, &u, b, dh);
-    unit_release(p, &u);
+    layer_release(p, &u);
     p->w->grad_done(p->w->ctx, layer + 1);
 }

@@ -17,7 +17,7 @@ static struct op_heads heads(const struct arch *a, const struct device *dev, voi
     };
 }
 
-static struct op_attention attention(const struct pass *p, const struct unit *u,
+static struct op_attention attention(const struct pass *p, const struct layer *u,
                                      const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
@@ -37,49 +37,49 @@ static struct op_attention attention(const struct pass *p, const struct unit *u,
     };
 }
 
-static struct op_linear query(const struct pass *p, const struct unit *u,
+static struct op_linear query(const struct pass *p, const struct layer *u,
                               const struct block_bufs *b)
 {
     return (struct op_linear){
-        .out = b->at[BUF_QX], .x = b->at[BUF_YX], .w = unit_weight(u, ROLE_CROSS_Q_W), .n = p->n,
-        .lora = unit_lora(p, u, ROLE_CROSS_Q_W),
+        .out = b->at[BUF_QX], .x = b->at[BUF_YX], .w = layer_weight(u, ROLE_CROSS_Q_W), .n = p->n,
+        .lora = layer_lora(p, u, ROLE_CROSS_Q_W),
         .n_in = p->m->arch->hidden_size, .n_out = width(p->m->arch),
     };
 }
 
 /* The half of kv that is made with that role's matrix. */
-static struct op_linear half(const struct pass *p, const struct unit *u, enum role role,
+static struct op_linear half(const struct pass *p, const struct layer *u, enum role role,
                              int64_t n)
 {
     return (struct op_linear){
-        .x = p->m->enc_out, .w = unit_weight(u, role), .n = n,
+        .x = p->m->enc_out, .w = layer_weight(u, role), .n = n,
         .n_in = p->m->arch->hidden_size, .n_out = width(p->m->arch),
-        .out_ld = 2 * width(p->m->arch), .lora = unit_lora(p, u, role),
+        .out_ld = 2 * width(p->m->arch), .lora = layer_lora(p, u, role),
     };
 }
 
-static struct op_linear out_linear(const struct pass *p, const struct unit *u,
+static struct op_linear out_linear(const struct pass *p, const struct layer *u,
                                    const struct block_bufs *b)
 {
     return (struct op_linear){
-        .out = b->at[BUF_H1], .x = b->at[BUF_CTXX], .w = unit_weight(u, ROLE_CROSS_OUT_W),
+        .out = b->at[BUF_H1], .x = b->at[BUF_CTXX], .w = layer_weight(u, ROLE_CROSS_OUT_W),
         .residual = b->at[BUF_HX], .n = p->n, .n_in = width(p->m->arch),
-        .n_out = p->m->arch->hidden_size, .lora = unit_lora(p, u, ROLE_CROSS_OUT_W),
+        .n_out = p->m->arch->hidden_size, .lora = layer_lora(p, u, ROLE_CROSS_OUT_W),
         .drop = pass_drop(p, u, DROP_CROSS, p->m->arch->hidden_dropout),
     };
 }
 
-static struct op_rownorm norm_in(const struct pass *p, const struct unit *u,
+static struct op_rownorm norm_in(const struct pass *p, const struct layer *u,
                                  const struct block_bufs *b)
 {
     return (struct op_rownorm){
         .out = b->at[BUF_YX], .stats = b->at[BUF_STATSX], .x = b->at[BUF_HX],
-        .norm = unit_norm(u, ROLE_CROSS_NORM_W, ROLE_COUNT), .n = p->n, .n_x = p->n,
+        .norm = layer_norm(u, ROLE_CROSS_NORM_W, ROLE_COUNT), .n = p->n, .n_x = p->n,
         .dim = p->m->arch->hidden_size,
     };
 }
 
-void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n)
+void cross_keys(const struct pass *p, const struct layer *u, void *kv, int64_t n)
 {
     struct op_heads to = heads(p->m->arch, p->dev, NULL, kv);
     struct op_linear op[2] = {half(p, u, ROLE_CROSS_K_W, n), half(p, u, ROLE_CROSS_V_W, n)};
@@ -91,7 +91,7 @@ void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n)
     run_linears(p, op, left, false);
 }
 
-void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+void cross_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b)
 {
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm_in(p, u, b);
@@ -106,7 +106,7 @@ void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bu
 }
 
 /* The gradients of the encoder's rows are added up over the blocks, last block first. */
-static void keys_bwd(const struct pass *p, const struct unit *u, const struct op_heads *grad)
+static void keys_bwd(const struct pass *p, const struct layer *u, const struct op_heads *grad)
 {
     bool first = u->index == (int)p->m->arch->num_hidden_layers;
     static const enum role role[] = {ROLE_CROSS_K_W, ROLE_CROSS_V_W};
@@ -116,7 +116,7 @@ static void keys_bwd(const struct pass *p, const struct unit *u, const struct op
     for (int i = 0; i < 2; i++) {
         op[i] = half(p, u, role[i], p->n_enc);
         op[i].dout = i ? grad->v : grad->k;
-        op[i].dw = unit_grad(u, role[i]);
+        op[i].dw = layer_grad(u, role[i]);
         op[i].fresh = u->fresh;
         op[i].dx = p->m->denc;
         op[i].dx_add = i > 0 || !first;
@@ -125,7 +125,7 @@ static void keys_bwd(const struct pass *p, const struct unit *u, const struct op
     run_linears(p, op, left, true);
 }
 
-void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)
+void cross_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b, void *dh)
 {
     const struct ops *ops = p->dev->ops;
     struct op_rownorm norm = norm_in(p, u, b);
@@ -134,7 +134,7 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTXX];
-    out.dw = unit_grad(u, ROLE_CROSS_OUT_W);
+    out.dw = layer_grad(u, ROLE_CROSS_OUT_W);
     out.fresh = u->fresh;
     ops->linear_bwd(p->dev, &out);
 
@@ -146,7 +146,7 @@ void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bu
 
     q.dout = b->at[BUF_DQX];
     q.dx = b->at[BUF_DYX];
-    q.dw = unit_grad(u, ROLE_CROSS_Q_W);
+    q.dw = layer_grad(u, ROLE_CROSS_Q_W);
     q.fresh = u->fresh;
     ops->linear_bwd(p->dev, &q);
     keys_bwd(p, u, &attend.grad);

@@ -18,24 +18,24 @@ static struct pass encoder_pass(const struct pass *p)
     e.max_doc = p->max_enc;
     e.ids = p->m->enc_ids;
     e.doc_start = p->m->enc_start;
-    e.kinds = NULL;
+    e.token_type_ids = NULL;
     e.cache = NULL;
     return e;
 }
 
-static struct op_rownorm last_norm(const struct pass *e, const struct unit *u)
+static struct op_rownorm last_norm(const struct pass *e, const struct layer *u)
 {
     const struct model *m = e->m;
 
     return (struct op_rownorm){
         .out = m->enc_out, .stats = m->enc_stats, .x = m->enc_last, .dout = m->denc,
-        .dx = m->denc, .norm = unit_norm(u, ROLE_ENCODER_NORM_W, ROLE_COUNT), .n = e->n,
+        .dx = m->denc, .norm = layer_norm(u, ROLE_ENCODER_NORM_W, ROLE_COUNT), .n = e->n,
         .n_x = e->n, .dim = m->arch->hidden_size,
     };
 }
 
 /* What leaves the encoder, or its gradient, dropped out. */
-static void drop_last(const struct pass *e, const struct unit *u, void *x)
+static void drop_last(const struct pass *e, const struct layer *u, void *x)
 {
     struct op_drop drop = pass_drop(e, u, DROP_FINAL, e->m->arch->final_dropout);
 
@@ -48,20 +48,20 @@ void encoder_fwd(const struct pass *p)
     const struct model *m = p->m;
     int layers = (int)m->arch->num_encoder_layers;
     struct pass e = encoder_pass(p);
-    struct unit u = unit_acquire(&e, 0);
+    struct layer u = layer_acquire(&e, 0);
     struct op_rownorm norm;
 
     embed_pass(&e, &u, m->fwd[0].at[BUF_H], false);
-    unit_release(&e, &u);
+    layer_release(&e, &u);
     stack_begin(&e, 0, false);
     for (int l = 0; l < layers; l++)
         block_fwd(&e, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->enc_last);
     stack_end(&e);
-    u = unit_acquire(&e, layers);
+    u = layer_acquire(&e, layers);
     norm = last_norm(&e, &u);
     e.dev->ops->norm_fwd(e.dev, &norm);
     drop_last(&e, &u, m->enc_out);
-    unit_release(&e, &u);
+    layer_release(&e, &u);
 }
 
 void encoder_bwd(const struct pass *p)
@@ -70,22 +70,22 @@ void encoder_bwd(const struct pass *p)
     int layers = (int)m->arch->num_encoder_layers;
     struct pass e = encoder_pass(p);
     struct op_rownorm norm;
-    struct unit u;
+    struct layer u;
 
     stack_begin(&e, 0, true);
-    u = unit_acquire(&e, layers);
-    unit_back(&e, &u);
+    u = layer_acquire(&e, layers);
+    layer_back(&e, &u);
     norm = last_norm(&e, &u);
     drop_last(&e, &u, m->denc);
     e.dev->ops->norm_bwd(e.dev, &norm);
-    unit_release(&e, &u);
+    layer_release(&e, &u);
     for (int l = layers - 1; l >= 0; l--)
         block_bwd(&e, l, m->denc);
     stack_end(&e);
-    u = unit_acquire(&e, 0);
-    unit_back(&e, &u);
+    u = layer_acquire(&e, 0);
+    layer_back(&e, &u);
     embed_pass(&e, &u, m->denc, true);
-    unit_release(&e, &u);
+    layer_release(&e, &u);
 }
 
 /*
@@ -147,7 +147,7 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
     int64_t layers = m->arch->num_hidden_layers;
     struct batch without = *b;
     struct pass p;
-    struct unit u;
+    struct layer u;
 
     if (m->arch->stack != ARCH_ENCODER || n_blocks < 0 || n_blocks > layers)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states behind block %lld: an encoder "
@@ -156,9 +156,9 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
     without.n_rows = 0;
     if (pass_begin(&p, m, w, &without, false, err))
         return err->code;
-    u = unit_acquire(&p, 0);
+    u = layer_acquire(&p, 0);
     embed_pass(&p, &u, m->fwd[0].at[BUF_H], false);
-    unit_release(&p, &u);
+    layer_release(&p, &u);
     for (int l = 0; l < (int)n_blocks; l++)
         block_fwd(&p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
     m->dev->ops->to_host(m->dev, hidden, n_blocks < layers ? m->fwd[n_blocks].at[BUF_H] : m->h_last,

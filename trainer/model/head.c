@@ -9,14 +9,14 @@
  */
 #include "trainer/model/pass.h"
 
-static struct op_rownorm final_norm(const struct pass *p, const struct unit *u, const void *h,
+static struct op_rownorm final_norm(const struct pass *p, const struct layer *u, const void *h,
                                     int64_t n)
 {
     const struct model *m = p->m;
 
     return (struct op_rownorm){
         .out = m->y_rows, .stats = m->final_stats, .x = h, .dout = m->dy_rows, .dx = m->dh,
-        .rows = m->rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B), .n = n,
+        .rows = m->rows, .norm = layer_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B), .n = n,
         .n_x = p->n, .dim = m->arch->hidden_size,
     };
 }
@@ -28,24 +28,24 @@ static struct op_embed pick_rows(const struct pass *p, const void *h, int64_t n)
 
     return (struct op_embed){
         .out = m->y_rows, .dout = m->dy_rows, .table = h, .dtable = m->dh, .ids = m->rows,
-        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .picks = true,
+        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .gather = true,
     };
 }
 
-static struct op_linear project_out(const struct pass *p, const struct unit *u, int64_t n)
+static struct op_linear project_out(const struct pass *p, const struct layer *u, int64_t n)
 {
     const struct model *m = p->m;
 
     return (struct op_linear){
         .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
-        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .fresh = u->fresh,
-        .lora = unit_lora(p, u, ROLE_PROJ_OUT), .n = n,
+        .w = layer_weight(u, ROLE_PROJ_OUT), .dw = layer_grad(u, ROLE_PROJ_OUT), .fresh = u->fresh,
+        .lora = layer_lora(p, u, ROLE_PROJ_OUT), .n = n,
         .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
     };
 }
 
 /* The final norm's output at n rows, or its gradient, dropped out. */
-static void drop_final(const struct pass *p, const struct unit *after, void *x, int64_t n)
+static void drop_final(const struct pass *p, const struct layer *after, void *x, int64_t n)
 {
     struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
 
@@ -54,7 +54,7 @@ static void drop_final(const struct pass *p, const struct unit *after, void *x, 
 }
 
 /* What the head's matrix multiplies, from n rows of h that m->rows names. */
-static void *head_in(const struct pass *p, const struct unit *after, const void *h, int64_t n)
+static void *head_in(const struct pass *p, const struct layer *after, const void *h, int64_t n)
 {
     const struct model *m = p->m;
 
@@ -77,7 +77,7 @@ static void *head_in(const struct pass *p, const struct unit *after, const void 
 }
 
 /* From the gradient of what the head multiplies to dh. */
-static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t n)
+static void head_in_bwd(const struct pass *p, const struct layer *after, int64_t n)
 {
     const struct model *m = p->m;
 
@@ -100,9 +100,9 @@ static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t 
     }
 }
 
-int head_unit(const struct model *m)
+int head_layer(const struct model *m)
 {
-    return m->arch->tie_word_embeddings ? 0 : m->params.n_unit - 1;
+    return m->arch->tie_word_embeddings ? 0 : m->params.n_layers - 1;
 }
 
 static enum role head_role(const struct model *m)
@@ -131,15 +131,15 @@ static void move_rows(const struct pass *p, void *matrix, void *rows, enum ckpt_
     }
 }
 
-const void *head_matrix(const struct pass *p, const struct unit *head)
+const void *head_matrix(const struct pass *p, const struct layer *head)
 {
     const struct model *m = p->m;
-    const void *table = unit_weight(head, head_role(m));
+    const void *table = layer_weight(head, head_role(m));
     struct op_embed own = {0};
 
     if (!m->head_w || m->head_made)
         return m->head_w ? m->head_w : table;
-    unit_tokens(&own, head);
+    layer_tokens(&own, head);
     p->dev->ops->copy(p->dev, m->head_w, table,
                       (size_t)(m->arch->vocab_size * m->arch->word_embed_proj_dim) *
                           ckpt_dtype_size(p->dev->weight));
@@ -148,7 +148,7 @@ const void *head_matrix(const struct pass *p, const struct unit *head)
 }
 
 /* The loss of the rows whose head's input is x, and its gradients. */
-static void loss(const struct pass *p, const struct unit *head, const void *x, float scale,
+static void loss(const struct pass *p, const struct layer *head, const void *x, float scale,
                  bool back)
 {
     const struct model *m = p->m;
@@ -158,12 +158,12 @@ static void loss(const struct pass *p, const struct unit *head, const void *x, f
     struct op_embed own = {0};
     struct op_head op = {
         .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
-        .dw = unit_grad(head, head_role(m)), .x = x, .w = head_matrix(p, head),
+        .dw = layer_grad(head, head_role(m)), .x = x, .w = head_matrix(p, head),
         .targets = m->targets, .n = p->n_rows, .dim = a->word_embed_proj_dim,
         .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale, .fresh = head->fresh};
 
     if (rows) {                         /* what other passes gave them is added to */
-        unit_tokens(&own, head);
+        layer_tokens(&own, head);
         p->dev->ops->zero(p->dev, m->head_dw, (size_t)(a->vocab_size * a->word_embed_proj_dim) *
                                                   ckpt_dtype_size(type));
         move_rows(p, m->head_dw, own.dtokens, type, false);
@@ -178,26 +178,26 @@ static void loss(const struct pass *p, const struct unit *head, const void *x, f
 void head_loss(const struct pass *p, float scale, bool back)
 {
     const struct model *m = p->m;
-    int last = m->params.n_unit - 1;
-    struct unit after = unit_acquire(p, last), head = unit_acquire(p, head_unit(m));
+    int last = m->params.n_layers - 1;
+    struct layer after = layer_acquire(p, last), head = layer_acquire(p, head_layer(m));
     void *x;
 
     if (back) {
-        unit_back(p, &after);
-        unit_back(p, &head);
+        layer_back(p, &after);
+        layer_back(p, &head);
     }
     x = head_in(p, &after, m->h_last, p->n_rows);
     loss(p, &head, x, scale, back);
     if (back)
         head_in_bwd(p, &after, p->n_rows);
-    unit_release(p, &head);
-    unit_release(p, &after);
+    layer_release(p, &head);
+    layer_release(p, &after);
     if (back)
         p->w->grad_done(p->w->ctx, last);
 }
 
 
-void head_rows(const struct pass *p, const struct unit *after, const void *matrix, const void *h,
+void head_rows(const struct pass *p, const struct layer *after, const void *matrix, const void *h,
                int64_t n, float *logits)
 {
     const struct model *m = p->m;

@@ -290,13 +290,13 @@ static int is_target(bool *yes, const struct lora *l, const char *module, enum l
     return 0;
 }
 
-int lora_change(struct lora_change *out, const struct lora *l, const char *module,
+int lora_delta(struct lora_delta *out, const struct lora *l, const char *module,
                 enum lora_module kind, struct ckpt_err *err)
 {
     double rank;
     bool yes;
 
-    *out = (struct lora_change){0};
+    *out = (struct lora_delta){0};
     if (is_target(&yes, l, module, kind, err) || !yes)
         return err->code;
     if (kind == LORA_OTHER)

@@ -12,56 +12,56 @@ static enum op_act act_of(const struct arch *a)
 }
 
 /* The norm whose output the products read. */
-static struct op_rownorm norm_in(const struct pass *p, const struct unit *u,
+static struct op_rownorm norm_in(const struct pass *p, const struct layer *u,
                                  const struct block_bufs *b)
 {
     bool post = p->m->arch->place == ARCH_POST_NORM;
 
     return (struct op_rownorm){
         .out = b->at[BUF_Y2], .stats = b->at[BUF_STATS2], .x = b->at[BUF_H1],
-        .norm = post ? unit_norm(u, ROLE_NORM1_W, ROLE_NORM1_B)
-                     : unit_norm(u, ROLE_NORM2_W, ROLE_NORM2_B),
+        .norm = post ? layer_norm(u, ROLE_NORM1_W, ROLE_NORM1_B)
+                     : layer_norm(u, ROLE_NORM2_W, ROLE_NORM2_B),
         .n = p->n, .n_x = p->n, .dim = p->m->arch->hidden_size,
     };
 }
 
 /* Post-norm: the norm behind the sum s. */
-static struct op_rownorm norm_out(const struct pass *p, const struct unit *u,
+static struct op_rownorm norm_out(const struct pass *p, const struct layer *u,
                                   const struct block_bufs *b)
 {
     return (struct op_rownorm){
         .stats = b->at[BUF_STATS1], .x = b->at[BUF_Y1],
-        .norm = unit_norm(u, ROLE_NORM2_W, ROLE_NORM2_B), .n = p->n, .n_x = p->n,
+        .norm = layer_norm(u, ROLE_NORM2_W, ROLE_NORM2_B), .n = p->n, .n_x = p->n,
         .dim = p->m->arch->hidden_size,
     };
 }
 
 /* A product of y2 and the matrix of that role. */
-static struct op_linear from_y2(const struct pass *p, const struct unit *u,
+static struct op_linear from_y2(const struct pass *p, const struct layer *u,
                                 const struct block_bufs *b, enum role w, enum role bias,
                                 int64_t n_out)
 {
     return (struct op_linear){
-        .x = b->at[BUF_Y2], .w = unit_weight(u, w), .b = unit_weight(u, bias),
-        .dw = unit_grad(u, w), .db = unit_grad(u, bias), .fresh = u->fresh, .n = p->n,
+        .x = b->at[BUF_Y2], .w = layer_weight(u, w), .b = layer_weight(u, bias),
+        .dw = layer_grad(u, w), .db = layer_grad(u, bias), .fresh = u->fresh, .n = p->n,
         .n_in = p->m->arch->hidden_size, .n_out = n_out,
-        .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, w),
+        .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = layer_lora(p, u, w),
     };
 }
 
-static struct op_linear up_linear(const struct pass *p, const struct unit *u,
+static struct op_linear up_linear(const struct pass *p, const struct layer *u,
                                   const struct block_bufs *b)
 {
     return from_y2(p, u, b, ROLE_UP_W, ROLE_UP_B, p->m->arch->intermediate_size);
 }
 
 /* The two halves of a gated u: one product, or two side by side.  Gives how many. */
-static int gate_linears(struct op_linear op[2], const struct pass *p, const struct unit *u,
+static int gate_linears(struct op_linear op[2], const struct pass *p, const struct layer *u,
                         const struct block_bufs *b)
 {
     int64_t ff = p->m->arch->intermediate_size;
 
-    if (unit_weight(u, ROLE_GATE_UP_W)) {
+    if (layer_weight(u, ROLE_GATE_UP_W)) {
         op[0] = from_y2(p, u, b, ROLE_GATE_UP_W, ROLE_COUNT, 2 * ff);
         return 1;
     }
@@ -78,7 +78,7 @@ static void *half_of(const struct pass *p, void *buf, int i)
            (size_t)(i * p->m->arch->intermediate_size) * ckpt_dtype_size(p->dev->act);
 }
 
-static struct op_gate gate(const struct pass *p, const struct unit *u,
+static struct op_gate gate(const struct pass *p, const struct layer *u,
                            const struct block_bufs *b)
 {
     return (struct op_gate){
@@ -96,21 +96,21 @@ static bool keeps_out(const struct pass *p)
     return a->mlp != ARCH_MLP_GATED && a->act == ARCH_RELU;
 }
 
-static struct op_linear down_linear(const struct pass *p, const struct unit *u,
+static struct op_linear down_linear(const struct pass *p, const struct layer *u,
                                     const struct block_bufs *b)
 {
     return (struct op_linear){
         .x = b->at[keeps_out(p) && p->keep ? BUF_U : BUF_G],
-        .w = unit_weight(u, ROLE_DOWN_W), .b = unit_weight(u, ROLE_DOWN_B),
-        .dw = unit_grad(u, ROLE_DOWN_W), .db = unit_grad(u, ROLE_DOWN_B), .fresh = u->fresh,
+        .w = layer_weight(u, ROLE_DOWN_W), .b = layer_weight(u, ROLE_DOWN_B),
+        .dw = layer_grad(u, ROLE_DOWN_W), .db = layer_grad(u, ROLE_DOWN_B), .fresh = u->fresh,
         .n = p->n, .n_in = p->m->arch->intermediate_size, .n_out = p->m->arch->hidden_size,
-        .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_DOWN_W),
+        .in_out = p->m->arch->weight_order == ARCH_IN_OUT, .lora = layer_lora(p, u, ROLE_DOWN_W),
         .drop = pass_drop(p, u, DROP_MLP, p->m->arch->hidden_dropout),
     };
 }
 
 /* u behind the norm that makes y2; with g also what the products down read. */
-static void up_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+static void up_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
                    const struct op_rownorm *norm, bool g)
 {
     if (p->m->arch->mlp == ARCH_MLP_GATED) {
@@ -136,7 +136,7 @@ static void up_fwd(const struct pass *p, const struct unit *u, const struct bloc
 }
 
 /* The sum that leaves the half: to next, or post-norm to s. */
-static void down_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+static void down_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
                      void *to)
 {
     const struct arch *a = p->m->arch;
@@ -147,23 +147,23 @@ static void down_fwd(const struct pass *p, const struct unit *u, const struct bl
     p->dev->ops->linear_fwd(p->dev, &down);
 }
 
-static bool routed(const struct pass *p, const struct unit *u)
+static bool routed(const struct pass *p, const struct layer *u)
 {
     return arch_routed(p->m->arch, u->index - 1);
 }
 
-static struct op_experts experts(const struct pass *p, const struct unit *u,
+static struct op_experts experts(const struct pass *p, const struct layer *u,
                                  const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
 
     return (struct op_experts){
-        .u = b->at[BUF_U], .probs = b->at[BUF_PROBS], .picked = b->at[BUF_PICKED],
+        .u = b->at[BUF_U], .probs = b->at[BUF_PROBS], .top_k_index = b->at[BUF_PICKED],
         .x = b->at[BUF_Y2], .residual = b->at[BUF_H1],
-        .router = unit_weight(u, ROLE_ROUTER_W), .gate = unit_weight(u, ROLE_EXPERT_GATE),
-        .up = unit_weight(u, ROLE_EXPERT_UP), .down = unit_weight(u, ROLE_EXPERT_DOWN),
-        .drouter = unit_grad(u, ROLE_ROUTER_W), .dgate = unit_grad(u, ROLE_EXPERT_GATE),
-        .dup = unit_grad(u, ROLE_EXPERT_UP), .ddown = unit_grad(u, ROLE_EXPERT_DOWN),
+        .router = layer_weight(u, ROLE_ROUTER_W), .gate = layer_weight(u, ROLE_EXPERT_GATE),
+        .up = layer_weight(u, ROLE_EXPERT_UP), .down = layer_weight(u, ROLE_EXPERT_DOWN),
+        .drouter = layer_grad(u, ROLE_ROUTER_W), .dgate = layer_grad(u, ROLE_EXPERT_GATE),
+        .dup = layer_grad(u, ROLE_EXPERT_UP), .ddown = layer_grad(u, ROLE_EXPERT_DOWN),
         .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
         .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
         .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
@@ -172,7 +172,7 @@ static struct op_experts experts(const struct pass *p, const struct unit *u,
 }
 
 /* In training what the router and the experts read is shaken, and so is its gradient. */
-static void shake(const struct pass *p, const struct unit *u, void *x)
+static void shake(const struct pass *p, const struct layer *u, void *x)
 {
     struct op_drop by = pass_drop(p, u, DROP_ROUTER, p->m->arch->router_jitter);
 
@@ -209,7 +209,7 @@ void route_balance(const struct pass *p, float scale)
     p->dev->ops->to_device(p->dev, m->dused, m->used_host, (size_t)E * sizeof *m->dused);
 }
 
-void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *next)
+void mlp_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b, void *next)
 {
     bool post = p->m->arch->place == ARCH_POST_NORM;
     struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
@@ -230,7 +230,7 @@ void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs
         p->dev->ops->norm_fwd(p->dev, &last);
 }
 
-void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+void mlp_again(const struct pass *p, const struct layer *u, const struct block_bufs *b)
 {
     bool post = p->m->arch->place == ARCH_POST_NORM;
     struct op_rownorm norm = norm_in(p, u, b), last = norm_out(p, u, b);
@@ -252,17 +252,17 @@ void mlp_again(const struct pass *p, const struct unit *u, const struct block_bu
     p->dev->ops->norm_fwd(p->dev, &last);
 }
 
-bool biases_by_norm(const struct pass *p, const struct unit *u)
+bool biases_by_norm(const struct pass *p, const struct layer *u)
 {
     const struct arch *a = p->m->arch;
 
     return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, u) &&
-           !arch_crosses(a, u->index - 1) &&
+           !arch_has_cross(a, u->index - 1) &&
            pass_drop(p, u, DROP_MLP, a->hidden_dropout).p <= 0;
 }
 
 /* The gradient of u in du, from dh; the weights' of down. */
-static void down_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+static void down_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
                      const void *dh)
 {
     const struct ops *ops = p->dev->ops;
@@ -278,9 +278,10 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
         back.dx = b->at[BUF_DG];
         back.dw = back.db = back.lora.da = back.lora.db = back.lora.dmagnitude = NULL;
         ops->linear_bwd(p->dev, &back);
-        gated.again = down.dw || down.db || down.lora.da || down.lora.db || down.lora.dmagnitude;
+        gated.recompute =
+            down.dw || down.db || down.lora.da || down.lora.db || down.lora.dmagnitude;
         ops->gate_bwd(p->dev, &gated);
-        if (!gated.again)
+        if (!gated.recompute)
             return;
     } else {
         down.dx = b->at[BUF_DU];
@@ -295,7 +296,7 @@ static void down_bwd(const struct pass *p, const struct unit *u, const struct bl
 }
 
 /* dy2, from du; the weights' of up. */
-static void up_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+static void up_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b)
 {
     struct op_linear op[2] = {up_linear(p, u, b)};
     int n = p->m->arch->mlp == ARCH_MLP_GATED ? gate_linears(op, p, u, b) : 1;
@@ -309,7 +310,7 @@ static void up_bwd(const struct pass *p, const struct unit *u, const struct bloc
     run_linears(p, op, n, true);
 }
 
-void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh)
+void mlp_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b, void *dh)
 {
     const struct arch *a = p->m->arch;
     bool post = a->place == ARCH_POST_NORM;
@@ -340,8 +341,8 @@ void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs
     norm.dx = dh;
     *(a->resid_from_norm || post ? &norm.dout_add : &norm.dx_add) = dh;
     if (biases_by_norm(p, u)) {
-        norm.add_sum = unit_grad(u, ROLE_DOWN_B);
-        norm.dx_sum = unit_grad(u, ROLE_OUT_B);
+        norm.add_sum = layer_grad(u, ROLE_DOWN_B);
+        norm.dx_sum = layer_grad(u, ROLE_OUT_B);
         norm.fresh = u->fresh;
     }
     p->dev->ops->norm_bwd(p->dev, &norm);

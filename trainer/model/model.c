@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 #include "trainer/model/plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"
@@ -29,7 +29,7 @@ static int check_opts(const struct model_opts *o, struct ckpt_err *err)
 /* One parameter of an adapter. */
 static void index_change(struct model *m, const struct param *p)
 {
-    struct change_at *c = &m->change[p->unit * (int)ROLE_COUNT + p->role];
+    struct change_at *c = &m->change[p->layer * (int)ROLE_COUNT + p->role];
 
     switch (p->kind) {
     case PARAM_LORA_A:
@@ -55,10 +55,10 @@ static void index_change(struct model *m, const struct param *p)
     }
 }
 
-/* Where each role lies in its unit. */
+/* Where each role lies in its layer. */
 static int index_roles(struct model *m, struct ckpt_err *err)
 {
-    size_t n = (size_t)m->params.n_unit * ROLE_COUNT;
+    size_t n = (size_t)m->params.n_layers * ROLE_COUNT;
 
     m->offset = ckpt_alloc(n, sizeof *m->offset);
     m->grad_offset = ckpt_alloc(n, sizeof *m->grad_offset);
@@ -73,8 +73,8 @@ static int index_roles(struct model *m, struct ckpt_err *err)
         if (p->kind != PARAM_BASE) {
             index_change(m, p);
         } else if (p->expert == 0) {
-            m->offset[p->unit * (int)ROLE_COUNT + p->role] = p->offset;
-            m->grad_offset[p->unit * (int)ROLE_COUNT + p->role] = p->grad_offset;
+            m->offset[p->layer * (int)ROLE_COUNT + p->role] = p->offset;
+            m->grad_offset[p->layer * (int)ROLE_COUNT + p->role] = p->grad_offset;
         }
     }
     return 0;
@@ -132,7 +132,7 @@ const struct params *model_params(const struct model *m) { return &m->params; }
 uint64_t model_planned_bytes(const struct model *m)
 {
     return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->nll_host +
-           (uint64_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns_host;
+           (uint64_t)(m->turn_rows * m->arch->rope.rotary_dim) * sizeof *m->turns_host;
 }
 
 uint64_t model_arena_bytes(const struct model *m) { return m->plan.bytes; }
@@ -181,7 +181,7 @@ void turn_table(struct model *m, int64_t length)
     m->turn_regime = regime;
     rope_table(m->turns_host, m->turn_rows, m->arch, length);
     m->dev->ops->to_device(m->dev, m->turns, m->turns_host,
-                           (size_t)(m->turn_rows * m->arch->rope.turned) * sizeof *m->turns);
+                           (size_t)(m->turn_rows * m->arch->rope.rotary_dim) * sizeof *m->turns);
 }
 
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
@@ -189,7 +189,8 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
 {
     *p = (struct pass){.m = m, .w = w, .dev = m->dev, .n = b->n_tokens, .n_docs = b->n_docs,
                        .n_rows = b->n_rows, .keep = keep, .ids = m->ids,
-                       .doc_start = m->doc_start, .kinds = b->kinds ? m->kinds : NULL};
+                       .doc_start = m->doc_start,
+                       .token_type_ids = b->token_type_ids ? m->token_type_ids : NULL};
     if (batch_check(m, b, &p->max_doc, &p->max_enc, err))
         return err->code;
     if (m->arch->stack == ARCH_ENCODER_DECODER) {
@@ -197,8 +198,8 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
         upload(p, m->enc_ids, b->enc_ids, b->n_enc);
         upload(p, m->enc_start, b->enc_start, b->n_docs + 1);
     }
-    if (b->kinds)
-        upload(p, m->kinds, b->kinds, b->n_tokens);
+    if (b->token_type_ids)
+        upload(p, m->token_type_ids, b->token_type_ids, b->n_tokens);
     m->dev->work = m->work;
     m->dev->work_bytes = m->work_bytes;
     turn_table(m, p->max_doc);
@@ -211,59 +212,59 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
 }
 
 /* The lookups: of tokens to out, with positions where they are added at once. */
-static struct op_embed lookup(const struct pass *p, const struct unit *u, void *out,
+static struct op_embed lookup(const struct pass *p, const struct layer *u, void *out,
                               const struct op_norm *norm)
 {
     const struct arch *a = p->m->arch;
     bool places = a->pos == ARCH_POS_LEARNED && !p->m->emb;
 
     struct op_embed op = {
-        .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = unit_grad(u, ROLE_TOKENS),
-        .table = unit_weight(u, ROLE_TOKENS), .ids = p->ids,
-        .kind = unit_weight(u, ROLE_KINDS), .kinds = p->kinds,
-        .pos = places ? unit_weight(u, ROLE_POS) : NULL,
-        .dpos = places ? unit_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
+        .out = out, .stats = p->m->emb_stats, .dout = out, .dtable = layer_grad(u, ROLE_TOKENS),
+        .table = layer_weight(u, ROLE_TOKENS), .ids = p->ids,
+        .token_type = layer_weight(u, ROLE_TOKEN_TYPE), .token_type_ids = p->token_type_ids,
+        .pos = places ? layer_weight(u, ROLE_POS) : NULL,
+        .dpos = places ? layer_grad(u, ROLE_POS) : NULL, .positions = p->m->positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
         .vocab = a->vocab_size, .no_grad = a->pad_token_id,
-        .lora = unit_lora(p, u, ROLE_TOKENS),
+        .lora = layer_lora(p, u, ROLE_TOKENS),
     };
 
     if (!p->m->emb)
         op.drop = pass_drop(p, u, p->ids == p->m->ids ? DROP_EMBED : DROP_EMBED_ENCODER,
                             a->embed_dropout);
-    unit_tokens(&op, u);
+    layer_tokens(&op, u);
     return op;
 }
 
 /* Positions by themselves, where the tokens' rows are projected first. */
-static struct op_embed place_rows(const struct pass *p, const struct unit *u, void *h)
+static struct op_embed place_rows(const struct pass *p, const struct layer *u, void *h)
 {
     const struct arch *a = p->m->arch;
 
     return (struct op_embed){
-        .out = h, .dout = h, .table = unit_weight(u, ROLE_POS), .dtable = unit_grad(u, ROLE_POS),
+        .out = h, .dout = h, .table = layer_weight(u, ROLE_POS), .dtable = layer_grad(u, ROLE_POS),
         .ids = p->m->positions, .n = p->n, .dim = a->hidden_size,
         .vocab = a->max_position_embeddings + a->pos_offset, .no_grad = -1,
     };
 }
 
-static struct op_linear project_in(const struct pass *p, const struct unit *u)
+static struct op_linear project_in(const struct pass *p, const struct layer *u)
 {
     const struct arch *a = p->m->arch;
 
     return (struct op_linear){
-        .x = p->m->emb, .w = unit_weight(u, ROLE_PROJ_IN), .dw = unit_grad(u, ROLE_PROJ_IN),
+        .x = p->m->emb, .w = layer_weight(u, ROLE_PROJ_IN), .dw = layer_grad(u, ROLE_PROJ_IN),
         .fresh = u->fresh,
-        .lora = unit_lora(p, u, ROLE_PROJ_IN), .n = p->n, .n_in = a->word_embed_proj_dim,
+        .lora = layer_lora(p, u, ROLE_PROJ_IN), .n = p->n, .n_in = a->word_embed_proj_dim,
         .n_out = a->hidden_size,
     };
 }
 
-void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back)
+void embed_pass(const struct pass *p, const struct layer *u, void *h, bool back)
 {
     const struct ops *ops = p->dev->ops;
     const struct model *m = p->m;
-    struct op_norm norm = unit_norm(u, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B);
+    struct op_norm norm = layer_norm(u, ROLE_EMB_NORM_W, ROLE_EMB_NORM_B);
     struct op_embed op = lookup(p, u, m->emb ? m->emb : h, &norm), places;
     struct op_linear in = project_in(p, u);
 
@@ -301,13 +302,13 @@ static void forward(const struct pass *p)
     const struct model *m = p->m;
     int layers = (int)m->arch->num_hidden_layers, first = decoder_first(m);
     struct pass d = *p;
-    struct unit u;
+    struct layer u;
 
     if (m->arch->stack == ARCH_ENCODER_DECODER)
         encoder_fwd(p);
-    u = unit_acquire(p, 0);
+    u = layer_acquire(p, 0);
     embed_pass(p, &u, m->fwd[first].at[BUF_H], false);
-    unit_release(p, &u);
+    layer_release(p, &u);
     if (m->used)
         p->dev->ops->zero(p->dev, m->used, (size_t)(2 * m->arch->num_experts) * sizeof *m->used);
     stack_begin(&d, first, false);
@@ -319,18 +320,18 @@ static void forward(const struct pass *p)
 static void backward(struct pass *p)
 {
     const struct model *m = p->m;
-    struct unit u;
+    struct layer u;
 
     p->keep = true;
     stack_begin(p, decoder_first(m), true);
     for (int l = (int)m->arch->num_hidden_layers - 1; l >= decoder_first(m); l--)
         block_bwd(p, l, m->dh);
     stack_end(p);
-    u = unit_acquire(p, 0);
-    unit_back(p, &u);
-    if (m->params.unit_grad[0] > 0)     /* something before the blocks is trained */
+    u = layer_acquire(p, 0);
+    layer_back(p, &u);
+    if (m->params.layer_grad[0] > 0)     /* something before the blocks is trained */
         embed_pass(p, &u, m->dh, true);
-    unit_release(p, &u);
+    layer_release(p, &u);
     if (m->arch->stack == ARCH_ENCODER_DECODER)
         encoder_bwd(p);
     p->w->grad_done(p->w->ctx, 0);
@@ -405,7 +406,7 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
 {
     struct batch without = *b;
     int64_t V = m->arch->vocab_size;
-    struct unit after, head;
+    struct layer after, head;
     const void *matrix;
     struct pass p;
 
@@ -416,8 +417,8 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
         if (rows[i] < 0 || rows[i] >= b->n_tokens)
             return batch_bad(err, "a row whose logits are asked", rows[i], b->n_tokens - 1);
     forward(&p);
-    after = unit_acquire(&p, m->params.n_unit - 1);
-    head = unit_acquire(&p, head_unit(m));
+    after = layer_acquire(&p, m->params.n_layers - 1);
+    head = layer_acquire(&p, head_layer(m));
     matrix = head_matrix(&p, &head);
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < m->logit_rows ? n - i : m->logit_rows;
@@ -426,7 +427,7 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
         m->dev->ops->to_host(m->dev, logits + i * V, m->logits,
                              (size_t)(some * V) * sizeof *logits);
     }
-    unit_release(&p, &head);
-    unit_release(&p, &after);
+    layer_release(&p, &head);
+    layer_release(&p, &after);
     return device_sync(m->dev, err);
 }

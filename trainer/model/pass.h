@@ -24,9 +24,9 @@
 #ifndef CKPT_TRAINER_MODEL_PASS_H
 #define CKPT_TRAINER_MODEL_PASS_H
 
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/model.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 #include "trainer/ops/ops.h"
 #include "trainer/ops/plan.h"
 
@@ -53,7 +53,7 @@ struct block_bufs {
     void *at[BUF_COUNT];
 };
 
-/* Where a module's low-rank change lies: elements from its unit's weights and gradients. */
+/* Where a module's low-rank change lies: elements from its layer's weights and gradients. */
 struct change_at {
     int64_t a, b, magnitude;            /* -1: none */
     int64_t da, db, dmagnitude;         /* -1: frozen */
@@ -74,10 +74,10 @@ struct model {
     struct device     *dev;
     struct model_opts  opts;
     struct params      params;
-    int64_t           *offset;          /* [n_unit][ROLE_COUNT], -1: no such parameter */
+    int64_t           *offset;          /* [n_layers][ROLE_COUNT], -1: no such parameter */
     int64_t           *grad_offset;     /* likewise, -1: none or frozen */
-    struct change_at  *change;          /* [n_unit][ROLE_COUNT]; NULL: no adapter */
-    int64_t            tokens, dtokens; /* rows of the embedding trained by themselves, in unit 0 */
+    struct change_at  *change;          /* [n_layers][ROLE_COUNT]; NULL: no adapter */
+    int64_t tokens, dtokens; /* rows of the embedding trained by themselves, in layer 0 */
     int64_t            n_tokens;        /* 0: none */
     int32_t           *token_ids;       /* [n_tokens] */
     int32_t           *token_ids_host;
@@ -96,7 +96,7 @@ struct model {
     float             *nll, *logits;    /* [rows], [logit_rows, V] */
     float             *nll_host;        /* [rows] */
     int32_t           *positions_host;  /* [N] rows of the table of positions */
-    int32_t           *ids, *positions, *doc_start, *rows, *targets, *kinds;
+    int32_t           *ids, *positions, *doc_start, *rows, *targets, *token_type_ids;
     int32_t           *enc_ids, *enc_start;
     int32_t           *bucket[2];       /* of distances: a decoder's, an encoder's; or NULL */
     int64_t            reach[2];        /* how far they differ */
@@ -127,8 +127,8 @@ struct cache_view {
     const int32_t   *key_start, *key_end;   /* [n_seg] which of them a segment sees */
 };
 
-/* A unit's weights and gradients during its brackets. */
-struct unit {
+/* A layer's weights and gradients during its brackets. */
+struct layer {
     const struct model *m;
     int                 index;
     const void         *weights;
@@ -145,30 +145,30 @@ struct pass {
     int64_t                     n, n_docs, max_doc, n_rows;
     bool                        keep;   /* a backward pass follows */
     bool                        drop;   /* dropout is on */
-    const int32_t              *ids, *doc_start, *kinds;    /* of these rows, on the device */
+    const int32_t *ids, *doc_start, *token_type_ids; /* of these rows, on the device */
     int64_t                     n_enc, max_enc;     /* the encoder's rows; longest document */
-    struct unit                 shared; /* the stack's first block, while its table of distances
+    struct layer                 shared; /* the stack's first block, while its table of distances
                                            is everybody's */
 };
 
-struct unit unit_acquire(const struct pass *p, int index);
-void unit_release(const struct pass *p, const struct unit *u);
+struct layer layer_acquire(const struct pass *p, int index);
+void layer_release(const struct pass *p, const struct layer *u);
 /* Its gradients too. */
-void unit_back(const struct pass *p, struct unit *u);
+void layer_back(const struct pass *p, struct layer *u);
 /* Width of the fused matrix of queries, keys and values. */
 int64_t qkv_width(const struct arch *a);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
-const void *unit_weight(const struct unit *u, enum role role);
-void *unit_grad(const struct unit *u, enum role role);
+const void *layer_weight(const struct layer *u, enum role role);
+void *layer_grad(const struct layer *u, enum role role);
 /* The low-rank change of that matrix; rank 0 when it has none. */
-struct op_lora unit_lora(const struct pass *p, const struct unit *u, enum role role);
+struct op_lora layer_lora(const struct pass *p, const struct layer *u, enum role role);
 /* Whether the way back makes outputs of norms anew. */
 static inline bool norms_again(const struct pass *p)
 {
     return p->m->opts.recompute == RECOMPUTE_NORMS;
 }
 
-void unit_tokens(struct op_embed *op, const struct unit *u);
+void layer_tokens(struct op_embed *op, const struct layer *u);
 /*
  * Projections of one x whose matrices lie one behind the other, and their outputs side by side, are
  * one of all these outputs.  Gives how many are left.
@@ -182,30 +182,31 @@ void run_linears(const struct pass *p, const struct op_linear *op, int n, bool b
  */
 void normed_linears(const struct pass *p, const struct op_rownorm *norm,
                     const struct op_linear *op, int n, const struct op_gate *gate);
-/* Dropout with probability p of what stands at that place of the unit. */
-struct op_drop pass_drop(const struct pass *p, const struct unit *u, int place, double probability);
+/* Dropout with probability p of what stands at that place of the layer. */
+struct op_drop pass_drop(const struct pass *p, const struct layer *u, int place,
+                         double probability);
 /* A norm's weights, gradients and constants. */
-struct op_norm unit_norm(const struct unit *u, enum role w, enum role b);
+struct op_norm layer_norm(const struct layer *u, enum role w, enum role b);
 
 /* attention.c: y1 ... h1, and back: dh becomes the gradient of h. */
-void attention_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b);
-void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+void attention_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b);
+void attention_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
                    void *dh);
 /* cross.c: yx ... h1 of a decoder's block beside an encoder, and back. */
-void cross_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b);
-void cross_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
+void cross_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b);
+void cross_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b, void *dh);
 /* Keys and values of the encoder's rows, n of them, to kv. */
-void cross_keys(const struct pass *p, const struct unit *u, void *kv, int64_t n);
+void cross_keys(const struct pass *p, const struct layer *u, void *kv, int64_t n);
 /* mlp.c: y2 ... h' (written to next), and back: dh becomes the gradient of h1. */
-void mlp_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+void mlp_fwd(const struct pass *p, const struct layer *u, const struct block_bufs *b,
              void *next);
 /* Only what mlp_bwd needs again: y2 and u; post-norm also s and its statistics. */
-void mlp_again(const struct pass *p, const struct unit *u, const struct block_bufs *b);
-void mlp_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b, void *dh);
+void mlp_again(const struct pass *p, const struct layer *u, const struct block_bufs *b);
+void mlp_bwd(const struct pass *p, const struct layer *u, const struct block_bufs *b, void *dh);
 
 /* Whether the norm between the halves sums the gradients of out's and down's biases: its backward
  * has what reached both in hand. */
-bool biases_by_norm(const struct pass *p, const struct unit *u);
+bool biases_by_norm(const struct pass *p, const struct layer *u);
 
 /* block.c */
 void block_fwd(const struct pass *p, int layer, void *next);
@@ -237,15 +238,15 @@ void route_balance(const struct pass *p, float scale);
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
                const struct batch *b, bool keep, struct ckpt_err *err);
 /* model.c: embedding of the pass's ids into h, or its backward from the gradient in h. */
-void embed_pass(const struct pass *p, const struct unit *u, void *h, bool back);
+void embed_pass(const struct pass *p, const struct layer *u, void *h, bool back);
 /* head.c: final norm and loss of the supervised rows; with back also dh. */
 void head_loss(const struct pass *p, float scale, bool back);
-/* The unit the head's matrix lies in: the embedding's when tied. */
-int head_unit(const struct model *m);
-/* What the head multiplies with, from that unit. */
-const void *head_matrix(const struct pass *p, const struct unit *head);
+/* The layer the head's matrix lies in: the embedding's when tied. */
+int head_layer(const struct model *m);
+/* What the head multiplies with, from that layer. */
+const void *head_matrix(const struct pass *p, const struct layer *head);
 /* logits (on the device) [n, V] of the rows of h that m->rows names. */
-void head_rows(const struct pass *p, const struct unit *after, const void *matrix, const void *h,
+void head_rows(const struct pass *p, const struct layer *after, const void *matrix, const void *h,
                int64_t n, float *logits);
 
 /* The largest sizes of operations over n rows. */

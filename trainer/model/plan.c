@@ -129,7 +129,7 @@ static int64_t low_columns(struct model *m, int layer)
 static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
 {
     struct model *m = d->m;
-    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_crosses(m->arch, layer);
+    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_has_cross(m->arch, layer);
     int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
     uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
 
@@ -260,7 +260,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
     if (a->pos == ARCH_POS_ALIBI)
         ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
-        ADD(turns, N * (uint64_t)a->rope.turned * sizeof(float), 0, e);
+        ADD(turns, N * (uint64_t)a->rope.rotary_dim * sizeof(float), 0, e);
     if (w != D) {
         ADD(emb, N * w * act, 0, e);
         ADD(z_rows, some * w * act, h, h + 2);
@@ -278,7 +278,7 @@ static size_t draft_rest(struct draft *d, struct place *at)
         ADD(dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
     }
     if (a->type_vocab_size > 0)
-        ADD(kinds, N * i4, 0, e);
+        ADD(token_type_ids, N * i4, 0, e);
     if (a->pos == ARCH_POS_BUCKETS)
         for (int k = 0; k < 2; k++)
             ADD(bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
@@ -378,7 +378,7 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     if (m->turns) {
         m->turn_rows = m->opts.max_tokens;
         m->turn_regime = -1;
-        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.turned),
+        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.rotary_dim),
                                    sizeof *m->turns_host);
         if (!m->turns_host)
             return ckpt_nomem(err, (size_t)m->turn_rows);

@@ -129,8 +129,8 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
         return ckpt_fail(err, CKPT_EFORMAT, "rope: high_freq_factor %g is not above "
                          "low_freq_factor %g", r->high_freq_factor, r->low_freq_factor);
     if (r->kind == ARCH_ROPE_LONG &&
-        (read_list(&r->short_factor, o, "short_factor", r->turned / 2, err) ||
-         read_list(&r->long_factor, o, "long_factor", r->turned / 2, err)))
+        (read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err) ||
+         read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err)))
         return err->code;
     if (default_attention(a, o, err))
         return err->code;
@@ -138,7 +138,7 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
                             err);
 }
 
-int rope_read(struct arch *a, const json_t *config, bool partial, bool longrope,
+int rope_config_read(struct arch *a, const json_t *config, bool partial, bool longrope,
               struct ckpt_err *err)
 {
     const json_t *o = json_object_get(config, "rope_parameters");
@@ -159,11 +159,11 @@ int rope_read(struct arch *a, const json_t *config, bool partial, bool longrope,
         return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
                          part);
     r->theta = theta;
-    r->turned = (int64_t)((double)a->head_dim * (partial ? part : 1));
+    r->rotary_dim = (int64_t)((double)a->head_dim * (partial ? part : 1));
     r->attention_factor = 1;
-    if (r->turned < 2 || r->turned % 2 || r->turned > MAX_TURNED)
+    if (r->rotary_dim < 2 || r->rotary_dim % 2 || r->rotary_dim > MAX_TURNED)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head turn, wanted an even "
-                         "number of 2 to %d", (long long)r->turned, MAX_TURNED);
+                         "number of 2 to %d", (long long)r->rotary_dim, MAX_TURNED);
     return o ? read_scaling(a, o, config, err) : 0;
 }
 
@@ -181,13 +181,13 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
 /* The dimension whose wave turns so often over the original length. */
 static double yarn_dim(const struct rope *r, double turns, int64_t original)
 {
-    return (double)r->turned * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+    return (double)r->rotary_dim * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
 }
 
 static void yarn(double *inv, const struct arch *a)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2, original = r->original_max_position_embeddings;
+    int64_t n = r->rotary_dim / 2, original = r->original_max_position_embeddings;
     double low, high;
 
     original = original ? original : a->max_position_embeddings;
@@ -198,7 +198,7 @@ static void yarn(double *inv, const struct arch *a)
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)r->turned - 1);
+    high = fmin(high, (double)r->rotary_dim - 1);
     if (low == high)
         high += 0.001;
     for (int64_t i = 0; i < n; i++) {
@@ -212,7 +212,7 @@ static void llama3(double *inv, const struct rope *r)
 {
     double original = (double)r->original_max_position_embeddings;
 
-    for (int64_t i = 0; i < r->turned / 2; i++) {
+    for (int64_t i = 0; i < r->rotary_dim / 2; i++) {
         double wave = 2 * M_PI / inv[i], s;
 
         if (wave < original / r->high_freq_factor)
@@ -229,8 +229,8 @@ static void llama3(double *inv, const struct rope *r)
 void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2;
-    double base = r->theta, R = (double)r->turned;
+    int64_t n = r->rotary_dim / 2;
+    double base = r->theta, R = (double)r->rotary_dim;
 
     if (r->kind == ARCH_ROPE_DYNAMIC && R > 2) {
         double P = (double)a->max_position_embeddings, most = fmax((double)length, P);
@@ -254,7 +254,7 @@ void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 void rope_table(float *table, int64_t positions, const struct arch *a, int64_t length)
 {
     double inv[MAX_TURNED / 2];
-    int64_t n = a->rope.turned / 2;
+    int64_t n = a->rope.rotary_dim / 2;
 
     rope_frequencies(inv, a, length);
     for (int64_t p = 0; p < positions; p++)

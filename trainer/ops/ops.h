@@ -157,8 +157,8 @@ struct op_embed {
     const void           *pos;      /* weight [P, D], or NULL */
     const int32_t        *ids;      /* [N], each in [0, V) */
     const int32_t        *positions;/* [N], each in [0, P); with pos */
-    const void           *kind;     /* fwd: weight [kinds, D], or NULL */
-    const int32_t        *kinds;    /* [N]; NULL: all 0 */
+    const void           *token_type;/* fwd: weight [types, D], or NULL */
+    const int32_t        *token_type_ids;/* [N]; NULL: all 0 */
     const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
     int64_t               no_grad;  /* bwd: the id whose lookup gives no gradient; -1: none */
@@ -168,7 +168,7 @@ struct op_embed {
     void                 *dtokens;  /* bwd: gradient; NULL: frozen */
     const int32_t        *token_ids;/* [n_tokens], each once */
     int64_t               n_tokens;
-    bool                  picks;    /* the table is an activation: rows are only picked */
+    bool                  gather;   /* the table is an activation: rows are only picked */
 };
 
 /*
@@ -251,7 +251,7 @@ struct op_heads {
  * document) get table[bucket[reach + clamp(j - i, -reach, reach)], h].
  * Source: Raffel et al. 2020, section 2.1; transformers 5.17, models/t5/modeling_t5.py.
  */
-struct op_distance {
+struct op_rel_bias {
     const void    *table;           /* weight [buckets, H]; NULL: no such term */
     void          *dtable;          /* bwd: gradient [buckets, H]; NULL: frozen */
     const int32_t *bucket;          /* [2 * reach + 1] */
@@ -275,7 +275,7 @@ struct op_rope {
     const int32_t  *positions;      /* [N], each in [0, P) */
     const void     *q_norm, *k_norm;/* weight [d] each, or NULL both */
     void           *dq_norm, *dk_norm;      /* bwd: gradients [d]; NULL: frozen */
-    int64_t         n, n_head, n_kv, dim, turned;   /* H, K, d, R */
+    int64_t         n, n_head, n_kv, dim, rotary_dim;   /* H, K, d, R */
     float           eps;
 };
 
@@ -290,7 +290,7 @@ struct op_gate {
     void       *dout;               /* bwd: activation [n, F] */
     enum op_act act;
     int64_t     n, ff;
-    bool        again;
+    bool        recompute;
     struct op_drop drop;
 };
 
@@ -312,7 +312,7 @@ struct op_experts {
     float      *probs;              /* likewise [n, E] */
     float      *used;               /* fwd: [2, E], added to; NULL: not wanted */
     const float *dused;             /* bwd: [E]; NULL: none */
-    int32_t    *picked;             /* likewise [n, k], rising */
+    int32_t    *top_k_index;        /* likewise [n, k], rising */
     const void *x, *residual;       /* activation [n, D]; residual NULL: none */
     const void *dout;               /* bwd: activation [n, D] */
     const void *router;             /* weight [E, D] */
@@ -350,7 +350,7 @@ struct op_attention {
     const int32_t  *doc_start;      /* [n_docs + 1] */
     const int32_t  *key_start, *key_end;    /* [n_docs] each, or NULL both: a document's own */
     const float    *slopes;         /* [H] or NULL: no position term */
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, keys too */
     int64_t         n_head, n_kv, dim;      /* H, K, d */
     int64_t         window;         /* 0: none */
@@ -375,7 +375,7 @@ struct op_cached {
     const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int64_t         n, n_seg, capacity;
     int64_t         max_keys;       /* the largest past + new of a segment, at most */
     int64_t         n_head, n_kv, dim, window;

@@ -82,7 +82,7 @@ WALK(norm_bwd, op_rownorm, (double)a->dim * (a->dx_add || a->dout_add ? 4 : 3) *
 WALK(rope_fwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(rope_bwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(gate_fwd, op_gate, (double)a->ff * 3 * s)
-WALK(gate_bwd, op_gate, (double)a->ff * (a->again ? 6 : 5) * s)
+WALK(gate_bwd, op_gate, (double)a->ff * (a->recompute ? 6 : 5) * s)
 
 static void prof_drop(struct device *dev, void *x, int64_t n, int64_t width,
                       const struct op_drop *d)

@@ -6,7 +6,7 @@
 
 static uint64_t sum_of(const struct fit *f)
 {
-    return f->zero.weights + f->zero.grads + f->zero.states + f->zero.ring + f->zero.gathered +
+    return f->zero.weights + f->zero.grads + f->zero.optim + f->zero.ring + f->zero.gathered +
            f->activations + f->workspace;
 }
 
@@ -20,7 +20,7 @@ static int measure_zero(struct fit *f, const struct fit_opts *o, const struct pa
     zero.train = o->model.train;
     zero.offload = false;
     zero.paged = f->paged;
-    zero.states_on_device = f->states_on_device = on_device;
+    zero.optim_on_device = f->optim_on_device = on_device;
     rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev->weight, err);
     f->all = sum_of(f);
     return rc;
@@ -150,7 +150,7 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
     ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
               "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
               o->dev->discrete ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace), gib(f->room));
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
@@ -175,7 +175,7 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
             return err->code ? err->code : refuse(out, o, err);
         }
     }
-    there = out->zero.states_host + out->zero.weights_host + out->zero.grads_host;
+    there = out->zero.optim_host + out->zero.weights_host + out->zero.grads_host;
     if (err->code == 0 && there > host)
         ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has %.2f left",
                   (double)there / (1 << 30), (double)host / (1 << 30));

@@ -20,7 +20,7 @@ struct fit {
     uint64_t room;                      /* bytes that may be taken; UINT64_MAX: not known */
     enum recompute recompute;           /* what was chosen */
     bool     paged;                     /* likewise: states are on the host, but so many bytes */
-    uint64_t states_on_device;
+    uint64_t optim_on_device;
 };
 
 struct fit_opts {

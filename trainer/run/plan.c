@@ -6,7 +6,7 @@
 #include <sys/sysinfo.h>
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define SAMPLED 2000            /* rows that are tokenised to tell how long all are */
 
@@ -57,7 +57,7 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
     ckpt_fail(err, CKPT_ENOMEM, "this host has %.2f GiB, %.2f are needed %s(weights %.2f, "
               "gradients %.2f, optimizer %.2f, gathered %.2f, activations %.2f, workspace %.2f)",
               gib(total), gib(f->all) * (double)ranks, of, gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace));
     if (work > f->all / 2)
         return ckpt_err_hint(err, "less is worked on at once with a smaller `max_seq_length` or "
@@ -88,7 +88,7 @@ int64_t run_plan_numel(const struct params *p)
         int role = p->item[i].role;
 
         if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
-                                              role != ROLE_KINDS && role != ROLE_DISTANCE))
+                                              role != ROLE_TOKEN_TYPE && role != ROLE_REL_BIAS))
             n += p->item[i].numel;
     }
     return n;

@@ -10,8 +10,8 @@
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 #include "trainer/fp8_cache.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/init.h"
 #include "trainer/model/lora.h"
 #include "trainer/checkpoint/weights.h"
@@ -181,12 +181,12 @@ static int check_tying(const struct lora *l, const char *tied, const char *token
                        struct ckpt_err *err)
 {
     char module[CKPT_MAX_NAME + 1];
-    struct lora_change c;
+    struct lora_delta c;
 
     if (!tied || !json_is_true(json_object_get(lora_config(l), "ensure_weight_tying")))
         return 0;
     module_of(module, tokens);
-    if (lora_change(&c, l, module, LORA_EMBEDDING, err))
+    if (lora_delta(&c, l, module, LORA_EMBEDDING, err))
         return err->code;
     if (c.rank || lora_saves(l, tied) || lora_saves(l, tokens))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "ensure_weight_tying: %s is trained apart from "
@@ -259,7 +259,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
     s->dev->act = act;
     with->recompute = s->fit.recompute;
     s->zero_opts.paged = s->fit.paged;
-    s->zero_opts.states_on_device = s->fit.states_on_device;
+    s->zero_opts.optim_on_device = s->fit.optim_on_device;
     return comm_agree(s->comm, err);
 }
 
@@ -326,7 +326,7 @@ void session_describe(const struct session *s, int64_t max_steps)
     char room[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
-             p->n_unit - 2);
+             p->n_layers - 2);
     if (p->adapted)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
@@ -346,12 +346,12 @@ void session_describe(const struct session *s, int64_t max_steps)
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
              "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
-             (double)z->grads * mib, (double)(z->states + z->ring) * mib,
+             (double)z->grads * mib, (double)(z->optim + z->ring) * mib,
              (double)z->gathered * mib, (double)s->fit.activations * mib,
              (double)s->fit.workspace * mib, all * mib, room);
-    if (z->states_host || z->weights_host)
+    if (z->optim_host || z->weights_host)
         ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
-                 (double)z->states_host * mib, (double)z->weights_host * mib,
+                 (double)z->optim_host * mib, (double)z->weights_host * mib,
                  (double)z->grads_host * mib);
     if (s->fit.recompute == RECOMPUTE_NORMS)
         ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");

@@ -3,15 +3,9 @@
  * finite differences of the forward operation, with the masks as they are; and the masks
  * themselves.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/drop.h"
 #include "trainer/ops/ops.h"
@@ -33,24 +27,19 @@ static void fill(void *to, size_t floats, const char *name)
     rng_normal(to, 0, (int64_t)floats, 0.7f, 5, rng_stream(name));
 }
 
-static int open_device(void **state)
+BEFORE_ALL()
 {
     struct ckpt_err err = {0};
 
-    (void)state;
-    if (device_open_cpu(&dev, 3, &err))
-        return -1;
+    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
     dev->grain = 0;
     dev->work = work;
     dev->work_bytes = sizeof work;
-    return 0;
 }
 
-static int close_device(void **state)
+AFTER_ALL()
 {
-    (void)state;
     device_close(dev);
-    return 0;
 }
 
 /* sum of out * probe: a loss whose gradient of out is the probe. */
@@ -149,7 +138,7 @@ static void check(const struct linear_case *c, const struct arrays *v, const flo
     }
 }
 
-static void test_gradients_of_projections_are_those_of_differences(void **state)
+TEST(gradients_of_projections_are_those_of_differences)
 {
     static const struct linear_case cases[] = {
         {.name = "lora", .rank = R, .bias = true, .residual = true},
@@ -166,7 +155,6 @@ static void test_gradients_of_projections_are_those_of_differences(void **state)
     static struct arrays v;
     static float probe[N * OUT], dx[N * IN], out[N * OUT];
 
-    (void)state;
     fill(&v, sizeof v / sizeof(float), "v");
     fill(probe, N * OUT, "probe");
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -204,7 +192,7 @@ static void test_gradients_of_projections_are_those_of_differences(void **state)
 }
 
 /* x = drop(act(x_pre)) is made again and differentiated through. */
-static void test_dropped_activations_go_back_through_the_next_product(void **state)
+TEST(dropped_activations_go_back_through_the_next_product)
 {
     static float pre[N * IN], x[N * IN], dx[N * IN], dout[N * OUT], w[IN * OUT], out[N * OUT];
     struct op_linear up = {.n = N, .n_in = 1, .n_out = IN, .act = OP_ACT_GELU_TANH,
@@ -214,7 +202,6 @@ static void test_dropped_activations_go_back_through_the_next_product(void **sta
                              .x_drop = {0.25f, 3, 4}};
     float one[N], weights[IN], made[N * IN];
 
-    (void)state;
     for (int i = 0; i < N; i++)
         one[i] = (float)(i + 1) * 0.1f;
     fill(weights, IN, "weights");
@@ -293,12 +280,11 @@ static void embed_check(struct arrays *v, float *member, size_t n, const float *
     }
 }
 
-static void test_gradients_of_embeddings_are_those_of_differences(void **state)
+TEST(gradients_of_embeddings_are_those_of_differences)
 {
     static struct arrays v;
     static float probe[N * OUT], out[N * OUT], stats[2 * N], dout[N * OUT];
 
-    (void)state;
     fill(&v, sizeof v / sizeof(float), "embed");
     fill(probe, N * OUT, "probe");
     for (int which = 0; which < 16; which++) {
@@ -332,14 +318,13 @@ static void test_gradients_of_embeddings_are_those_of_differences(void **state)
 }
 
 /* How many stay, what they become, and that a mask is its arguments' alone. */
-static void test_masks_drop_the_part_they_are_told(void **state)
+TEST(masks_drop_the_part_they_are_told)
 {
     enum { ROWS = 700, WIDTH = 301 };
     static const float ps[] = {0, 0.1f, 0.5f, 0.9f, 1};
     float *in = malloc(ROWS * WIDTH * sizeof *in), *out = malloc(ROWS * WIDTH * sizeof *out);
     float part[WIDTH];
 
-    (void)state;
     for (int i = 0; i < ROWS * WIDTH; i++)
         in[i] = 2;
     for (size_t k = 0; k < sizeof ps / sizeof ps[0]; k++) {
@@ -369,16 +354,4 @@ static void test_masks_drop_the_part_they_are_told(void **state)
     }
     free(in);
     free(out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_of_projections_are_those_of_differences),
-        cmocka_unit_test(test_dropped_activations_go_back_through_the_next_product),
-        cmocka_unit_test(test_gradients_of_embeddings_are_those_of_differences),
-        cmocka_unit_test(test_masks_drop_the_part_they_are_told),
-    };
-
-    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -2,15 +2,9 @@
  * Operations whose work is cut in blocks for many threads: they give what one thread gives, and
  * the same bits each time; softmax by distance meets no number without a full mantissa.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/ops/ops.h"
@@ -112,9 +106,8 @@ static void project(struct bench *b, int how)
     b->dev->ops->linear_bwd(b->dev, &a);
 }
 
-static void test_projections(void **state)
+TEST(projections)
 {
-    (void)state;
     for (int how = 0; how < 4; how++)
         compare(project, how);
 }
@@ -133,9 +126,8 @@ static void head(struct bench *b, int how)
     memcpy(b->y, nll, sizeof nll);
 }
 
-static void test_the_head(void **state)
+TEST(the_head)
 {
-    (void)state;
     compare(head, 0);
     compare(head, 1);
 }
@@ -163,9 +155,8 @@ static void attend(struct bench *b, int how)
     b->dev->ops->attention_bwd(b->dev, &a);
 }
 
-static void test_attention(void **state)
+TEST(attention)
 {
-    (void)state;
     for (int how = 0; how < 16; how++)
         compare(attend, how);
 }
@@ -173,12 +164,11 @@ static void test_attention(void **state)
 #if defined(__x86_64__)
 #define SEEN 0x2u                       /* of MXCSR: an operand without a full mantissa */
 
-static void test_terms_by_distance_fade_to_nothing(void **state)
+TEST(terms_by_distance_fade_to_nothing)
 {
     struct bench b = start(1);
     unsigned was = _mm_getcsr();
 
-    (void)state;
     for (int64_t i = 0; i < N * OUT; i++)
         b.dout[i] *= 1e-4f;
     _mm_setcsr(was & ~0x3fu);
@@ -190,13 +180,12 @@ static void test_terms_by_distance_fade_to_nothing(void **state)
 }
 #endif
 
-static void test_memory_is_cleared_and_copied_whole(void **state)
+TEST(memory_is_cleared_and_copied_whole)
 {
     enum { BYTES = 9 * 4096 * 5 + 77 };
     struct bench b = start(MANY);
     unsigned char *p = malloc(BYTES + 2), *q = malloc(BYTES + 2);
 
-    (void)state;
     assert_true(p && q);
     for (int i = 0; i < BYTES + 2; i++) {
         p[i] = (unsigned char)(i % 251 + 1);
@@ -214,19 +203,4 @@ static void test_memory_is_cleared_and_copied_whole(void **state)
     free(p);
     free(q);
     stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_projections),
-        cmocka_unit_test(test_the_head),
-        cmocka_unit_test(test_attention),
-#if defined(__x86_64__)
-        cmocka_unit_test(test_terms_by_distance_fade_to_nothing),
-#endif
-        cmocka_unit_test(test_memory_is_cleared_and_copied_whole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,14 +62,13 @@ static void start(struct job *j, struct device *dev)
     }
 }
 
-static void test_pieces_pass(void **state)
+TEST(pieces_pass)
 {
     struct device *dev = open_lazy();
     struct ckpt_err err = {0};
     struct ring *r;
     struct job j;
 
-    (void)state;
     start(&j, dev);
     assert_int_equal(ring_new(&r, dev, 2048, 2, 5, &err), 0);
     /* Twice without a sync between: the second run reads what the first wrote. */
@@ -89,7 +88,7 @@ static void test_pieces_pass(void **state)
 }
 
 /* The lanes of this test are late: most of the last write-backs are made by the sync alone. */
-static void test_lanes_are_late(void **state)
+TEST(lanes_are_late)
 {
     struct device *dev = open_lazy();
     struct ckpt_err err = {0};
@@ -97,7 +96,6 @@ static void test_lanes_are_late(void **state)
     struct job j;
     int before;
 
-    (void)state;
     start(&j, dev);
     assert_int_equal(ring_new(&r, dev, 2048, 2, 0, &err), 0);
     ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
@@ -108,14 +106,4 @@ static void test_lanes_are_late(void **state)
     dev->ops->unpin(dev, j.a);
     dev->ops->unpin(dev, j.b);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces_pass),
-        cmocka_unit_test(test_lanes_are_late),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

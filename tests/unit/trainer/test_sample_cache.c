@@ -7,8 +7,8 @@
 #include <pthread.h>
 
 #include "tests/unit/data_files.h"
+#include "tests/unit/faults.h"
 #include "libckpt/commit.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/log.h"
 #include "trainer/data/sample_cache.h"
 #include "trainer/data/sample_file.h"
@@ -32,16 +32,17 @@ static void listen(void *ctx, enum ckpt_log_level level, const char *line)
         strcat(strcat(told, line), "\n");
 }
 
-static int start(void **state)
+BEFORE_ALL() { tok = demo_tokenizer(); }
+AFTER_ALL()  { tokenizer_close(tok); }
+
+BEFORE_EACH()
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     setenv("CKPT_CACHE", PLACE, 1);
     ckpt_outdir_remove(PLACE, &err);
     told[0] = '\0';
     ckpt_log_hook(listen, NULL);
-    return 0;
 }
 
 static void write_rows(const char *body)
@@ -186,11 +187,10 @@ static void assert_kept_is_same(struct data_opts o)
     unlink(path);
 }
 
-static void test_samples_are_those_of_the_records(void **state)
+TEST(samples_are_those_of_the_records)
 {
     struct data_opts pairs = {.pair = {.wanted = true, .start = 3, .pad = 4}};
 
-    (void)state;
     write_texts(700, 0);
     assert_kept_is_same((struct data_opts){0});
     assert_kept_is_same((struct data_opts){.max_seq_length = 7, .cut_left = true});
@@ -208,14 +208,13 @@ static void test_samples_are_those_of_the_records(void **state)
     assert_kept_is_same(pairs);
 }
 
-static void test_bad_rows_are_the_same_rows(void **state)
+TEST(bad_rows_are_the_same_rows)
 {
     struct ckpt_err err = {0};
     struct data_stats stats;
     struct set s;
     struct data_opts o = {.workers = 1};    /* two may meet the third bad row first */
 
-    (void)state;
     write_texts(600, 100);
     assert_kept_is_same(o);
     o.bad = DATA_BAD_SKIP;
@@ -235,7 +234,7 @@ static void test_bad_rows_are_the_same_rows(void **state)
     close_set(&s);
 }
 
-static void test_whatever_decides_samples_makes_another_file(void **state)
+TEST(whatever_decides_samples_makes_another_file)
 {
     const struct data_opts other[] = {
         {.max_seq_length = 63}, {.loss_on_prompt = true}, {.no_eos = true}, {.cut_left = true},
@@ -248,7 +247,6 @@ static void test_whatever_decides_samples_makes_another_file(void **state)
     struct data_opts o = {.cache = DATA_CACHE_ON};
     struct timespec t[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 
-    (void)state;
     write_texts(20, 0);
     must_open(&s, &o);
     close_set(&s);
@@ -270,13 +268,12 @@ static void test_whatever_decides_samples_makes_another_file(void **state)
 }
 
 /* The same size and time, another text: some samples are looked at. */
-static void test_a_file_of_other_samples_is_made_anew(void **state)
+TEST(a_file_of_other_samples_is_made_anew)
 {
     struct timespec t[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
 
-    (void)state;
     write_rows("{\"text\": \"a cat\"}\n{\"text\": \"a dog\"}\n");
     assert_int_equal(utimensat(AT_FDCWD, ROWS, t, 0), 0);
     must_open(&kept, &o);
@@ -292,7 +289,7 @@ static void test_a_file_of_other_samples_is_made_anew(void **state)
     close_set(&kept);
 }
 
-static void test_it_is_kept_unasked_where_it_pays(void **state)
+TEST(it_is_kept_unasked_where_it_pays)
 {
     struct data_opts once = {.cache = DATA_CACHE_AUTO, .passes = 1},
                      twice = {.cache = DATA_CACHE_AUTO, .passes = 2},
@@ -300,7 +297,6 @@ static void test_it_is_kept_unasked_where_it_pays(void **state)
     char path[512];
     struct set s;
 
-    (void)state;
     write_texts(999, 0);
     must_open(&s, &twice);
     assert_null(s.source->cache);
@@ -327,7 +323,7 @@ static void test_it_is_kept_unasked_where_it_pays(void **state)
 }
 
 /* Bytes of it changed, all but most of those of a text, and other lengths: never another sample. */
-static void test_a_damaged_file_changes_no_sample(void **state)
+TEST(a_damaged_file_changes_no_sample)
 {
     struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
@@ -336,7 +332,6 @@ static void test_a_damaged_file_changes_no_sample(void **state)
     unsigned char byte;
     FILE *f;
 
-    (void)state;
     write_texts(6, 4);
     must_open(&plain, &(struct data_opts){0});
     must_open(&kept, &o);
@@ -381,13 +376,12 @@ static void *open_once(void *arg)
     return NULL;
 }
 
-static void test_one_makes_it_and_others_wait(void **state)
+TEST(one_makes_it_and_others_wait)
 {
     struct set s[4], plain;
     pthread_t thread[4];
     const char *line;
 
-    (void)state;
     write_texts(900, 0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, open_once, &s[i]), 0);
@@ -405,7 +399,7 @@ static void test_one_makes_it_and_others_wait(void **state)
     close_set(&plain);
 }
 
-static void test_a_stop_ends_the_making(void **state)
+TEST(a_stop_ends_the_making)
 {
     volatile int stop = 1;
     struct data_opts o = {.cache = DATA_CACHE_ON, .stop = &stop};
@@ -413,7 +407,6 @@ static void test_a_stop_ends_the_making(void **state)
     char path[512];
     struct set s;
 
-    (void)state;
     write_texts(10, 0);
     assert_int_equal(open_set(&s, &o, &err), CKPT_ESTOPPED);
     close_set(&s);
@@ -422,82 +415,47 @@ static void test_a_stop_ends_the_making(void **state)
 }
 
 /* A failing disk or memory: an error, or the same samples; and no file that is not whole. */
-static void test_faults_change_no_sample(void **state)
+TEST(faults_change_no_sample)
 {
-#ifdef CKPT_FAULTS
-    const enum ckpt_fault kinds[] = {CKPT_FAULT_WRITE, CKPT_FAULT_READ, CKPT_FAULT_ALLOC,
-                                     CKPT_FAULT_SYNC, CKPT_FAULT_RENAME, CKPT_FAULT_OPEN};
     struct data_opts o = {.cache = DATA_CACHE_ON};
     struct set plain, kept;
     char path[512];
 
-    (void)state;
     write_texts(300, 0);
     must_open(&plain, &(struct data_opts){0});
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        bool struck = true;
+    for (struct faults f = {.sparse = 16, .later = true}; faults_next(&f);) {
+        /* What the set is opened with may fail too: not looked at here. */
+        bool opened = f.kind == CKPT_FAULT_ALLOC || f.kind == CKPT_FAULT_OPEN ||
+                      f.kind == CKPT_FAULT_READ;
+        struct ckpt_err err = {0};
+        int rc;
 
-        for (unsigned long n = 1; struck && n < 4000; n += n < 40 ? 1 : n / 8) {
-            struct ckpt_err err = {0};
-            int rc;
+        object(path);
+        if (f.n % 2 && path[0])
+            unlink(path);
+        memset(&kept, 0, sizeof kept);
+        if (opened) {
+            const char *list = ROWS;
+            struct records_opts rows = {.identity = true};
+            struct data_opts all = o;
 
-            object(path);
-            if (n % 2 && path[0])
-                unlink(path);
-            kept.source = NULL;
-            ckpt_fault_arm(kinds[k], n);
-            rc = kinds[k] == CKPT_FAULT_ALLOC || kinds[k] == CKPT_FAULT_OPEN ||
-                 kinds[k] == CKPT_FAULT_READ ? -1 : 0;
-            if (rc < 0) {       /* what the set is opened with may fail too: not looked at here */
-                const char *list = ROWS;
-                struct records_opts rows = {.identity = true};
-                struct data_opts all = o;
-
-                ckpt_fault_arm(kinds[k], 0);
-                memset(&kept, 0, sizeof kept);
-                assert_int_equal(records_open_with(&kept.records, &list, 1, &rows, &err), 0);
-                all.max_seq_length = 64;
-                all.workers = 2;
-                ckpt_fault_arm(kinds[k], n);
-                rc = data_source_open(&kept.source, kept.records, tok, &all, &err);
-            } else {
-                rc = open_set(&kept, &o, &err);
-            }
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm(kinds[k], 0);
-            if (rc == 0)
-                assert_same(&plain, &kept);
-            else
-                assert_true(err.text[0] && !kept.source);
-            close_set(&kept);
-            object(path);
+            assert_int_equal(records_open_with(&kept.records, &list, 1, &rows, &err), 0);
+            all.max_seq_length = 64;
+            all.workers = 2;
+            faults_arm(&f);
+            rc = data_source_open(&kept.source, kept.records, tok, &all, &err);
+        } else {
+            faults_arm(&f);
+            rc = open_set(&kept, &o, &err);
         }
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "kept samples");
+        if (rc == 0)
+            assert_same(&plain, &kept);
+        else
+            assert_null(kept.source);
+        close_set(&kept);
+        object(path);
     }
     close_set(&plain);
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_samples_are_those_of_the_records, start),
-        cmocka_unit_test_setup(test_bad_rows_are_the_same_rows, start),
-        cmocka_unit_test_setup(test_whatever_decides_samples_makes_another_file, start),
-        cmocka_unit_test_setup(test_a_file_of_other_samples_is_made_anew, start),
-        cmocka_unit_test_setup(test_it_is_kept_unasked_where_it_pays, start),
-        cmocka_unit_test_setup(test_a_damaged_file_changes_no_sample, start),
-        cmocka_unit_test_setup(test_one_makes_it_and_others_wait, start),
-        cmocka_unit_test_setup(test_a_stop_ends_the_making, start),
-        cmocka_unit_test_setup(test_faults_change_no_sample, start),
-    };
-
-    int rc;
-
-    tok = demo_tokenizer();
-    rc = cmocka_run_group_tests(tests, NULL, NULL);
-    tokenizer_close(tok);
-    return rc;
 }

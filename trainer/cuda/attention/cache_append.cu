@@ -1,17 +1,17 @@
 /*
- * attention/cache_append - the new keys and values of generation go to the cache.
+ * attention/cache_append - append the new keys and values of generation to the cache.
  */
 #include "trainer/cuda/attention/attention.cuh"
 
-/* New rows into the cache: a block is a row; E elements at once. */
+/* A block takes a new row, E elements at once. */
 template <typename T, int E>
-__global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v_cache)
+__global__ void append(const __grid_constant__ struct attn a, T *k_cache, T *v_cache)
 {
     using pack = cuda_pack<T, E>;
     int row = (int)blockIdx.x, each = a.dim / E;
 
-    cuda_begin();
-    int seg = segment_of(a.doc_start, a.n_docs, row);
+    cuda_pdl_wait();
+    int seg = attn_segment_of(a.doc_start, a.n_docs, row);
     int64_t pos = a.past[seg] + row - a.doc_start[seg];
     int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
 
@@ -26,17 +26,17 @@ __global__ void append(const __grid_constant__ struct attend a, T *k_cache, T *v
 }
 
 template <typename T>
-static void put(struct device *dev, const struct attend &a, const struct op_cached *o)
+static void put(struct device *dev, const struct attn &a, const struct op_cached *o)
 {
     const int E = 16 / sizeof(T);
     T *k = (T *)o->k_cache, *v = (T *)o->v_cache;
 
-    cuda_early(dev, a.n <= CUDA_FEW_ROWS, a.vec ? append<T, E> : append<T, 1>, (unsigned)a.n, 256,
-               0, a, k, v);
+    cuda_pdl_launch(dev, a.n <= CUDA_FEW_ROWS, a.vec ? append<T, E> : append<T, 1>,
+                    (unsigned)a.n, 256, 0, a, k, v);
     cuda_launched(dev, "attention_cached");
 }
 
-void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o)
+void attn_cache_append(struct device *dev, const struct attn &a, const struct op_cached *o)
 {
     CUDA_ACT(dev, put<T>(dev, a, o));
 }

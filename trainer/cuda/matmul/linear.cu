@@ -1,18 +1,18 @@
 /*
  * linear - projections with bias, activation, residual and dropout, and their backward.
  *
- * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
- * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
- * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
- * their own.  A bias' gradient comes first on the way back, while what it sums may still be in the
- * cache.
+ * Bias, residual (as C), ReLU and 16-bit GELU by tanh go into the product's epilogue, and their
+ * slopes into that of the backward (ReLU's as bits, computed by a separate pass); the rest is
+ * one elementwise pass after the product.  A few rows have a kernel of their own.  Backward
+ * computes a bias' gradient first, while dout may still be in the cache.
  */
 #include "trainer/cuda/matmul/linear.h"
 
 #include "trainer/cuda/matmul/fp8.h"
 #include "trainer/cuda/matmul/gemv.h"
+#include "trainer/cuda/matmul/lora.h"
 
-enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
+enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that accumulate */
 
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld)
@@ -35,7 +35,7 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     return p;
 }
 
-/* The product with what an epilogue can do at once: true when nothing is left to be done. */
+/* The product with as much as an epilogue can do: true when nothing is left to do. */
 static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
                   const void *add, int64_t add_ld, uint64_t busy)
 {
@@ -77,7 +77,7 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
     struct linear_finish f = {};
 
     p.busy = busy;
-    fp8_forward(dev, a, &p);
+    fp8_fwd(dev, a, &p);
     if (fused(dev, a, &p, add, add_ld, busy))
         return;
     p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
@@ -85,7 +85,7 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
-    if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
+    if (!matmul(dev, &p)) {             /* the bias by the pass after it */
         p.epilogue = MATMUL_PLAIN;
         p.bias = NULL;
         matmul(dev, &p);
@@ -104,8 +104,8 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
         linear_finish(dev, &f);
 }
 
-bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
-                   uint64_t busy)
+bool linear_fused(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                  uint64_t busy)
 {
     struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
 
@@ -115,9 +115,9 @@ bool linear_joined(struct device *dev, const struct op_linear *a, const struct m
            fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
 }
 
-/* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
-static bool narrow(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
-                   const struct op_gate *gate)
+/* A few rows, with the norm before and the gate after it (NULL: none). */
+static bool by_gemv(struct device *dev, const struct op_rownorm *norm,
+                    const struct op_linear *a, const struct op_gate *gate)
 {
     struct gemv g = {};
 
@@ -149,13 +149,13 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
         return;
     if (a->lora.rank)
         lora_linear_fwd(dev, a);
-    else if (!narrow(dev, NULL, a, NULL))
+    else if (!by_gemv(dev, NULL, a, NULL))
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
 void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
 {
-    if (narrow(dev, NULL, a, gate))
+    if (by_gemv(dev, NULL, a, gate))
         return;
     cuda_linear_fwd(dev, a);
     cuda_gate_fwd(dev, gate);
@@ -164,7 +164,7 @@ void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct 
 void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
                      const struct op_gate *gate)
 {
-    if (norm->n == a->n && narrow(dev, norm, a, gate))
+    if (norm->n == a->n && by_gemv(dev, norm, a, gate))
         return;
     cuda_norm_fwd(dev, norm);
     if (gate)
@@ -173,24 +173,24 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
         cuda_linear_fwd(dev, a);
 }
 
-/* The product with ReLU's slope at x_pre at once, by way of bits. */
-static bool clipped(struct device *dev, const struct op_linear *a,
-                    const struct matmul_args *product, uint64_t busy)
+/* The product with ReLU's slope at x_pre in its epilogue, as bits. */
+static bool fused_drelu(struct device *dev, const struct op_linear *a,
+                        const struct matmul_args *product, uint64_t busy)
 {
-    uint64_t bytes = cuda_part((uint64_t)(a->n * a->n_in) / 8);
+    uint64_t bytes = cuda_align((uint64_t)(a->n * a->n_in) / 8);
     struct matmul_args p = *product;
     unsigned char *work;
 
     if (a->x_act != OP_ACT_RELU || (a->x != a->x_pre && !a->x_made) || a->x_drop.p > 0 ||
         dev->act == CKPT_F32 || a->n_in % 128 || p.scale_a)
         return false;
-    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_part(busy) + bytes);
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_align(busy) + bytes);
     if (!work)
         return false;
     p.epilogue = MATMUL_DRELU;
-    p.aux = work + cuda_part(busy);
-    p.busy = cuda_part(busy) + bytes;
-    if (!matmul_able(dev, &p))
+    p.aux = work + cuda_align(busy);
+    p.busy = cuda_align(busy) + bytes;
+    if (!matmul_supported(dev, &p))
         return false;
     linear_positive(dev, p.aux, a->x_pre, a->n, a->n_in);
     return matmul(dev, &p);
@@ -220,8 +220,8 @@ static struct matmul_args dx_product(const struct device *dev, const struct op_l
     return p;
 }
 
-bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                      const struct matmul_part *more, int n, bool add, uint64_t busy)
+bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                     const struct matmul_part *more, int n, bool add, uint64_t busy)
 {
     struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
 
@@ -239,7 +239,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     bool act = a->x_act != OP_ACT_NONE, sloped = false;
 
     fp8_dx(dev, a, dy, ld, &p);
-    if (clipped(dev, a, &p, busy))
+    if (fused_drelu(dev, a, &p, busy))
         return;
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
         a->n_in % 8 == 0 && !p.scale_a) {       /* of 8 bits a pass of its own is faster */
@@ -306,7 +306,7 @@ const void *linear_dropped(struct device *dev, const struct op_linear *a, void *
 
 void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    uint64_t dropped = a->drop.p > 0 ? cuda_part(linear_bytes(dev, a->n * a->n_out)) : 0;
+    uint64_t dropped = a->drop.p > 0 ? cuda_align(linear_bytes(dev, a->n * a->n_out)) : 0;
     uint64_t busy = dropped + (a->db ? linear_sums_bytes(a->n_out) : 0);
     int64_t ld = linear_out_ld(a);
     const void *dy = a->dout;
@@ -349,8 +349,8 @@ uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
 
     if (l->train) {
         bytes += linear_sums_bytes(out) + TRIAL_BYTES;
-        bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
-        bytes += cuda_part((uint64_t)(l->n * l->ff) / 8) + 256;
+        bytes += l->drop ? cuda_align(linear_bytes(dev, l->n * D)) : 0;
+        bytes += cuda_align((uint64_t)(l->n * l->ff) / 8) + 256;
     }
     return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);
 }

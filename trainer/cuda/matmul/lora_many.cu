@@ -1,15 +1,15 @@
 /*
- * lora_many - projections with low-rank changes that read one x, at once.
+ * lora_many - projections with LoRA that read the same x, at once.
  *
- * The factors A lie one below the other in the workspace, [R, n_in], R the sum of the ranks: so
- * x is read once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of
- * A; and dx gets what goes back through the changes from one product, dt A, which those of the
- * matrices join, or are added to.  Changes with a magnitude or dropout, ranks that are no multiple
- * of 8 and scales that differ are done one by one.
+ * The factors A are stacked in the workspace, [R, n_in], R the sum of the ranks: so x is read
+ * once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of A; and
+ * one product, dt A, computes the gradient of x through all of them, which the matrices' own
+ * products join or accumulate onto.  LoRA with a magnitude or dropout, ranks that are not
+ * multiples of 8 and different scales go one by one.
  */
 #include "trainer/cuda/matmul/lora.h"
 
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum { MANY = 3, THREADS = 256 };
 
@@ -46,13 +46,14 @@ static bool stacks(const struct op_linear *a, int n)
 static uint64_t lay_out(struct many *s, const struct device *dev, unsigned char *base, int64_t n,
                         int64_t in, int64_t R)
 {
-    uint64_t t = cuda_part(linear_bytes(dev, n * R)), a = cuda_part(linear_bytes(dev, R * in));
+    uint64_t t = cuda_align(linear_bytes(dev, n * R)),
+             a = cuda_align(linear_bytes(dev, R * in));
 
     s->all.t = base;
     s->all.dt = base + t;
     s->a = base + 2 * t;
     s->da = (float *)(void *)(base + 2 * t + a);
-    return 2 * t + a + cuda_part((uint64_t)(R * in) * sizeof(float));
+    return 2 * t + a + cuda_align((uint64_t)(R * in) * sizeof(float));
 }
 
 uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank)
@@ -185,7 +186,7 @@ static void add_rows(struct device *dev, const struct op_linear *a, int n, const
 /* -- the operations --------------------------------------------------------------------------- */
 
 /* t of all. */
-static void narrow(struct device *dev, const struct op_linear *a, const struct many *s)
+static void down(struct device *dev, const struct op_linear *a, const struct many *s)
 {
     struct matmul_args p = lora_product(dev, "linear_fwd", &s->all);
 
@@ -220,15 +221,15 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_fwd", false))
         return;
     stack(dev, a, &s);
-    narrow(dev, a, &s);
+    down(dev, a, &s);
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         void *to = a[i].pre ? a[i].pre : a[i].out;
-        struct matmul_part change = lora_part(&a[i], &o);
+        struct matmul_part delta = lora_part(&a[i], &o);
 
-        if (linear_joined(dev, &a[i], &change, o.busy))
+        if (linear_fused(dev, &a[i], &delta, o.busy))
             continue;
-        lora_widen(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
+        lora_up(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
         linear_main(dev, &a[i], to, linear_out_ld(&a[i]), o.busy);
     }
 }
@@ -244,8 +245,8 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
         more[i] = {a[i].dout, a[i].w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
         alike &= !a[i].in_out;
     }
-    if (alike && linear_dx_joined(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
-                                  s->all.busy))
+    if (alike && linear_dx_fused(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
+                                 s->all.busy))
         return;
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
@@ -284,13 +285,13 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
     for (int i = 0; !at_once && i < n; i++)
         cuda_linear_bwd(dev, &a[i]);
     for (int i = 0; at_once && i < n && a->n == 0; i++)
-        cuda_linear_bwd(dev, &a[i]);    /* what is written all the same */
+        cuda_linear_bwd(dev, &a[i]);    /* zeroes fresh gradients */
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_bwd", true))
         return;
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
 
-        lora_narrow_back(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
+        lora_down_bwd(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
         a_trained |= a[i].lora.da != NULL;
         b_trained |= a[i].lora.db != NULL;
     }
@@ -298,7 +299,7 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
     if (a->dx)
         dx_of(dev, a, n, &s);
     if (b_trained && !a->lora.t)
-        narrow(dev, a, &s);
+        down(dev, a, &s);
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         int64_t ld = linear_out_ld(&a[i]);

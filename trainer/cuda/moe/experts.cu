@@ -1,9 +1,9 @@
 /*
  * experts - routed feed-forwards.
  *
- * Rows are put in order by expert, so that each expert's products run over its own rows at once;
- * what experts make is added up row by row afterwards, by rising expert.  Where the matrices of
- * gate and up lie behind one another they are one product.
+ * Rows are sorted by expert, so that each expert's products run over its own rows at once; the
+ * experts' outputs are then summed row by row, in rising order of experts.  Where the gate's
+ * matrix is followed by up's, they are one product.
  */
 #include "trainer/cuda/moe/experts.h"
 
@@ -13,12 +13,12 @@ enum { TRIAL_BYTES = 64 << 20 };
 
 /* The workspace of one call. */
 struct space {
-    struct route   r;
+    struct moe_route   r;
     unsigned char *x, *y;           /* [n k, D] rows of x; outputs, or gradients of x */
     unsigned char *g, *dg;          /* [n k, F] */
     unsigned char *du;              /* bwd: [n k, 2F] */
     unsigned char *dlogits;         /* bwd: [n, E] */
-    const int32_t *first;           /* [E + 1] on the host, where it is needed there */
+    const int32_t *first;           /* [E + 1] on the host, if it is needed there */
     bool           here;
     uint64_t       busy;
 };
@@ -27,13 +27,13 @@ static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char
                         int64_t k, int64_t E, int64_t D, int64_t F, bool back)
 {
     uint64_t item = dev->act == CKPT_F32 ? 4 : 2;
-    uint64_t at = route_lay_out(s ? &s->r : NULL, base, n, k, E);
+    uint64_t at = moe_route_layout(s ? &s->r : NULL, base, n, k, E);
 
 #define TAKE(field, wanted, count)                                                             \
     do {                                                                                       \
         if (s)                                                                                 \
             s->field = (wanted) ? base + at : NULL;                                            \
-        at += (wanted) ? cuda_part((uint64_t)(count) * item) : 0;                              \
+        at += (wanted) ? cuda_align((uint64_t)(count) * item) : 0;                             \
     } while (0)
     TAKE(x, true, n * k * D);
     TAKE(y, true, n * k * D);
@@ -83,16 +83,16 @@ static bool open_space(struct space *s, struct device *dev, const struct op_expe
     return true;
 }
 
-/* Who goes where, and to the host how many go to each. */
+/* Sort slots by expert, and copy the experts' counts to the host if needed. */
 static void order(struct device *dev, const struct op_experts *a, struct space *s, bool outer)
 {
     size_t bytes = (size_t)(a->n_expert + 1) * sizeof(int32_t);
 
-    route_order(dev, a, &s->r);
+    moe_route_sort(dev, a, &s->r);
     s->first = NULL;
-    s->here = grouped_able(dev, a);
+    s->here = moe_grouped_supported(dev, a);
     if (s->here)
-        grouped_order(dev, &s->r, a->n_expert);
+        moe_grouped_start(dev, &s->r, a->n_expert);
     if (s->here && !outer)
         return;
     dev->ops->to_host(dev, cuda_of(dev)->host, s->r.first, bytes);
@@ -104,10 +104,11 @@ static const void *behind(const struct device *dev, const void *p, int64_t eleme
     return (const unsigned char *)p + elements * (dev->act == CKPT_F32 ? 4 : 2);
 }
 
-/* Products over rows: d = a op(b_e), on what is there with beta. */
-static struct grouped rows_of(const struct op_experts *a, const struct space *s, const char *op)
+/* Products over rows: d = a op(b_e), accumulated with beta. */
+static struct moe_grouped rows_of(const struct op_experts *a, const struct space *s,
+                                  const char *op)
 {
-    struct grouped g = {};
+    struct moe_grouped g = {};
 
     g.op = op;
     g.E = a->n_expert;
@@ -128,7 +129,7 @@ static bool joint(const struct device *dev, const struct op_experts *a)
 /* u = x [Wgate; Wup]^T; g = act(u_gate) * u_up */
 static void widen(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_fwd");
+    struct moe_grouped g = rows_of(a, s, "experts_fwd");
     bool both = joint(dev, a), gated = s->here && both && a->act == OP_ACT_SILU;
     struct op_gate gate = {};
 
@@ -140,13 +141,13 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
     g.ldd = 2 * a->ff;
     g.n = both ? 2 * a->ff : a->ff;
     g.gated = gated ? s->g : NULL;
-    grouped(dev, &g);
+    moe_grouped(dev, &g);
     if (gated)
         return;
     if (!both) {
         g.b = a->up;
         g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
-        grouped(dev, &g);
+        moe_grouped(dev, &g);
     }
     gate.out = s->g;
     gate.u = a->u;
@@ -159,7 +160,7 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
 void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
 {
     struct matmul_args p = {};
-    struct grouped g;
+    struct moe_grouped g;
     struct space s;
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, false, "experts_fwd"))
@@ -177,11 +178,11 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     p.alpha = 1.0f;
     p.busy = s.busy;
     matmul(dev, &p);
-    route_pick(dev, a);
+    moe_route_topk(dev, a);
     order(dev, a, &s, false);
     if (a->used)
-        route_count_used(dev, a, &s.r);
-    route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+        moe_route_count_used(dev, a, &s.r);
+    moe_route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
     if (dev->err.code)
         return;
     widen(dev, a, &s);
@@ -192,14 +193,14 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     g.b_t = true;
     g.d = s.y;
     g.n = g.ldd = a->dim;
-    grouped(dev, &g);
-    route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
+    moe_grouped(dev, &g);
+    moe_route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
 }
 
-/* The gradients of an expert's matrices: y is dout by slot, g what down read, weighted. */
+/* The gradients of an expert's matrices: y is dout by slot, g the weighted input of down. */
 static void matrices_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_bwd");
+    struct moe_grouped g = rows_of(a, s, "experts_bwd");
     float *dgate = (float *)a->dgate, *dup = (float *)a->dup;
     bool both = dgate && dup == dgate + a->ff * a->dim && joint(dev, a);
 
@@ -210,7 +211,7 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
         g.b = s->g;
         g.ldb = g.n = g.ldd = a->ff;
         g.d = a->ddown;
-        grouped(dev, &g);
+        moe_grouped(dev, &g);
     }
     g.a = s->du;
     g.lda = 2 * a->ff;
@@ -219,19 +220,19 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
     g.ldb = g.n = g.ldd = a->dim;
     if (dgate) {
         g.d = dgate;
-        grouped(dev, &g);
+        moe_grouped(dev, &g);
     }
     if (dup && !both) {
         g.a = behind(dev, s->du, a->ff);
         g.d = dup;
-        grouped(dev, &g);
+        moe_grouped(dev, &g);
     }
 }
 
 /* y = du [Wgate; Wup]: the gradient of x by slot. */
 static void narrow_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_bwd");
+    struct moe_grouped g = rows_of(a, s, "experts_bwd");
     bool both = joint(dev, a);
 
     g.a = s->du;
@@ -240,13 +241,13 @@ static void narrow_back(struct device *dev, const struct op_experts *a, const st
     g.b = a->gate;
     g.d = s->y;
     g.n = g.ldb = g.ldd = a->dim;
-    grouped(dev, &g);
+    moe_grouped(dev, &g);
     if (both)
         return;
     g.a = behind(dev, s->du, a->ff);
     g.b = a->up;
     g.beta = 1.0f;
-    grouped(dev, &g);
+    moe_grouped(dev, &g);
 }
 
 /* dx from the router alone; its matrix' gradient. */
@@ -254,7 +255,7 @@ static void router_back(struct device *dev, const struct op_experts *a, const st
 {
     struct matmul_args p = {};
 
-    route_back(dev, a, &s->r, s->dlogits);
+    moe_route_bwd(dev, a, &s->r, s->dlogits);
     p.op = "experts_bwd";
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->dim;
@@ -280,15 +281,15 @@ static void router_back(struct device *dev, const struct op_experts *a, const st
 
 void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
 {
-    struct grouped g;
+    struct moe_grouped g;
     struct space s;
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, true, "experts_bwd"))
         return;
     order(dev, a, &s, a->dgate || a->dup || a->ddown);
     if (a->dgate || a->dup)
-        route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
-    route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
+        moe_route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+    moe_route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
     if (dev->err.code)
         return;
     g = rows_of(a, &s, "experts_bwd");
@@ -297,10 +298,10 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
     g.b = a->down;
     g.d = s.dg;
     g.n = g.ldb = g.ldd = a->ff;
-    grouped(dev, &g);
-    route_gate_back(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
+    moe_grouped(dev, &g);
+    moe_route_gate_bwd(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
     matrices_back(dev, a, &s);
     narrow_back(dev, a, &s);
     router_back(dev, a, &s);
-    route_combine(dev, a, &s.r, a->dx, a->dx, s.y, false);
+    moe_route_combine(dev, a, &s.r, a->dx, a->dx, s.y, false);
 }

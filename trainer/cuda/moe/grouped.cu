@@ -9,12 +9,12 @@ static const void *at(const void *p, enum ckpt_dtype type, int64_t elements)
     return (const unsigned char *)p + elements * (type == CKPT_F32 ? 4 : 2);
 }
 
-void grouped(struct device *dev, const struct grouped *g)
+void moe_grouped(struct device *dev, const struct moe_grouped *g)
 {
     struct matmul_args p = {};
 
     if (g->here && !g->outer) {
-        grouped_rows(dev, g);
+        moe_grouped_rows(dev, g);
         return;
     }
     p.op = g->op;

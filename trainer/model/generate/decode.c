@@ -10,7 +10,7 @@
 
 #include "libckpt/mem.h"
 #include "trainer/model/generate/decode.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
 #define LOGIT_BYTES ((int64_t)256 << 20)
@@ -79,7 +79,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
         ADD(view->head_w, (uint64_t)(a->vocab_size * a->word_embed_proj_dim) *
                               ckpt_dtype_size(dev->weight));
     if (view->turns)
-        ADD(view->turns, (uint64_t)(d->max_len * a->rope.turned) * sizeof(float));
+        ADD(view->turns, (uint64_t)(d->max_len * a->rope.rotary_dim) * sizeof(float));
     if (view->emb) {
         ADD(view->emb, rows * (uint64_t)a->word_embed_proj_dim * act);
         ADD(view->z_rows, rows * (uint64_t)a->word_embed_proj_dim * act);
@@ -140,7 +140,7 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->top_host = ckpt_alloc((size_t)top_bytes(d->view.logit_rows, OP_TOP_MOST), 1);
     d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
     d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
-    d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
+    d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.rotary_dim) : 0,
                                     sizeof *d->view.turns_host);
     if (replays(m->arch)) {
         d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);

@@ -20,12 +20,12 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
         return err->code;
     encoder_fwd(&p);
     for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
-        struct unit u = unit_acquire(&p, l + 1);
+        struct layer u = layer_acquire(&p, l + 1);
         uint64_t row = d->cross_bytes / (uint64_t)(d->n_seq * d->max_len);
 
         cross_keys(&p, &u, (unsigned char *)d->cross + (uint64_t)(l - d->first) * d->cross_bytes +
                                (uint64_t)d->enc_first[from] * row, b.n_enc);
-        unit_release(&p, &u);
+        layer_release(&p, &u);
     }
     return device_sync(dev, err);
 }

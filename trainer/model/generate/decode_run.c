@@ -93,11 +93,11 @@ static void *queue(struct decode *d, struct pass *p, int64_t max_keys)
 {
     struct block_bufs b = d->bufs;
     void *next = d->next, *h;
-    struct unit u;
+    struct layer u;
 
-    u = unit_acquire(p, 0);
+    u = layer_acquire(p, 0);
     embed_pass(p, &u, b.at[BUF_H], false);
-    unit_release(p, &u);
+    layer_release(p, &u);
     stack_begin(p, d->first, false);
     for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
         struct cache_view cache = cache_of(d, l, max_keys);
@@ -168,8 +168,8 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
                          const void *h, float *logits)
 {
     const struct segments *s = &d->host;
-    struct unit after = unit_acquire(p, d->m->params.n_unit - 1);
-    struct unit head = unit_acquire(p, head_unit(d->m));
+    struct layer after = layer_acquire(p, d->m->params.n_layers - 1);
+    struct layer head = layer_acquire(p, head_layer(d->m));
     const void *matrix = head_matrix(p, &head);
     int64_t V = d->m->arch->vocab_size;
 
@@ -194,6 +194,6 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
             p->dev->ops->to_host(p->dev, logits + seq * V, to, (size_t)(n * V) * sizeof *logits);
         d->view.rows += n;
     }
-    unit_release(p, &head);
-    unit_release(p, &after);
+    layer_release(p, &head);
+    layer_release(p, &after);
 }

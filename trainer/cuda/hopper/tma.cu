@@ -1,10 +1,10 @@
 /*
- * tensor_map - maps for the chip's own copies, made by the driver.
+ * tma - tensor maps, encoded by the driver.
  *
- * The driver is asked for the function by name, so that the plug-in needs no library that a machine
- * without a GPU lacks.
+ * The driver is asked for the function by name, so that the plug-in needs no library that a
+ * machine without a GPU lacks.
  */
-#include "trainer/cuda/hopper/tensor_map.cuh"
+#include "trainer/cuda/hopper/tma.cuh"
 
 #include <cudaTypedefs.h>
 
@@ -43,8 +43,8 @@ static bool map_of(CUtensorMap *map, const void *base, const cuuint64_t dims[3],
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-bool tensor_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride, int64_t heads,
-                int64_t head_stride, int64_t dim, int tall, int panel)
+bool tma_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
+             int64_t heads, int64_t head_stride, int64_t dim, int tall, int panel)
 {
     const cuuint64_t dims[3] = {(cuuint64_t)dim, (cuuint64_t)heads, (cuuint64_t)rows};
     const cuuint64_t strides[2] = {2 * (cuuint64_t)head_stride, 2 * (cuuint64_t)row_stride};
@@ -54,8 +54,8 @@ bool tensor_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_st
            map_of(map, base, dims, strides, box);
 }
 
-bool tensor_map_rows(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
-                     int64_t matrices, int64_t stride, int64_t dim, int tall)
+bool tma_map_rows(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
+                  int64_t matrices, int64_t stride, int64_t dim, int tall)
 {
     const cuuint64_t dims[3] = {(cuuint64_t)dim, (cuuint64_t)rows, (cuuint64_t)matrices};
     const cuuint64_t strides[2] = {2 * (cuuint64_t)row_stride, 2 * (cuuint64_t)stride};

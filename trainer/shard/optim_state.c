@@ -1,5 +1,5 @@
-/* states - see states.h. */
-#include "trainer/shard/states.h"
+/* optim_state - see optim_state.h. */
+#include "trainer/shard/optim_state.h"
 
 #include <string.h>
 
@@ -20,20 +20,20 @@ struct place {
 
 struct layout {
     const struct flat     *flat;
-    const struct states_opts *opts;
+    const struct optim_state_opts *opts;
     bool          mixed;                /* coded moments beside others */
-    int64_t      *base[STATES_ARRAYS];  /* [n + 1] bytes where parameter i's part begins */
+    int64_t      *base[OPTIM_STATE_ARRAYS];  /* [n + 1] bytes where parameter i's part begins */
     struct place *chunk;                /* [n_chunk + 1] */
     int64_t       n_chunk, resident;    /* the first so many lie on the device */
 };
 
-struct states {
+struct optim_state {
     struct layout      l;
-    struct states_opts opts;            /* what l points to */
+    struct optim_state_opts opts;            /* what l points to */
     struct device     *dev;
     struct ring       *ring;            /* NULL: all is resident */
-    unsigned char     *device[STATES_ARRAYS], *host[STATES_ARRAYS];
-    const struct states_step *step;     /* the one that is being given */
+    unsigned char     *device[OPTIM_STATE_ARRAYS], *host[OPTIM_STATE_ARRAYS];
+    const struct optim_state_step *step;     /* the one that is being given */
 };
 
 static enum op_moments type_of(const struct layout *l, size_t i)
@@ -46,9 +46,9 @@ static int64_t bytes_of(const struct layout *l, int of, size_t i, int64_t n)
 {
     enum op_moments m = type_of(l, i);
 
-    if (of == STATES_MASTER)
+    if (of == OPTIM_STATE_MASTER)
         return l->opts->master ? n * (int64_t)sizeof(float) : 0;
-    if (of == STATES_AVG || of == STATES_AVG_SQ)
+    if (of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ)
         return n * (int64_t)moments_size(m);
     return m == OP_MOMENTS_8BIT ? (n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float) : 0;
 }
@@ -100,26 +100,26 @@ static uint64_t between(const struct layout *l, int64_t from, int64_t to)
 {
     int64_t sum = 0;
 
-    for (int a = 0; a < STATES_ARRAYS; a++)
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
         sum += place_bytes(l, a, l->chunk[to]) - place_bytes(l, a, l->chunk[from]);
     return (uint64_t)sum;
 }
 
 static void layout_release(struct layout *l)
 {
-    for (int a = 0; a < STATES_ARRAYS; a++)
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
         ckpt_free(l->base[a]);
     ckpt_free(l->chunk);
 }
 
-static bool lay_out(struct layout *l, const struct flat *flat, const struct states_opts *opts)
+static bool lay_out(struct layout *l, const struct flat *flat, const struct optim_state_opts *opts)
 {
     size_t n = flat->params->n;
 
     *l = (struct layout){.flat = flat, .opts = opts};
     for (size_t i = 0; i < n; i++)
         l->mixed |= type_of(l, i) == OP_MOMENTS_8BIT;
-    for (int a = 0; a < STATES_ARRAYS; a++) {
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++) {
         if (!(l->base[a] = ckpt_alloc(n + 1, sizeof *l->base[a])))
             return false;
         for (size_t i = 0; i < n; i++) {
@@ -158,7 +158,7 @@ static size_t slot_bytes(const struct layout *l)
         struct place from = l->chunk[k], to = l->chunk[k + 1];
         uint64_t n = (uint64_t)(grad_at(l, to) - grad_at(l, from)), all = 0;
 
-        for (int a = 0; a < STATES_ARRAYS; a++)
+        for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
             all += slot_part((uint64_t)(place_bytes(l, a, to) - place_bytes(l, a, from)));
         all += l->opts->grad_on_host ? slot_part(n * sizeof(float)) : 0;
         all += slot_part(n * l->opts->rounded_on_host);
@@ -167,23 +167,23 @@ static size_t slot_bytes(const struct layout *l)
     return (size_t)most;
 }
 
-int states_size(struct states_size *out, const struct flat *flat, const struct states_opts *opts,
-                struct ckpt_err *err)
+int optim_state_size(struct optim_state_size *out, const struct flat *flat,
+                     const struct optim_state_opts *opts, struct ckpt_err *err)
 {
     struct layout l;
 
     if (lay_out(&l, flat, opts))
-        *out = (struct states_size){.device = between(&l, 0, l.resident),
+        *out = (struct optim_state_size){.device = between(&l, 0, l.resident),
                                     .host = between(&l, l.resident, l.n_chunk),
                                     .ring = ring_bytes(slot_bytes(&l))};
     else
-        ckpt_nomem(err, STATES_ARRAYS * (flat->params->n + 1) * sizeof **l.base);
+        ckpt_nomem(err, OPTIM_STATE_ARRAYS * (flat->params->n + 1) * sizeof **l.base);
     layout_release(&l);
     return err->code;
 }
 
 /* One array's two sides. */
-static int allocate(struct states *s, int a, struct ckpt_err *err)
+static int allocate(struct optim_state *s, int a, struct ckpt_err *err)
 {
     const struct layout *l = &s->l;
     int64_t split = place_bytes(l, a, l->chunk[l->resident]);
@@ -201,10 +201,11 @@ static int allocate(struct states *s, int a, struct ckpt_err *err)
     return 0;
 }
 
-int states_new(struct states **out, const struct flat *flat, const struct states_opts *opts,
-               struct device *dev, int mark, struct ckpt_err *err)
+int optim_state_new(struct optim_state **out, const struct flat *flat,
+                    const struct optim_state_opts *opts, struct device *dev, int mark,
+                    struct ckpt_err *err)
 {
-    struct states *s = ckpt_alloc(1, sizeof *s);
+    struct optim_state *s = ckpt_alloc(1, sizeof *s);
     size_t n = flat->params->n, slot;
 
     *out = NULL;
@@ -213,26 +214,26 @@ int states_new(struct states **out, const struct flat *flat, const struct states
     s->dev = dev;
     s->opts = *opts;
     if (!lay_out(&s->l, flat, &s->opts))
-        ckpt_nomem(err, STATES_ARRAYS * (n + 1) * sizeof **s->l.base);
-    for (int a = 0; err->code == 0 && a < STATES_ARRAYS; a++)
+        ckpt_nomem(err, OPTIM_STATE_ARRAYS * (n + 1) * sizeof **s->l.base);
+    for (int a = 0; err->code == 0 && a < OPTIM_STATE_ARRAYS; a++)
         allocate(s, a, err);
     slot = err->code == 0 ? slot_bytes(&s->l) : 0;
     if (slot)
-        ring_new(&s->ring, dev, slot, STATES_ARRAYS + 1 + n, mark, err);
+        ring_new(&s->ring, dev, slot, OPTIM_STATE_ARRAYS + 1 + n, mark, err);
     if (err->code) {
-        states_free(s);
+        optim_state_free(s);
         return err->code;
     }
     *out = s;
     return 0;
 }
 
-void states_free(struct states *s)
+void optim_state_free(struct optim_state *s)
 {
     if (!s)
         return;
     ring_free(s->ring);
-    for (int a = 0; a < STATES_ARRAYS; a++) {
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++) {
         s->dev->ops->free(s->dev, s->device[a]);
         s->dev->ops->unpin(s->dev, s->host[a]);
     }
@@ -244,21 +245,21 @@ void states_free(struct states *s)
 
 /* Where the arrays of neighbours are while they are stepped. */
 struct bases {
-    unsigned char *array[STATES_ARRAYS];    /* of their first byte; NULL: none */
+    unsigned char *array[OPTIM_STATE_ARRAYS];    /* of their first byte; NULL: none */
     const float   *grad;                    /* likewise, of their first element */
     unsigned char *rounded;                 /* of all weights; or theirs alone, where they pass */
     bool           passes;
 };
 
 /* The run of parameter i's elements [at, end). */
-static struct adamw_run run_of(const struct states *s, const struct bases *b, struct place first,
-                               size_t i, int64_t at, int64_t end)
+static struct adamw_run run_of(const struct optim_state *s, const struct bases *b,
+                               struct place first, size_t i, int64_t at, int64_t end)
 {
     const struct layout *l = &s->l;
     const struct flat *f = l->flat;
-    const struct states_step *step = s->step;
+    const struct optim_state_step *step = s->step;
     struct place p = {i, at};
-    unsigned char *x[STATES_ARRAYS];
+    unsigned char *x[OPTIM_STATE_ARRAYS];
     int64_t skip = grad_at(l, p) - grad_at(l, first);
     struct adamw_run run = {
         .grad = b->grad + skip, .n = end - at, .index = (uint64_t)grad_at(l, p),
@@ -266,15 +267,15 @@ static struct adamw_run run_of(const struct states *s, const struct bases *b, st
         .moments = type_of(l, i),
     };
 
-    for (int a = 0; a < STATES_ARRAYS; a++)
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
         x[a] = b->array[a] ? b->array[a] + (place_bytes(l, a, p) - place_bytes(l, a, first)) : NULL;
-    run.param = x[STATES_MASTER] ? (float *)(void *)x[STATES_MASTER]
+    run.param = x[OPTIM_STATE_MASTER] ? (float *)(void *)x[OPTIM_STATE_MASTER]
                                  : step->master + f->base[i] + at;
-    run.exp_avg = x[STATES_AVG];
-    run.exp_avg_sq = x[STATES_AVG_SQ];
+    run.exp_avg = x[OPTIM_STATE_AVG];
+    run.exp_avg_sq = x[OPTIM_STATE_AVG_SQ];
     if (run.moments == OP_MOMENTS_8BIT) {
-        run.absmax = (float *)(void *)x[STATES_ABSMAX];
-        run.absmax_sq = (float *)(void *)x[STATES_ABSMAX_SQ];
+        run.absmax = (float *)(void *)x[OPTIM_STATE_ABSMAX];
+        run.absmax_sq = (float *)(void *)x[OPTIM_STATE_ABSMAX_SQ];
     }
     if (b->rounded)
         run.rounded = b->rounded + (size_t)(b->passes ? skip : f->base[i] + at) *
@@ -294,7 +295,7 @@ static bool joins(const struct adamw_run *a, const struct adamw_run *b, size_t w
 }
 
 /* Step what lies between two places, whose arrays lie at b. */
-static void step_range(struct states *s, struct place first, struct place end,
+static void step_range(struct optim_state *s, struct place first, struct place end,
                        const struct bases *b)
 {
     const struct layout *l = &s->l;
@@ -324,7 +325,7 @@ static void step_range(struct states *s, struct place first, struct place end,
 
 /* What of a chunk's rounded copies lies where on the host; at `cursor` of the slot.  They come too:
  * a step whose gradient is not finite leaves them as they are. */
-static int rounded_moves(const struct states *s, struct place first, struct place end,
+static int rounded_moves(const struct optim_state *s, struct place first, struct place end,
                          size_t cursor, struct ring_move *move)
 {
     const struct layout *l = &s->l;
@@ -347,8 +348,8 @@ static int rounded_moves(const struct states *s, struct place first, struct plac
 }
 
 /* The moves of the k-th chunk that passes; b, where asked for: where they put it in a slot. */
-static int chunk_moves(const struct states *s, int64_t k, struct ring_move *move, struct bases *b,
-                       unsigned char *slot)
+static int chunk_moves(const struct optim_state *s, int64_t k, struct ring_move *move,
+                       struct bases *b, unsigned char *slot)
 {
     const struct layout *l = &s->l;
     struct place split = l->chunk[l->resident], first = l->chunk[l->resident + k];
@@ -358,7 +359,7 @@ static int chunk_moves(const struct states *s, int64_t k, struct ring_move *move
     int count = 0;
 
     /* Each lies as its whole array does: what moves 16 bytes at once finds them alike. */
-    for (int a = 0; a < STATES_ARRAYS; a++) {
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++) {
         int64_t from = place_bytes(l, a, first);
         size_t in_slot = cursor + (size_t)from % GAP;
 
@@ -395,20 +396,20 @@ static int moves(void *ctx, int64_t k, struct ring_move *move)
 
 static void work(void *ctx, int64_t k, unsigned char *slot)
 {
-    struct states *s = ctx;
+    struct optim_state *s = ctx;
     struct bases b = {0};
 
     chunk_moves(s, k, NULL, &b, slot);
     step_range(s, s->l.chunk[s->l.resident + k], s->l.chunk[s->l.resident + k + 1], &b);
 }
 
-void states_step(struct states *s, const struct states_step *step)
+void optim_state_step(struct optim_state *s, const struct optim_state_step *step)
 {
     const struct layout *l = &s->l;
     struct bases b = {.grad = step->grad, .rounded = step->rounded};
 
     s->step = step;
-    for (int a = 0; a < STATES_ARRAYS; a++)
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
         b.array[a] = s->device[a];
     if (l->resident > 0)
         step_range(s, l->chunk[0], l->chunk[l->resident], &b);
@@ -426,7 +427,8 @@ static bool before(struct place a, struct place b)
     return a.i < b.i || (a.i == b.i && a.at < b.at);
 }
 
-struct states_spot states_spot(const struct states *s, enum states_array of, size_t i, int64_t at)
+struct optim_state_spot optim_state_spot(const struct optim_state *s, enum optim_state_array of,
+                                         size_t i, int64_t at)
 {
     const struct layout *l = &s->l;
     struct place p = {i, at}, split = l->chunk[l->resident];
@@ -435,9 +437,12 @@ struct states_spot states_spot(const struct states *s, enum states_array of, siz
     unsigned char *base = host ? s->host[of] : s->device[of];
 
     if (!base || bytes_of(l, of, i, BLOCK) == 0)
-        return (struct states_spot){0};
-    return (struct states_spot){base + byte - (host ? place_bytes(l, of, split) : 0), end - at,
+        return (struct optim_state_spot){0};
+    return (struct optim_state_spot){base + byte - (host ? place_bytes(l, of, split) : 0), end - at,
                                 host};
 }
 
-enum op_moments states_moments(const struct states *s, size_t i) { return type_of(&s->l, i); }
+enum op_moments optim_state_moments(const struct optim_state *s, size_t i)
+{
+    return type_of(&s->l, i);
+}

@@ -1,13 +1,13 @@
 /*
- * rows - rows of activations in kernels: 16 bytes at once, a team of warps that holds one row in
- * its registers, and sums over rows in two stages.
+ * row - rows of activations in kernels: 16-byte accesses, a team of warps that holds one row in
+ * registers, and sums over rows in two stages.
  *
  * A row of `dim` elements is cut into packs of CUDA_PACK<T> elements; thread l of a team of t
- * threads holds packs l, l + t, ...  A row that is not a number of packs, or not aligned to them
- * (row_whole), is left to slower kernels that go element by element.
+ * threads holds packs l, l + t, ... A row whose width or alignment does not allow packs
+ * (row_packable) is left to slower kernels that go element by element.
  */
-#ifndef CKPT_TRAINER_CUDA_ROWS_H
-#define CKPT_TRAINER_CUDA_ROWS_H
+#ifndef CKPT_TRAINER_CUDA_ROW_H
+#define CKPT_TRAINER_CUDA_ROW_H
 
 #include "trainer/cuda/cuda.h"
 
@@ -25,12 +25,12 @@ template <typename T> struct row_pack {
         T x;
 
         memcpy(&x, bytes + i * (int)sizeof(T), sizeof x);
-        return to_f32(x);
+        return cuda_to_f32(x);
     }
 };
 
-/* Whether rows of that width at p may move 16 bytes at once. */
-template <typename T> static inline bool row_whole(const void *p, int64_t dim)
+/* Whether rows of that width at p allow 16-byte accesses. */
+template <typename T> static inline bool row_packable(const void *p, int64_t dim)
 {
     return cuda_aligned(p, 16) && dim % CUDA_PACK<T> == 0;
 }
@@ -59,7 +59,7 @@ __device__ __forceinline__ void row_store(T *row, int64_t c, const float (&v)[CU
 
 #pragma unroll
     for (int i = 0; i < CUDA_PACK<T>; i++) {
-        T x = from_f32<T>(v[i]);
+        T x = cuda_from_f32<T>(v[i]);
 
         memcpy(p.bytes + i * (int)sizeof(T), &x, sizeof x);
     }
@@ -70,7 +70,7 @@ __device__ __forceinline__ void row_store(T *row, int64_t c, const float (&v)[CU
 template <typename T, int N> __device__ __forceinline__ void row_get(float (&v)[N], const T *at)
 {
     if constexpr (N == 1) {
-        v[0] = to_f32(*at);
+        v[0] = cuda_to_f32(*at);
     } else {
         constexpr int EACH = CUDA_PACK<T>;
 
@@ -88,7 +88,7 @@ template <typename T, int N> __device__ __forceinline__ void row_get(float (&v)[
 template <typename T, int N> __device__ __forceinline__ void row_put(T *at, const float (&v)[N])
 {
     if constexpr (N == 1) {
-        *at = from_f32<T>(v[0]);
+        *at = cuda_from_f32<T>(v[0]);
     } else {
         constexpr int EACH = CUDA_PACK<T>;
 
@@ -104,7 +104,7 @@ template <typename T, int N> __device__ __forceinline__ void row_put(T *at, cons
     }
 }
 
-/* Sets v[N] to what columns [c, c + N) of the row keep, c a multiple of 4; N 1: any column. */
+/* Drop out v[N], columns [c, c + N) of the row, c a multiple of 4; N 1: any column. */
 template <int N>
 __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &d, int64_t row,
                                          int64_t c, int64_t width)
@@ -112,7 +112,7 @@ __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &
     if (!d.on)
         return;
     if constexpr (N == 1) {
-        float k = cuda_kept(d, row, c, width);
+        float k = cuda_drop_factor(d, row, c, width);
 
         v[0] = k > 0 ? v[0] * k : 0.0f;
     } else {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &
             uint32_t w[4] = {0, 0, 0, 0};
 
             if (!d.all)
-                cuda_philox(w, d.seed, d.stream, at + (uint64_t)(i / 4));
+                philox(w, d.seed, d.stream, at + (uint64_t)(i / 4));
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 v[i + k] = !d.all && w[k] >= d.least ? v[i + k] * d.scale : 0.0f;
@@ -137,48 +137,50 @@ static inline size_t cuda_size(const struct device *dev) { return dev->act == CK
 /* -- a team of WARPS warps -------------------------------------------------------------------- */
 
 /* Threads of a block of teams: as many teams as fit into `most` threads. */
-__host__ __device__ constexpr int team_count(int warps, int most)
+__host__ __device__ constexpr int row_team_count(int warps, int most)
 {
     return warps * 32 >= most ? 1 : most / (warps * 32);
 }
 
-template <int WARPS> __device__ __forceinline__ void team_wait(int team)
+template <int WARPS> __device__ __forceinline__ void row_team_wait(int team)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(WARPS * 32) : "memory");
 }
 
-/* All teams of the block: behind barriers of each racecheck sees the second one. */
-__device__ __forceinline__ void teams_wait(void)
+/* A barrier of all teams; two, since racecheck does not see the first after the teams' own
+ * barriers. */
+__device__ __forceinline__ void row_teams_wait(void)
 {
     __syncthreads();
     __syncthreads();
 }
 
-/* The sums over the team, in all its threads; all of them call it, with `turn` going up by one from
- * call to call.  At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
-template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int team, int turn)
+/* The sums over the team, in all its threads; all of them call it, with `phase` rising by one a
+ * call. At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
+template <int WARPS>
+__device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
 {
-    v.x = warp_sum(v.x);
-    v.y = warp_sum(v.y);
+    v.x = cuda_warp_sum(v.x);
+    v.y = cuda_warp_sum(v.y);
     if constexpr (WARPS > 1) {
-        __shared__ float2 part[2][32];  /* in turn: readers of the last call may be late */
+        __shared__ float2 part[2][32];  /* alternating: readers of the last call may be late */
         int warp = (int)threadIdx.x / 32, first = team * WARPS;
 
         if (threadIdx.x % 32 == 0)
-            part[turn & 1][warp] = v;
-        team_wait<WARPS>(team);
-        v = part[turn & 1][first];
+            part[phase & 1][warp] = v;
+        row_team_wait<WARPS>(team);
+        v = part[phase & 1][first];
 #pragma unroll
         for (int i = 1; i < WARPS; i++) {
-            v.x += part[turn & 1][first + i].x;
-            v.y += part[turn & 1][first + i].y;
+            v.x += part[phase & 1][first + i].x;
+            v.y += part[phase & 1][first + i].y;
         }
     }
     return v;
 }
 
-/* Run the first statements whose WARPS and PACKS hold rows of so many packs, else what follows
- * as a block. */
+/* Run the first statements whose WARPS and PACKS hold rows of so many packs, else the block
+ * that follows. */
 #define CUDA_TEAM_IF(packs_, warps_, each_, ...)                                               \
     if ((packs_) <= 32 * (warps_) * (each_)) {                                                 \
         constexpr int WARPS = (warps_), PACKS = (each_);                                       \
@@ -203,10 +205,11 @@ template <int WARPS> __device__ __forceinline__ float2 team_sum(float2 v, int te
 
 /* -- norms ------------------------------------------------------------------------------------ */
 
-/* Mean and 1 / std of the row that the team holds; 0 from dim on.  turn: as above, 2 a row. */
+/* Mean and 1 / std of the row that the team holds; 0 from dim on. phase: as above, 2 a row. */
 template <typename T, int WARPS, int PACKS>
 __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>], bool rms,
-                                            float eps, int64_t dim, int team, int lane, int *turn)
+                                            float eps, int64_t dim, int team, int lane,
+                                            int *phase)
 {
     constexpr int N = CUDA_PACK<T>;
     float inv = 1.0f / (float)dim, mean = 0, sq = 0;
@@ -219,7 +222,7 @@ __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum += v[p][i];
-        mean = team_sum<WARPS>(make_float2(sum, 0), team, (*turn)++).x * inv;
+        mean = row_team_sum<WARPS>(make_float2(sum, 0), team, (*phase)++).x * inv;
     }
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
@@ -230,24 +233,24 @@ __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>
             part = fmaf(v[p][i] - mean, v[p][i] - mean, part);
         sq += (p * WARPS * 32 + lane) * N < dim ? part : 0.0f;
     }
-    sq = team_sum<WARPS>(make_float2(sq, 0), team, (*turn)++).x;
+    sq = row_team_sum<WARPS>(make_float2(sq, 0), team, (*phase)++).x;
     return make_float2(mean, 1.0f / sqrtf(sq * inv + eps));
 }
 
 /* The same for a row that a block reads from memory: at(c) is its element c. */
 template <typename F>
-__device__ __forceinline__ float2 row_stats_of(const F &at, bool rms, float eps, int64_t dim)
+__device__ __forceinline__ float2 row_stats_block(const F &at, bool rms, float eps, int64_t dim)
 {
     float inv = 1.0f / (float)dim, mean = 0, sq = 0;
 
     if (!rms) {
         for (int64_t c = threadIdx.x; c < dim; c += blockDim.x)
             mean += at(c);
-        mean = block_sum(mean) * inv;
+        mean = cuda_block_sum(mean) * inv;
     }
     for (int64_t c = threadIdx.x; c < dim; c += blockDim.x)
         sq += (at(c) - mean) * (at(c) - mean);
-    return make_float2(mean, 1.0f / sqrtf(block_sum(sq) * inv + eps));
+    return make_float2(mean, 1.0f / sqrtf(cuda_block_sum(sq) * inv + eps));
 }
 
 /*
