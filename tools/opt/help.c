@@ -121,7 +121,8 @@ void opt_help(const struct opt_table *t, const struct opt_spec *spec, const stru
         print_row(&p, &t->slot[i]);
     putchar('\n');
     snprintf(line, sizeof line,
-             "Flags are turned off by --no-NAME; \"_\" and \"-\" are the same in a name.  See %s(1).", cli->tool);
+             "Flags are turned off by --no-NAME; \"_\" and \"-\" are the same in a name.  "
+             "See %s(1).", cli->tool);
     wrapped(&p, 0, line, 0);
     putchar('\n');
 }

@@ -241,7 +241,8 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
         RULE(s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0,
              "`nproc` trains on CPUs: `device {}` needs one rank", s->device),
         RULE(sharded && settings_moments(s) != OP_MOMENTS_F32,
-             "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32", s->optim),
+             "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32",
+             s->optim),
         RULE(settings_given(s, "device_memory_limit") && cpu && !s->dry_run,
              "`device_memory_limit` is for a GPU: with `device cpu` only `dry_run` plans "
              "with it"),
