@@ -282,41 +282,7 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     c.again = c.again && rc == 0 && is_gguf(*src);
     *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
     if (rc == 0)
-        rc = unpack(src, w->dtype.n || w->adapter.n || gguf, err);
-    if (rc == 0)
-        rc = merge_fold(src, w, job, follow, p, err);
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_GLOB, &w->exclude, "exclude", err);
-    if (rc == 0 && (w->include.n || w->exclude.n)) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_filter(src, below, w->include.item, w->include.n, w->exclude.item,
-                              w->exclude.n, err);
-    }
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_PREFIX, &w->rename, "rename", err);
-    if (rc == 0 && w->rename.n) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_rename(src, below, rename_rule, w->rename.n, err);
-    }
-    if (rc == 0 && strcmp(w->tied, "drop") == 0)
-        rc = drop_tied(src, err);
-    if (rc == 0 && w->extract)
-        rc = merge_extract(src, w, follow, p, err);
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &w->dtype, "dtype", err);
-    if (rc == 0 && w->dtype.n && !gguf) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_cast(src, below, cast, w->dtype.n, err);
-    }
-    if (rc == 0 && gguf) {
-        below = *src;
-        *src = NULL;
-        rc = again ? gguf_requantize(src, below, job->input[0], cast, packs, w->dtype.n, err)
-                   : gguf_of_model(src, below, cast, packs, w->dtype.n, err);
-    }
+        rc = ckpt_chain_run(src, steps, sizeof steps / sizeof steps[0], &c, err);
     if (rc) {
         ckpt_source_close(*src);
         *src = NULL;
