@@ -8,7 +8,7 @@
 #include "tests/unit/unit.h"
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 /* A description that must be readable. */
 static inline struct arch *arch_of(const char *text)
