@@ -163,16 +163,9 @@ static int bid(const struct ckpt_place *p)
 /* Takes file. */
 static int keep(struct arrays *a, struct ckpt_file *file, struct ckpt_err *err)
 {
-    if (a->n == a->cap) {
-        size_t cap = a->cap ? 2 * a->cap : 16;
-        struct ckpt_file **more = ckpt_grow(a->file, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_file_close(file);
-            return ckpt_nomem(err, cap * sizeof *more);
-        }
-        a->file = more;
-        a->cap = cap;
+    if (ckpt_reserve(&a->file, a->n, &a->cap, sizeof *a->file, err)) {
+        ckpt_file_close(file);
+        return CKPT_ENOMEM;
     }
     a->file[a->n++] = file;
     return 0;

@@ -44,6 +44,20 @@ void *ckpt_grow(void *old, size_t n, size_t size)
     return realloc(old, bytes ? bytes : 1);
 }
 
+int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err)
+{
+    size_t more = *cap ? 2 * *cap : 16;
+    void *p;
+
+    memcpy(&p, array, sizeof p);
+    p = ckpt_grow(p, more, size);
+    if (!p)
+        return ckpt_nomem(err, more * size);
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return 0;
+}
+
 void ckpt_free(void *p) { free(p); }
 
 char *ckpt_strdup(const char *s)

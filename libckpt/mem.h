@@ -55,6 +55,17 @@ void *ckpt_alloc(size_t n, size_t size);
 void *ckpt_alloc_buffer(size_t bytes);
 /* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
 void *ckpt_grow(void *old, size_t n, size_t size);
+int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err);
+/*
+ * Make space for one more element in an array that has n of *cap elements of size bytes; it
+ * doubles.  array is the address of the pointer to it.  CKPT_ENOMEM, and nothing else, with the
+ * array as it was.
+ */
+static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
+                               struct ckpt_err *err)
+{
+    return n < *cap ? 0 : ckpt_grow_double(array, cap, size, err);
+}
 /* NULL is accepted.  Frees what any of the calls above gave. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);

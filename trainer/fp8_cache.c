@@ -2,7 +2,7 @@
 #include "trainer/fp8_cache.h"
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
                 struct ckpt_err *err)

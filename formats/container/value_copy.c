@@ -67,15 +67,8 @@ static int remember(struct copier *c, const struct value *v, struct value *made)
 {
     const struct value **key = ckpt_arena_alloc(c->a, 1, sizeof *key);
 
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 64;
-        struct value **more = ckpt_grow(c->made, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(c->err, cap * sizeof *more);
-        c->made = more;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->made, c->n, &c->cap, sizeof *c->made, c->err))
+        return CKPT_ENOMEM;
     if (!key)
         return ckpt_nomem(c->err, sizeof *key);
     *key = v;

@@ -31,15 +31,8 @@ static int open_file(struct dcp_files *f, struct dcp_file **out, const char *nam
     *out = d;
     if (!d || !(d->name = ckpt_arena_strndup(&f->arena, name, strlen(name))))
         return ckpt_nomem(err, sizeof *d);
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 16;
-        void *grown = ckpt_grow(f->item, cap, sizeof *f->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *f->item);
-        f->item = grown;
-        f->cap = cap;
-    }
+    if (ckpt_reserve(&f->item, f->n, &f->cap, sizeof *f->item, err))
+        return CKPT_ENOMEM;
     if (ckpt_file_open_at(&d->file, f->dir, name, err)) {
         /* What the index names must be there: a lost file is damage, no wrong path. */
         if (err->code == CKPT_ENOTFOUND)

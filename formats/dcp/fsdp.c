@@ -47,16 +47,9 @@ static int keep(struct reader *r, struct ckpt_file *file)
 {
     struct fsdp *f = r->f;
 
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 8;
-        void *grown = ckpt_grow(f->file, cap, sizeof *f->file);
-
-        if (!grown) {
-            ckpt_file_close(file);
-            return ckpt_nomem(r->err, cap * sizeof *f->file);
-        }
-        f->file = grown;
-        f->cap = cap;
+    if (ckpt_reserve(&f->file, f->n, &f->cap, sizeof *f->file, r->err)) {
+        ckpt_file_close(file);
+        return CKPT_ENOMEM;
     }
     f->file[f->n++] = file;
     return 0;

@@ -53,22 +53,6 @@ void fsdp_join_free(struct fsdp_join *j)
 
 bool fsdp_join_is_local(const struct fsdp_join *j) { return j->local; }
 
-/* Room for one more of an array. */
-static int room(void **array, size_t *cap, size_t n, size_t size, struct ckpt_err *err)
-{
-    size_t more = *cap ? 2 * *cap : 256;
-    void *grown;
-
-    if (n < *cap)
-        return 0;
-    grown = ckpt_grow(*array, more, size);
-    if (!grown)
-        return ckpt_nomem(err, more * size);
-    *array = grown;
-    *cap = more;
-    return 0;
-}
-
 /* The number of the item at a path; parts end in NUL, so that no dot can shift between them. */
 static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
                    struct ckpt_err *err)
@@ -90,7 +74,7 @@ static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
     *out = ckpt_map_get(j->by_path, key, len);
     if (*out != CKPT_MAP_NONE)
         return 0;
-    if (room((void **)&j->item, &j->cap_item, j->n_item, sizeof *j->item, err))
+    if (ckpt_reserve(&j->item, j->n_item, &j->cap_item, sizeof *j->item, err))
         return err->code;
     *out = j->n_item;
     j->item[j->n_item] = (struct dcp_item){.part = p->part, .n_part = p->n_part,
@@ -104,7 +88,7 @@ int fsdp_join_rank(struct fsdp_join *j, const struct fsdp_rank *rank, struct ckp
         size_t k = 0;
 
         if (item_at(j, &k, &rank->item[i], err) ||
-            room((void **)&j->piece, &j->cap, j->n, sizeof *j->piece, err))
+            ckpt_reserve(&j->piece, j->n, &j->cap, sizeof *j->piece, err))
             return err->code;
         if (!rank->item[i].marker)
             j->piece[j->n++] = (struct owned){rank->item[i], k, j->ranks};

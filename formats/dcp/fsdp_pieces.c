@@ -40,15 +40,8 @@ static int add(struct walker *w, struct fsdp_piece **out)
 
     if (!part)
         return ckpt_nomem(w->err, w->depth * sizeof *part);
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 256;
-        void *grown = ckpt_grow(r->item, cap, sizeof *r->item);
-
-        if (!grown)
-            return ckpt_nomem(w->err, cap * sizeof *r->item);
-        r->item = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&r->item, r->n, &r->cap, sizeof *r->item, w->err))
+        return CKPT_ENOMEM;
     part[0] = "tensor";
     memcpy(part, w->part, w->depth * sizeof *part);
     r->item[r->n] = (struct fsdp_piece){.part = part, .n_part = depth};

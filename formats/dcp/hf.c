@@ -43,15 +43,8 @@ static int add_box(struct reader *r, const struct ckpt_tensor *t, const json_t *
     struct box *b;
     size_t i;
 
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 256;
-        void *grown = ckpt_grow(r->box, cap, sizeof *r->box);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *r->box);
-        r->box = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&r->box, r->n, &r->cap, sizeof *r->box, r->err))
+        return CKPT_ENOMEM;
     b = &r->box[r->n];
     *b = (struct box){.name_len = strlen(t->name), .order = r->n, .dtype = t->dtype,
                       .shape = t->shape};

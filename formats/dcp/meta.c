@@ -255,15 +255,8 @@ static int entry_of(struct reader *r, struct dcp_entry **out, const char *fqn, b
         *out = &m->entry[i];
         return 0;
     }
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 256;
-        void *grown = ckpt_grow(m->entry, cap, sizeof *m->entry);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *m->entry);
-        m->entry = grown;
-        m->cap = cap;
-    }
+    if (ckpt_reserve(&m->entry, m->n, &m->cap, sizeof *m->entry, r->err))
+        return CKPT_ENOMEM;
     part = ckpt_arena_alloc(&m->arena, 1, sizeof *part);
     if (!part)
         return ckpt_nomem(r->err, sizeof *part);

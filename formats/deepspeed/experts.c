@@ -97,15 +97,8 @@ static int add_tensor(struct ds_experts *x, const struct ds_expert *e, size_t pr
 {
     size_t of;
 
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? 2 * x->cap : 256;
-        struct ds_expert *more = ckpt_grow(x->item, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        x->item = more;
-        x->cap = cap;
-    }
+    if (ckpt_reserve(&x->item, x->n, &x->cap, sizeof *x->item, err))
+        return CKPT_ENOMEM;
     of = ckpt_map_get(x->layer, e->name, prefix);
     if (of == CKPT_MAP_NONE && ckpt_map_add(x->layer, e->name, prefix, e->of, err))
         return err->code;

@@ -2,8 +2,10 @@
 #include "formats/deepspeed/file.h"
 
 #include "formats/container/value_copy.h"
+#include "libckpt/convert.h"
 
-#define CHUNK 65536             /* bytes moved at once */
+#define CHUNK   65536           /* bytes moved at once */
+#define ROUNDED 8192            /* elements rounded at once */
 
 /* A tensor of another archive and the storage that holds it here, contiguous. */
 struct ds_copied {
@@ -15,17 +17,8 @@ struct ds_copied {
 size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
                        struct ckpt_err *err)
 {
-    if (file->n == file->cap) {
-        size_t cap = file->cap ? 2 * file->cap : 16;
-        struct torch_storage *more = ckpt_grow(file->storage, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return SIZE_MAX;
-        }
-        file->storage = more;
-        file->cap = cap;
-    }
+    if (ckpt_reserve(&file->storage, file->n, &file->cap, sizeof *file->storage, err))
+        return SIZE_MAX;
     file->storage[file->n] = (struct torch_storage){.dtype = dtype, .numel = numel};
     return file->n++;
 }
@@ -77,17 +70,9 @@ static struct value *take_tensor(void *ctx, const struct value_tensor *t, struct
     struct value *v;
     size_t storage;
 
-    if (file->n_copied == file->cap_copied) {
-        size_t cap = file->cap_copied ? 2 * file->cap_copied : 16;
-        struct ds_copied *more = ckpt_grow(file->copied, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return NULL;
-        }
-        file->copied = more;
-        file->cap_copied = cap;
-    }
+    if (ckpt_reserve(&file->copied, file->n_copied, &file->cap_copied, sizeof *file->copied,
+                     err))
+        return NULL;
     v = ds_file_new_tensor(file, &storage, t->dtype, &t->shape, err);
     if (!v)
         return NULL;
@@ -150,6 +135,25 @@ int ds_file_put(const struct ds_file *file, size_t storage, int64_t start, int64
                 const void *src, struct ckpt_err *err)
 {
     return torch_writer_put(file->w, storage, start, count, src, err);
+}
+
+int ds_file_put_rounded(const struct ds_file *file, size_t storage, int64_t start,
+                        int64_t count, const void *src, enum ckpt_dtype from,
+                        struct ckpt_err *err)
+{
+    const unsigned char *elements = src;
+    size_t width = ckpt_dtype_size(from);
+    unsigned char chunk[ROUNDED * 8];
+    int rc = 0;
+
+    for (int64_t at = 0; rc == 0 && at < count; at += ROUNDED) {
+        int64_t n = count - at < ROUNDED ? count - at : ROUNDED;
+
+        ckpt_convert(chunk, file->storage[storage].dtype, elements + (size_t)at * width, from,
+                     (size_t)n);
+        rc = ds_file_put(file, storage, start + at, n, chunk, err);
+    }
+    return rc;
 }
 
 int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int64_t count,

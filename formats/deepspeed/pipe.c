@@ -33,15 +33,8 @@ static int add_tensor(struct ds_layers *l, size_t layer, const char *name,
 {
     const char *whole = ckpt_arena_printf(&l->arena, "%zu.%s", layer, name);
 
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 256;
-        struct ds_layer_tensor *more = ckpt_grow(l->item, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        l->item = more;
-        l->cap = cap;
-    }
+    if (ckpt_reserve(&l->item, l->n, &l->cap, sizeof *l->item, err))
+        return CKPT_ENOMEM;
     if (!whole)
         return ckpt_nomem(err, strlen(name));
     l->item[l->n++] = (struct ds_layer_tensor){.name = whole, .t = t, .archive = a};

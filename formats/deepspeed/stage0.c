@@ -157,17 +157,8 @@ static int take_params(struct match *m, struct ckpt_err *err)
 
 static struct entry *new_entry(struct match *m, struct ckpt_err *err)
 {
-    if (m->n_entry == m->cap_entry) {
-        size_t cap = m->cap_entry ? 2 * m->cap_entry : 256;
-        struct entry *more = ckpt_grow(m->entry, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return NULL;
-        }
-        m->entry = more;
-        m->cap_entry = cap;
-    }
+    if (ckpt_reserve(&m->entry, m->n_entry, &m->cap_entry, sizeof *m->entry, err))
+        return NULL;
     m->entry[m->n_entry] = (struct entry){0};
     return &m->entry[m->n_entry++];
 }

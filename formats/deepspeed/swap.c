@@ -33,15 +33,8 @@ void ds_swap_close(struct ds_swap *s)
 static int open_file(struct ckpt_file **out, struct ds_swap *s, const char *path,
                      struct ckpt_err *err)
 {
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 64;
-        struct ckpt_file **more = ckpt_grow(s->file, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        s->file = more;
-        s->cap = cap;
-    }
+    if (ckpt_reserve(&s->file, s->n, &s->cap, sizeof *s->file, err))
+        return CKPT_ENOMEM;
     if (ckpt_file_open_at(out, s->dir, path, err))
         return err->code;
     s->file[s->n++] = *out;

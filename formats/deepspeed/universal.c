@@ -12,15 +12,8 @@ static int open_file(struct torch_archive **out, struct ds_universal *u, const c
 {
     struct ckpt_file *file;
 
-    if (u->n == u->cap) {
-        size_t cap = u->cap ? 2 * u->cap : 64;
-        struct torch_archive **more = ckpt_grow(u->open, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        u->open = more;
-        u->cap = cap;
-    }
+    if (ckpt_reserve(&u->open, u->n, &u->cap, sizeof *u->open, err))
+        return CKPT_ENOMEM;
     if (ckpt_file_open_at(&file, u->dir, path, err) || torch_archive_open(out, file, err))
         return err->code;
     u->open[u->n++] = *out;

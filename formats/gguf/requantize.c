@@ -66,7 +66,7 @@ static int copy_pair(struct ckpt_buf *b, const struct gguf_pair *p, struct ckpt_
     return ckpt_buf_ok(b) ? 0 : ckpt_nomem(err, b->len);
 }
 
-int gguf_again_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err)
+int gguf_requantize_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err)
 {
     const struct gguf_pair **order = NULL;
     struct ckpt_file *file = NULL;
@@ -152,7 +152,7 @@ static int file_type(const struct work *w)
     return number[best];
 }
 
-int gguf_again(struct ckpt_source **out, struct ckpt_source *src, const char *path,
+int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const char *path,
                const struct ckpt_cast_rule *rule, const bool *packs, size_t n_rule,
                struct ckpt_err *err)
 {

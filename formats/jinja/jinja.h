@@ -49,6 +49,8 @@ struct jinja_out {
  */
 int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct jinja_out *out,
                  struct ckpt_err *err);
+/* One span more. */
+int jinja_out_add(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err);
 void jinja_out_release(struct jinja_out *out);
 
 #endif

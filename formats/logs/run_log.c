@@ -27,22 +27,12 @@ static struct log_series *new_series(struct run_log *log, const char *key, size_
 {
     char *kept = ckpt_arena_strndup(&log->arena, key, key_len);
 
-    if (kept && log->n == log->cap) {
-        size_t cap = log->cap ? 2 * log->cap : 32;
-        void *grown = ckpt_grow(log->series, cap, sizeof *log->series);
-
-        if (!grown) {
-            ckpt_nomem(err, cap * sizeof *log->series);
-            return NULL;
-        }
-        log->series = grown;
-        log->cap = cap;
-    }
     if (!kept) {
         ckpt_nomem(err, key_len);
         return NULL;
     }
-    if (ckpt_map_add(log->by_key, kept, key_len, log->n, err))
+    if (ckpt_reserve(&log->series, log->n, &log->cap, sizeof *log->series, err) ||
+        ckpt_map_add(log->by_key, kept, key_len, log->n, err))
         return NULL;
     log->series[log->n] = (struct log_series){.tag = kept, .kind = kind};
     return &log->series[log->n++];
@@ -106,15 +96,8 @@ int run_log_scalar(struct run_log *log, const void *tag, size_t len, const struc
 
     if (!s)
         return err->code;
-    if (s->count == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 16;
-        void *grown = ckpt_grow(s->point, cap, sizeof *s->point);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->point);
-        s->point = grown;
-        s->cap = cap;
-    }
+    if (ckpt_reserve(&s->point, s->count, &s->cap, sizeof *s->point, err))
+        return CKPT_ENOMEM;
     s->point[s->count] = *p;
     count(s, p->step);
     return 0;

@@ -162,6 +162,7 @@ static int read_files(struct card *c, struct card_config *config, const yaml_nod
                       struct ckpt_err *err)
 {
     yaml_node_t *first = length_of(v) ? node_at(c, v, 0) : NULL;
+    int rc;
 
     if (!v)
         return 0;
@@ -174,8 +175,8 @@ static int read_files(struct card *c, struct card_config *config, const yaml_nod
         if (!split || !*split)
             return ckpt_fail(err, CKPT_EFORMAT, "configuration \"%s\": data_files[%zu] has no "
                              "split", config->name, i);
-        if (add_patterns(c, config, split, member(c, one, "path"), err))
-            return err->code;
+        if ((rc = add_patterns(c, config, split, member(c, one, "path"), err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -248,6 +249,7 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
     yaml_node_t *list = member(c, yaml_document_get_root_node(&c->doc), "configs");
     size_t all = length_of(list);
     struct card_config *config;
+    int rc;
 
     if (all == 0)
         return 0;
@@ -256,8 +258,8 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
         return ckpt_nomem(err, all * sizeof *config);
     memset(config, 0, all * sizeof *config);
     for (size_t i = 0; i < all; i++)
-        if (read_config(c, &config[i], node_at(c, list, i), err))
-            return err->code;
+        if ((rc = read_config(c, &config[i], node_at(c, list, i), err)) != 0)
+            return rc;
     *out = config;
     *n = all;
     return 0;
@@ -321,20 +323,24 @@ static int not_chosen(const struct card_config *all, size_t n, const char *name,
                       struct ckpt_err *err)
 {
     struct ckpt_buf names;
+    const char *list;
+    int rc;
 
     ckpt_buf_init(&names, 1000);
     for (size_t i = 0; i < n; i++)
         ckpt_buf_printf(&names, "%s%.80s", i ? ", " : "", all[i].name);
-    if (name)
-        ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: no configuration \"%.80s\" in README.md; there "
-                  "are: %.400s", path, name,
-                  names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name");
-    else
+    list = names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name";
+    if (name) {
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: no configuration \"%.80s\" in README.md; "
+                       "there are: %.400s", path, name, list);
+    } else {
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: several configurations in README.md: %.400s", path,
-                  names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name");
+                  list);
+        rc = ckpt_err_hint(err, "name one with --dataset-config, as in --dataset-config '%.80s'",
+                           all[0].name);
+    }
     ckpt_buf_release(&names);
-    return name ? err->code : ckpt_err_hint(err, "name one with --dataset-config, as in "
-                                            "--dataset-config '%.80s'", all[0].name);
+    return rc;
 }
 
 int card_pick(const struct card_config **out, const struct card_config *all, size_t n,

@@ -253,6 +253,7 @@ static int config_split(const char **split, const struct card_config *config, co
 {
     const char *first = config->files[0].split;
     struct ckpt_buf names;
+    int rc;
 
     for (size_t i = 0; i < config->n; i++)
         if (*split && strcmp(config->files[i].split, *split) == 0)
@@ -271,10 +272,10 @@ static int config_split(const char **split, const struct card_config *config, co
     for (size_t i = 0; i < config->n; i++)
         if (i == 0 || strcmp(config->files[i].split, config->files[i - 1].split) != 0)
             ckpt_buf_printf(&names, "%s%.80s", i ? ", " : "", config->files[i].split);
-    ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; README.md names %.400s", path,
-              *split, ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "many others");
+    rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; README.md names %.400s",
+                   path, *split, ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "many others");
     ckpt_buf_release(&names);
-    return err->code;
+    return rc;
 }
 
 /* Those of all[n_all] that a pattern means, or the file that it is. */
@@ -286,14 +287,16 @@ static int add_matches(struct ckpt_dir *dir, const char ***name, size_t *n, size
     const char *below = strpbrk(pattern, "*?[") || exact ? pattern
                         : ckpt_arena_printf(arena, "%s/**", pattern);
     size_t before = *n;
+    int rc;
 
     if (!below)
         return ckpt_nomem(err, strlen(pattern));
     if (exact)
         return more_names(name, n, cap, pattern, arena, err);
     for (size_t i = 0; i < n_all; i++)
-        if (card_matches(below, all[i]) && more_names(name, n, cap, all[i], arena, err))
-            return err->code;
+        if (card_matches(below, all[i]) &&
+            (rc = more_names(name, n, cap, all[i], arena, err)) != 0)
+            return rc;
     return *n > before ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "no file of data matches \"%.200s\"",
                                        pattern);
 }
@@ -308,8 +311,8 @@ static int list_config(struct ckpt_dir *dir, const struct card_config *config, c
     int rc;
 
     *n = 0;
-    if (config->n && config_split(&split, config, path, err))
-        return err->code;
+    if (config->n && (rc = config_split(&split, config, path, err)) != 0)
+        return rc;
     rc = list_tree(dir, &all, &n_all, arena, err);
     for (size_t i = 0; rc == 0 && i < config->n; i++)
         if (strcmp(config->files[i].split, split) == 0 &&

@@ -37,7 +37,7 @@ int spill_file_open(struct spill_file **out, struct ckpt_err *err)
     s->fd = spool_create(dir && *dir ? dir : NULL, err);
     if (s->fd < 0) {
         ckpt_free(s);
-        return err->code;
+        return ckpt_err_code(err);
     }
     pthread_mutex_init(&s->lock, NULL);
     *out = s;
@@ -81,34 +81,22 @@ static int write_at(struct spill_file *s, const unsigned char *b, size_t n, uint
     return 0;
 }
 
-static struct spill_block *new_block(struct spill_part *p)
-{
-    if (p->n == p->cap) {
-        size_t cap = p->cap ? 2 * p->cap : 64;
-        void *grown = ckpt_grow(p->block, cap, sizeof *p->block);
-
-        if (!grown)
-            return NULL;
-        p->block = grown;
-        p->cap = cap;
-    }
-    return &p->block[p->n];
-}
-
 int spill_file_flush(struct spill_file *s, struct spill_part *p, struct ckpt_err *err)
 {
-    int room = LZ4_compressBound((int)p->filling.len), n;
+    int most = LZ4_compressBound((int)p->filling.len), n;
     struct spill_block *b;
     char *packed;
     int rc;
 
     if (p->filling.len == 0)
         return 0;
-    b = new_block(p);
-    packed = b ? ckpt_alloc_buffer((size_t)room) : NULL;
+    if (ckpt_reserve(&p->block, p->n, &p->cap, sizeof *p->block, err))
+        return CKPT_ENOMEM;
+    b = &p->block[p->n];
+    packed = ckpt_alloc_buffer((size_t)most);
     if (!packed)
-        return ckpt_nomem(err, (size_t)room);
-    n = LZ4_compress_default((const char *)p->filling.data, packed, (int)p->filling.len, room);
+        return ckpt_nomem(err, (size_t)most);
+    n = LZ4_compress_default((const char *)p->filling.data, packed, (int)p->filling.len, most);
     pthread_mutex_lock(&s->lock);
     *b = (struct spill_block){s->end, (uint32_t)n, (uint32_t)p->filling.len, p->filling_first};
     s->end += (uint64_t)n;
@@ -125,10 +113,13 @@ int spill_file_flush(struct spill_file *s, struct spill_part *p, struct ckpt_err
 int spill_file_put(struct spill_file *s, struct spill_part *p, const void *line, size_t len,
                    struct ckpt_err *err)
 {
+    int rc;
+
     if (p->filling.cap == 0)
         ckpt_buf_init(&p->filling, (size_t)1 << 30);
-    if (p->filling.len > 0 && len > BLOCK - p->filling.len && spill_file_flush(s, p, err))
-        return err->code;
+    if (p->filling.len > 0 && len > BLOCK - p->filling.len &&
+        (rc = spill_file_flush(s, p, err)) != 0)
+        return rc;
     if (p->filling.len == 0)
         p->filling_first = p->lines;
     ckpt_buf_put(&p->filling, line, len);

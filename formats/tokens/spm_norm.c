@@ -40,13 +40,13 @@ int spm_norm_parse(struct norm_step *s, const json_t *json, struct ckpt_err *err
     size_t len, n;
     int rc = 0;
 
-    if (ckpt_json_str(&text, json, "precompiled_charsmap", err) ||
-        ckpt_json_bool_or(&s->left, json, "prefix", true, err) ||
-        ckpt_json_bool_or(&s->right, json, "suffix", false, err) ||
-        ckpt_json_bool_or(&s->squeeze, json, "squeeze", true, err) ||
-        ckpt_json_bool_or(&s->escape, json, "escape", true, err) ||
-        keep_whole(s, json_object_get(json, "whole"), err))
-        return err->code;
+    if ((rc = ckpt_json_str(&text, json, "precompiled_charsmap", err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->left, json, "prefix", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->right, json, "suffix", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->squeeze, json, "squeeze", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->escape, json, "escape", true, err)) != 0 ||
+        (rc = keep_whole(s, json_object_get(json, "whole"), err)) != 0)
+        return rc;
     len = strlen(text);
     if (len == 0)
         return 0;

@@ -21,15 +21,17 @@ int tokenizer_from_json(struct tokenizer **out, const json_t *root, int64_t limi
                         struct ckpt_err *err)
 {
     struct tokenizer *t = ckpt_alloc(1, sizeof *t);
+    int rc;
 
     *out = NULL;
     if (!t)
         return ckpt_nomem(err, sizeof *t);
     t->bos = t->eos = t->pad = -1;
     pthread_mutex_init(&t->lock, NULL);
-    if (tokenizer_json_read(t, root, limit, err)) {
+    rc = tokenizer_json_read(t, root, limit, err);
+    if (rc) {
         tokenizer_close(t);
-        return err->code;
+        return rc;
     }
     *out = t;
     return 0;
@@ -74,6 +76,7 @@ static int workspace_take(const struct tokenizer *shared, struct workspace **out
 {
     struct tokenizer *t = (struct tokenizer *)shared;
     struct workspace *ws;
+    int rc;
 
     pthread_mutex_lock(&t->lock);
     ws = t->idle;
@@ -84,11 +87,11 @@ static int workspace_take(const struct tokenizer *shared, struct workspace **out
         ws = ckpt_alloc(1, sizeof *ws);
         if (!ws)
             return ckpt_nomem(err, sizeof *ws);
-        if (norm_run_new(&ws->norm, t->norm, err) ||
-            pretok_run_new(&ws->pretok, t->pretok, err) ||
-            model_run_new(&ws->model, &t->model, err)) {
+        if ((rc = norm_run_new(&ws->norm, t->norm, err)) != 0 ||
+            (rc = pretok_run_new(&ws->pretok, t->pretok, err)) != 0 ||
+            (rc = model_run_new(&ws->model, &t->model, err)) != 0) {
             workspace_free(ws);
-            return err->code;
+            return rc;
         }
     }
     *out = ws;
@@ -138,14 +141,17 @@ static int emit_word(void *ctx, const struct piece *piece, struct ckpt_err *err)
 {
     struct encode *e = ctx;
     struct word word;
+    int rc;
 
     for (size_t at = 0, n; at < piece->n; at += n) {
         size_t pos = at;
 
         n = model_part(&e->t->model, piece->text + at, piece->n - at);
-        if (model_encode(&e->t->model, e->ws->model, piece->text + at, n, &word, err) ||
-            encoding_reserve(e->enc, word.n, err))
-            return err->code;
+        rc = model_encode(&e->t->model, e->ws->model, piece->text + at, n, &word, err);
+        if (rc == 0)
+            rc = encoding_reserve(e->enc, word.n, err);
+        if (rc)
+            return rc;
         for (size_t i = 0; i < word.n; i++) {
             size_t from = word.start ? at + word.start[i] : pos;
 

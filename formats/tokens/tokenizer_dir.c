@@ -58,8 +58,10 @@ static int note_file(struct opening *o, struct ckpt_file *file, struct ckpt_err 
 static int slurp(struct opening *o, struct ckpt_file *file, char **text, size_t *n,
                  struct ckpt_err *err)
 {
-    if (note_file(o, file, err))
-        return err->code;
+    int rc;
+
+    if ((rc = note_file(o, file, err)) != 0)
+        return rc;
     return ckpt_file_slurp(file, &o->arena, CKPT_JSON_MAX_TOKENIZER_BYTES, text, n, err);
 }
 
@@ -157,9 +159,10 @@ static int model_root(struct opening *o, struct ckpt_file *file, json_t **root,
 {
     char *text;
     size_t n;
+    int rc;
 
-    if (slurp(o, file, &text, &n, err))
-        return err->code;
+    if ((rc = slurp(o, file, &text, &n, err)) != 0)
+        return rc;
     if (tiktoken_is(text, n))
         return tiktoken_read(root, text, n, err);
     o->spm = true;
@@ -171,10 +174,11 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
                      struct ckpt_err *err)
 {
     unsigned char first = 0;
+    int rc;
 
     for (uint64_t i = 0; i < ckpt_file_size(file) && i < 64; i++) {
-        if (ckpt_file_read_at(file, &first, 1, i, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, &first, 1, i, err)) != 0)
+            return rc;
         if (first != ' ' && first != '\n' && first != '\r' && first != '\t')
             break;
     }
@@ -228,10 +232,11 @@ static int find_tiktoken(struct opening *o, const char **name, struct ckpt_err *
 {
     struct ckpt_entry *entry;
     size_t n;
+    int rc;
 
     *name = NULL;
-    if (ckpt_dir_list(o->dir, &o->arena, &entry, &n, err))
-        return err->code;
+    if ((rc = ckpt_dir_list(o->dir, &o->arena, &entry, &n, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n && !*name; i++) {
         const char *dot = strrchr(entry[i].name, '.');
 

@@ -11,9 +11,10 @@ static int read_count(size_t *out, const json_t *json, const char *key, int64_t 
                       struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (ckpt_json_int_or(&n, json, key, fallback, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, json, key, fallback, err)) != 0)
+        return rc;
     if (n < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s is %lld", key, (long long)n);
     *out = (size_t)n;
@@ -23,9 +24,10 @@ static int read_count(size_t *out, const json_t *json, const char *key, int64_t 
 static int read_direction(bool *left, const json_t *json, struct ckpt_err *err)
 {
     const char *s;
+    int rc;
 
-    if (ckpt_json_str_or(&s, json, "direction", "Right", err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&s, json, "direction", "Right", err)) != 0)
+        return rc;
     *left = strcmp(s, "Left") == 0;
     if (*left || strcmp(s, "Right") == 0)
         return 0;
@@ -60,17 +62,18 @@ static int read_length(struct padding *p, const json_t *json, struct ckpt_err *e
     const json_t *strategy = json_object_get(json, "strategy");
     const char *s;
     int64_t n;
+    int rc;
 
     p->length = 0;
     if (!json_is_object(strategy)) {
-        if (ckpt_json_str(&s, json, "strategy", err))
-            return err->code;
+        if ((rc = ckpt_json_str(&s, json, "strategy", err)) != 0)
+            return rc;
         return strcmp(s, "BatchLongest") == 0
                    ? 0
                    : ckpt_fail(err, CKPT_EFORMAT, "strategy \"%s\" is unknown", s);
     }
-    if (ckpt_json_int(&n, strategy, "Fixed", err))
-        return err->code;
+    if ((rc = ckpt_json_int(&n, strategy, "Fixed", err)) != 0)
+        return rc;
     if (n < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "Fixed is %lld", (long long)n);
     p->length = (size_t)n;

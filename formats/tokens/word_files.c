@@ -83,7 +83,7 @@ int word_files_vocab_txt(json_t **out, const char *text, size_t n, const json_t 
     if (rc == 0 && (ckpt_json_bool_or(&lower, config, "do_lower_case", true, err) ||
                     ckpt_json_bool_or(&chinese, config, "tokenize_chinese_chars", true, err) ||
                     ckpt_json_bool_or(&accents, config, "strip_accents", lower, err)))
-        rc = err->code;
+        rc = ckpt_err_code(err);
     if (rc) {
         json_decref(vocab);
         return rc;
@@ -252,11 +252,12 @@ int word_files_sentinels(json_t *root, const json_t *config, struct ckpt_err *er
     json_int_t pieces = (json_int_t)json_array_size(
         json_object_get(json_object_get(root, "model"), "vocab"));
     int64_t n;
+    int rc;
 
     if (!is_class(config, "T5") && !is_class(config, "MT5"))
         return 0;
-    if (ckpt_json_int_or(&n, config, "extra_ids", 100, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, config, "extra_ids", 100, err)) != 0)
+        return rc;
     if (n < 0 || n > MOST_SENTINELS)
         return ckpt_fail(err, CKPT_EFORMAT, "extra_ids is %lld: at most %d", (long long)n,
                          MOST_SENTINELS);

@@ -16,15 +16,8 @@ bool torch_add_is(const struct value *v)
 
 static int add_inner(struct torch_adder *to, const struct torch_inner *in, struct ckpt_err *err)
 {
-    if (to->n_inner == to->cap_inner) {
-        size_t cap = to->cap_inner ? 2 * to->cap_inner : 16;
-        void *grown = ckpt_grow(to->inner, cap, sizeof *to->inner);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *to->inner);
-        to->inner = grown;
-        to->cap_inner = cap;
-    }
+    if (ckpt_reserve(&to->inner, to->n_inner, &to->cap_inner, sizeof *to->inner, err))
+        return CKPT_ENOMEM;
     to->inner[to->n_inner++] = *in;
     return 0;
 }

@@ -100,15 +100,8 @@ static char *key_of(struct tar *t, const struct value *v)
 
 static int add_window(struct tar *t, const char *key, struct window w, struct ckpt_err *err)
 {
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        struct window *grown = ckpt_grow(t->window, cap, sizeof *grown);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *grown);
-        t->window = grown;
-        t->cap = cap;
-    }
+    if (ckpt_reserve(&t->window, t->n, &t->cap, sizeof *t->window, err))
+        return CKPT_ENOMEM;
     t->window[t->n] = w;
     return ckpt_map_add(t->by_key, key, strlen(key), t->n++, err);
 }

@@ -506,15 +506,8 @@ static int push(struct walk *w, struct value *v)
     v->mark = 1;
     if (w->depth >= PICKLE_MAX_DEPTH)
         return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: nested deeper than %d", PICKLE_MAX_DEPTH);
-    if (w->n == w->cap) {
-        size_t cap = w->cap ? 2 * w->cap : 256;
-        void *grown = ckpt_grow(w->stack, cap, sizeof *w->stack);
-
-        if (!grown)
-            return ckpt_nomem(w->err, cap * sizeof *w->stack);
-        w->stack = grown;
-        w->cap = cap;
-    }
+    if (ckpt_reserve(&w->stack, w->n, &w->cap, sizeof *w->stack, w->err))
+        return CKPT_ENOMEM;
     w->stack[w->n++] = (struct level){v, w->depth + 1};
     return 0;
 }

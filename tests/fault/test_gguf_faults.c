@@ -38,7 +38,7 @@ static int write_file(const struct input *in, struct ckpt_err *err)
 
     if (rc == 0)
         rc = strstr(in->model, ".gguf")
-                 ? gguf_again(&made, src, in->model, &in->rule, &in->packs, 1, err)
+                 ? gguf_requantize(&made, src, in->model, &in->rule, &in->packs, 1, err)
                  : gguf_of_model(&made, src, &in->rule, &in->packs, 1, err);
     if (rc)
         return rc;

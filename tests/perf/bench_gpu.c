@@ -51,7 +51,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/fp8_cache.h"
 #include "trainer/run/fit.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/profile.h"

@@ -12,8 +12,7 @@
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/data/loader.h"
 #include "trainer/run/evaluate.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/config.h"
 #include "trainer/run/model_find.h"
 #include "trainer/run/session.h"
@@ -53,7 +52,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
     opts.pair = session_pair(&e->s);
     opts.chat_dir = e->s.tokenizer_dir;
     opts.vocab_size = e->s.arch->vocab_size;
-    opts.max_positions = arch_places(e->s.arch);
+    opts.max_positions = arch_max_positions(e->s.arch);
     if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
         data_settings_check_bad(&w->rows, e->source, err))
         return err->code;

@@ -6,7 +6,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 
 struct writer {
     struct session   *s;

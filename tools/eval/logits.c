@@ -6,7 +6,7 @@
 
 #include "formats/formats.h"
 #include "trainer/data/pack.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 
 enum { T_LOGITS, T_LOSS, T_ROW_LOSS };
 

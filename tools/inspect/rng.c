@@ -52,7 +52,7 @@ static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int 
     struct mt19937 t = {.next = MT19937_N};
     bool found = false;
 
-    rng_streams_seed(&fresh, seed);
+    hf_rng_seed(&fresh, seed);
     memcpy(t.state, s == PYTHON ? fresh.python : s == NUMPY ? fresh.numpy : fresh.torch,
            sizeof t.state);
     for (int twist = 0; !found && twist <= twists; twist++) {

@@ -238,7 +238,7 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
     if (rc == 0 && gguf) {
         below = *src;
         *src = NULL;
-        rc = again ? gguf_again(src, below, job->input[0], cast, packs, w->dtype.n, err)
+        rc = again ? gguf_requantize(src, below, job->input[0], cast, packs, w->dtype.n, err)
                    : gguf_of_model(src, below, cast, packs, w->dtype.n, err);
     }
     if (rc) {

@@ -11,8 +11,8 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 #include "trainer/rng.h"
 #include "trainer/checkpoint/weights.h"
@@ -47,25 +47,10 @@ static bool is_pattern(const char *const *text, size_t n)
     return n == 1 && (strspn(text[0], name) != strlen(text[0]));
 }
 
-/* Which modules PEFT changes when nobody says, by family; NULL: it wants to be told. */
-static const char *usual_targets(const char *model_type)
-{
-    static const struct { const char *type, *targets; } usual[] = {
-        {"bloom", "query_key_value"}, {"gpt2", "c_attn"},        {"t5", "q,v"},
-        {"opt", "q_proj,v_proj"},     {"llama", "q_proj,v_proj"}, {"mistral", "q_proj,v_proj"},
-        {"mixtral", "q_proj,v_proj"}, {"qwen2", "q_proj,v_proj"}, {"qwen3", "q_proj,v_proj"},
-    };
-
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        if (strcmp(usual[i].type, model_type) == 0)
-            return usual[i].targets;
-    return NULL;
-}
-
 static int targets_of(json_t **out, const struct settings *s, const struct arch *arch,
                       struct ckpt_err *err)
 {
-    const char *usual = usual_targets(arch->family->model_type);
+    const char *usual = arch->family->lora_targets;
 
     if (s->n_target_modules == 0 && !usual)
         return ckpt_fail(err, CKPT_ECONFIG, "`target_modules` is missing: there is no usual choice "

@@ -15,7 +15,7 @@
 #include "libckpt/base/json.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/files.h"
 #include "trainer/shard/moments.h"
@@ -160,7 +160,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
         rc = (settings_moments(c->settings) == OP_MOMENTS_8BIT
-                  ? bnb_optimizer_file_write : optimizer_file_write)(
+                  ? bnb_optimizer_file_write : hf_optimizer_write)(
             out, param, order.n, group, OPTIM_GROUPS, done_steps(c),
             &(struct adamw_reader){read_slot, &reading}, err);
     ckpt_arena_release(&a);
@@ -206,10 +206,10 @@ static int save_rng(struct session *s, const struct checkpoint *c, struct ckpt_o
         snprintf(name, sizeof name, "rng_state_%d.pth", s->comm->rank);
     else
         snprintf(name, sizeof name, "rng_state.pth");
-    rng_streams_seed(&streams, c->settings->seed);
+    hf_rng_seed(&streams, c->settings->seed);
     if ((rc = ckpt_outdir_file(&out, dir, name, err)) != 0)
         return rc;
-    return rng_file_write(out, &streams, err);
+    return hf_rng_write(out, &streams, err);
 }
 
 static int put_json(struct ckpt_outdir *dir, const char *name, json_t *value, bool sort,
@@ -244,7 +244,7 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
     }
     if ((rc = ckpt_outdir_file(&out, dir, "scheduler.pt", err)) != 0)
         return rc;
-    return scheduler_file_write(out, &(struct scheduler_state){
+    return hf_scheduler_write(out, &(struct scheduler_state){
         .base_lr = base, .last_lr = last, .n_group = OPTIM_GROUPS,
         .last_epoch = done_steps(c)}, err);
 }

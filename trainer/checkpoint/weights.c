@@ -6,7 +6,7 @@
 
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define STAGE_BYTES ((size_t)1 << 20)
 

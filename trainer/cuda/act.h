@@ -1,9 +1,9 @@
 /*
  * act - activation functions inside kernels: the value, and the slope with it, in f32.
  *
- * The formulas are those of trainer/cpu/vmath.h (exponents end at 88 as there, so that no
- * infinity meets a zero); exponentials are the toolkit's (2 ulp), reciprocals those of the chip
- * (1 ulp).  NaN stays NaN, but relu makes it 0, as there.
+ * The arithmetic is that of trainer/act_math.h; exponents end at 88, so that no infinity meets
+ * a zero.  Exponentials are the toolkit's (2 ulp), reciprocals the chip's (1 ulp).  NaN stays
+ * NaN, except that relu makes it 0, as on the CPU.
  */
 #ifndef CKPT_TRAINER_CUDA_ACT_H
 #define CKPT_TRAINER_CUDA_ACT_H
@@ -55,7 +55,7 @@ template <enum op_act A> __device__ __forceinline__ float act_value(float x)
 {
     float value;
 
-    act_slope<A>(x, &value);            /* what the slope alone needs is left out */
+    act_slope<A>(x, &value);            /* the compiler drops what only the slope needs */
     return value;
 }
 

@@ -1,15 +1,15 @@
 /*
- * adamw - one AdamW step over many runs of elements in one launch for each kind of moments.
+ * adamw - one AdamW step over many runs of elements, one launch for each kind of moments.
  *
- * The order of operations is that of trainer/cpu/adamw.c, which is torch's; scalars are computed
- * there and here in f64 and rounded to f32 once.  Runs travel as a parameter of the kernel, by
- * value; a block finds its own among them by the number of its tile.  Everything is read once and
- * is large: it passes the caches (.cs).
+ * The order of operations is that of trainer/cpu/adamw.c, which is torch's; scalars are
+ * computed in f64 and rounded to f32 once, here as there.  Runs are passed by value, as a
+ * parameter of the kernel; a block finds its run by the number of its tile.  All data is read
+ * once and is large, so it bypasses the caches (.cs).
  *
- * F32 and BF16: four elements move at once where a run's arrays lie alike within 16 bytes; what
- * stands before the first such place of a tile and behind the last goes one by one.
- * 8BIT: a warp takes 256 elements that share an absmax, eight each, so that nothing but a maximum
- * passes between its lanes.  Tables lie in shared memory; blocks stay for many tiles.
+ * F32 and BF16: four elements move at once where a run's arrays have the same alignment within
+ * 16 bytes; elements before the first such place of a tile and after the last go one by one.
+ * 8BIT: a warp takes 256 elements that share an absmax, eight a lane, so that lanes exchange
+ * only a maximum.  Tables lie in shared memory; blocks stay for many tiles.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -23,7 +23,8 @@ namespace {
 
 const int block = 256;
 const int tile = 16 * block;            /* elements: 16 for each thread */
-const int resident = 4;                 /* blocks of step_8bit on an SM: what hides its tables */
+const int resident = 4;                 /* blocks of step_8bit on an SM, enough to hide
+                                           reading its tables */
 const int most_runs = 256;              /* in one launch: 23 of the 32 KB that it may be given */
 
 struct scalars {
@@ -184,7 +185,8 @@ __device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
     return lo;
 }
 
-/* Elements until p lies at 16 bytes; 4 when the others do not lie alike: then none ever does. */
+/* Elements until p is aligned to 16 bytes; 4 where the other arrays are aligned otherwise: then
+ * none moves four at once. */
 template <typename M> __device__ __forceinline__ int lead_of(const struct run &r)
 {
     int lead = (int)((16 - (uintptr_t)r.p % 16) % 16 / sizeof(float));
@@ -346,8 +348,8 @@ __device__ __forceinline__ float largest(const float x[8])
 }
 
 /*
- * bnb_code taken apart, for a kernel that integer arithmetic slows down: sizes are below 1 and a
- * few units in its last place, second moments have no sign.
+ * bnb_code without its integer arithmetic, which would slow this kernel down: sizes are at most
+ * a few ulp above 1, second moments have no sign.
  */
 __device__ __forceinline__ float border_of(uint32_t &size, const struct bnb_codec &c, float x)
 {

@@ -1,11 +1,11 @@
 /*
- * cast - arrays from one type to another, dropout and jitter of an activation in place.
+ * cast - arrays from one type to another; dropout and jitter of an activation in place.
  *
- * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays lie
- * alike; between the two 16-bit types by way of f32, which holds either exactly.
+ * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays are
+ * aligned; between the two 16-bit types through f32, which holds either exactly.
  *
- * Masks: a thread takes four columns of a row, whose words are one Philox block.  Where rows are
- * whole fours the blocks of the array are simply counted through.
+ * Masks: a thread takes four columns of a row, whose words are one Philox counter.  Where the
+ * width is a multiple of four, counters are simply consecutive.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 const int block = 256;
 
-/* N elements that move 16 bytes at once, or all at once where they are fewer. */
+/* N elements that move 16 bytes at once, or all at once if they are fewer. */
 template <typename T, int N> struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) piece {
     T at[N];
 };

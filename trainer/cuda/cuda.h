@@ -1,17 +1,17 @@
 /*
- * cuda - what the rooms of the CUDA backend share: the device's own fields, launching, types.
+ * cuda - shared by the rooms of the CUDA backend: the device's own fields, launching, types.
  *
- * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; nothing but
- * sync, to_host and sum_squares waits for it; lanes copy beside it (cuda/streams.cu).
- * Activations and weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A
- * kernel loads T, computes in f32 and rounds once when it stores.  No atomics on floats: sums over
- * rows go through the workspace in a fixed order, so that a rerun gives the same bits.
+ * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync,
+ * to_host and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and
+ * weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T,
+ * computes in f32 and rounds once when it stores.  No atomics on floats: sums over rows go
+ * through the workspace in a fixed order, so that a rerun gives the same bits.
  *
- * Pointers of weights and of their gradients are aligned to their element alone (parameters of a
- * unit lie without gaps); activations, statistics and the workspace to 256 bytes, their rows to
- * the element.  A room that moves 16 bytes at once asks cuda_aligned first.
+ * Weights and their gradients are aligned to their element only (parameters of a layer follow
+ * each other without gaps); activations, statistics and the workspace to 256 bytes, their rows
+ * to the element.  A room that moves 16 bytes at once checks cuda_aligned first.
  *
- * Indices of elements are int64_t; a launch of zero blocks is left out by the room.
+ * Indices of elements are int64_t; rooms skip a launch of zero blocks.
  */
 #ifndef CKPT_TRAINER_CUDA_CUDA_H
 #define CKPT_TRAINER_CUDA_CUDA_H
@@ -34,15 +34,16 @@ struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
     int            index, sms;
-    size_t         shared_most;         /* bytes of shared memory a block may ask for */
-    uint64_t       limit;               /* bytes that dev.held and the context may reach; 0: what
-                                           the chip has */
+    size_t         shared_most;         /* bytes of shared memory that a block may use */
+    uint64_t       limit;               /* bytes that dev.held and the context may reach; 0:
+                                           no limit */
     cudaEvent_t   *timestamps;              /* [n_timestamps] */
     int64_t        n_timestamps;
-    bool           hopper;              /* the code for 9.0a was loaded.  A later chip runs what was
-                                           built for 8.0, where kernels that need it are empty */
+    bool           hopper;              /* the code for 9.0a was loaded. A later chip runs
+                                           the code for 8.0, where kernels that need it are
+                                           empty */
     bool           tf32;                /* f32 products may round their factors to tf32 */
-    double        *host;                /* pinned [CUDA_SMALL]: what comes back */
+    double        *host;                /* pinned [CUDA_SMALL]: results for the host */
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
                                            may have no workspace */
     struct matmul *matmul;
@@ -56,7 +57,8 @@ enum { CUDA_SMALL = 8192 };
 
 static inline struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
 
-/* True when rc is success; else the device is marked with the op's name, once. */
+/* True on success and if nothing failed before; else the device is marked with the op's name,
+ * once. */
 bool cuda_ok(struct device *dev, const char *op, cudaError_t rc);
 /* After a launch: the same for its own error. */
 bool cuda_launched(struct device *dev, const char *op);
@@ -76,11 +78,11 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 
 /* -- launching early ------------------------------------------------------------------------ */
 
 /*
- * Kernels of a few rows wait for their launches more than they compute.  On Hopper one that is
- * launched by cuda_pdl_launch may start while the one before it still runs: it begins with cuda_pdl_wait,
- * behind which all that was queued before is done and seen, and in front of which it touches no
- * memory (gemv_ring.cu alone brings weights before).  Every thread calls it, so that a kernel never
- * ends before those in front of it.  Plainly launched such kernels are as others.
+ * A kernel of a few rows takes less time than its launch.  On Hopper, a kernel launched by
+ * cuda_pdl_launch (programmatic dependent launch) may start while its predecessor still runs:
+ * it calls cuda_pdl_wait first, after which all earlier work is done and visible, and before
+ * which it touches no memory (only gemv_ring.cu prefetches weights).  Every thread calls it, so
+ * that no kernel ends before its predecessors.  In a plain launch it does nothing.
  */
 __device__ __forceinline__ void cuda_pdl_wait(void)
 {
@@ -174,8 +176,8 @@ __device__ __forceinline__ uint32_t cuda_shared_addr(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* What all threads of a warp have alike, which the compiler then knows: what is made of it is made
- * once for them. */
+/* A value that is the same in all threads of a warp, which the compiler then knows: it computes
+ * what depends on it once a warp. */
 __device__ __forceinline__ int cuda_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 __device__ __forceinline__ float cuda_warp_sum(float x)
@@ -231,8 +233,8 @@ static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
     return k;
 }
 
-/* What stands at (row, col) of an activation of that width is multiplied by this.  A thread that
- * walks four columns from a multiple of 4 takes philox itself, once. */
+/* The factor of the element at (row, col) of an activation of that width. A thread that walks
+ * four columns from a multiple of 4 calls philox itself, once. */
 __device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int64_t row,
                                                   int64_t col, int64_t width)
 {
@@ -264,7 +266,7 @@ uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l);
 
-/* Entries of the row, by room. */
+/* Operations, by room. */
 void *cuda_pin(struct device *dev, size_t bytes);
 void cuda_unpin(struct device *dev, void *at);
 void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
@@ -308,7 +310,8 @@ void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* cuda/graph.cu */
 bool cuda_graph_begin(struct device *dev);
-/* Whether what is given now is recorded (or cannot be told): it is run again later, unseen. */
+/* Whether work is being captured (or that cannot be told): it will run again later, unseen by
+ * the host. */
 bool cuda_graph_capturing(struct device *dev);
 struct op_graph *cuda_graph_end(struct device *dev);
 void cuda_graph_launch(struct device *dev, struct op_graph *r);

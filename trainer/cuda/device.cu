@@ -1,9 +1,9 @@
 /*
- * cuda/device - opening a GPU, its memory and order, and the row of its operations.
+ * cuda/device - opening a GPU, its memory, and the row of its operations.
  *
- * One stream in order, and lanes of copies beside it (cuda/streams.cu).  Memory comes from plain
- * cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return when the
- * host's bytes may be reused, copies to the host when they are there.
+ * One stream for operations, and streams of copies beside it (cuda/streams.cu).  Memory comes
+ * from plain cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return
+ * when the host's bytes may be reused, copies to the host when the bytes have arrived.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
@@ -31,7 +31,7 @@ __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int 
     return code;
 }
 
-/* What a kernel that ran before left behind, whichever call it is that hears of it. */
+/* Whether the error is that of an earlier kernel, whichever call reports it. */
 static bool of_a_kernel(cudaError_t rc)
 {
     return rc == cudaErrorIllegalAddress || rc == cudaErrorMisalignedAddress ||
@@ -70,7 +70,7 @@ void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
     return NULL;
 }
 
-/* What an allocation holds stands in front of it, on the host's side: cudaFree tells no size. */
+/* The size of each allocation, kept on the host, as cudaFree does not tell it. */
 struct block {
     struct block *next;
     void         *at;
@@ -261,8 +261,8 @@ static uint64_t cuda_free_bytes(struct device *dev)
     return left > LATER ? left - LATER : 0;
 }
 
-/* What the driver holds for this process: what is in use behind opening, as far as that can be
- * ours alone.  (Who opens the device may know better.) */
+/* Memory that the driver holds for this process: memory in use after opening, at most 1 GiB,
+ * since other processes use some too. (The caller may know better.) */
 static void measure_context(struct device *dev)
 {
     const uint64_t most = (uint64_t)1 << 30;
@@ -272,7 +272,7 @@ static void measure_context(struct device *dev)
         dev->context = all - unused < most ? all - unused : most;
 }
 
-/* In the order of struct ops, which C++ asks for. */
+/* In the order of struct ops, as C++ requires. */
 static const struct ops cuda_row = {
     .name = "cuda",
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
@@ -334,8 +334,8 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Which code was loaded: that for 9.0a has more shared memory here.  Every element is in use, since
- * an array is cut down to what is. */
+/* Tells which code was loaded: that for 9.0a has more shared memory here. Every element is
+ * used, since the compiler drops those that are not. */
 static __global__ void probe(int *out)
 {
     const int n = WGMMA_HERE ? 256 : 1;

@@ -1,14 +1,13 @@
 /*
- * embed - rows of the embedding table with what is added to them, normalised and dropped out as
- * they are gathered; and back.
+ * embed - gather rows of the embedding table, add positions, token types and LoRA, normalise
+ * and drop out; and the backward of it.
  *
- * A team of warps makes one row: the table's or a token's own, a low-rank change's, a position's
- * and a kind's are added in registers.  Low-rank changes are rare and small: they are made by
- * plain tiles, SLAB rows at a time, so that the workspace stays small.
+ * A team of warps computes one row and adds its parts in registers.  LoRA on embeddings is rare
+ * and small: plain tiles compute it, SLAB rows at a time, so that the workspace stays small.
  *
- * Backward: dropout and norm phase dout into the gradient of what was gathered, in place; rows with
- * one id are then summed in their order (segments.h).  Of a norm over changed rows the rows are
- * gathered again, as activations, SLAB at a time.
+ * Backward: dropout and norm turn dout into the gradient of the gathered row, in place; rows
+ * with one id are then summed in their order (segments.h).  For a norm over adapted rows these
+ * are gathered again, as activations, SLAB at a time.
  */
 #include "trainer/cuda/segments.h"
 
@@ -56,7 +55,7 @@ template <typename S, int N> __device__ __forceinline__ void add(float (&v)[N], 
         v[k] += x[k];
 }
 
-/* Columns [c, c + N) of what is gathered for row i. */
+/* Columns [c, c + N) of the gathered row i. */
 template <typename T, int N>
 __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a, const T *row,
                                          int64_t i, int64_t c)
@@ -116,7 +115,7 @@ __global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, block))
     }
 }
 
-/* Any width and alignment: a block makes a row, again for each step. */
+/* Any width and alignment: a block computes a row, and gathers it again for each step. */
 template <typename T> __global__ void __launch_bounds__(block) gather_any(struct args<T> a)
 {
     for (int64_t i = a.first + blockIdx.x; i < a.n; i += gridDim.x) {
@@ -298,7 +297,7 @@ template <typename T> void launch_gather(struct device *dev, const struct args<T
         gather_any<T><<<(unsigned)(n < most ? n : most), block, 0, on>>>(a);
 }
 
-/* The change of rows [first, end) to s->delta. */
+/* The LoRA delta of rows [first, end) to s->delta. */
 template <typename T>
 void make_delta(struct device *dev, const struct op_embed *op, const struct space *s, int64_t first,
                 int64_t end)
@@ -337,7 +336,7 @@ void run_forward(struct device *dev, const struct op_embed *op, const struct spa
     }
 }
 
-/* dout becomes the gradient of what was gathered. */
+/* dout becomes the gradient of the gathered rows. */
 template <typename T>
 void norm_back(struct device *dev, const struct op_embed *op, const struct space *s)
 {

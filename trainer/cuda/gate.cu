@@ -1,9 +1,9 @@
 /*
  * gate - gated activations and their backward.
  *
- * A thread takes one pack of columns of one row (a single column where rows are odd), reads both
- * halves of u there and writes what follows from them.  Backward computes the dropped-out dout
- * for itself and leaves the caller's as it was.
+ * A thread takes one pack of columns of one row (a single column where rows are odd) and reads
+ * both halves of u there.  Backward drops dout out for itself and leaves the caller's
+ * unchanged.
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/row.h"

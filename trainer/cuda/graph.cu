@@ -1,9 +1,8 @@
 /*
- * cuda/graph - operations that are done again and again as one graph, without the host's part.
+ * cuda/graph - operations captured as one graph, which is launched again and again.
  *
- * The stream is captured; what an operation's room asks of the stream that a capture does not
- * allow (waiting, timing algorithms) ends it, and the device is as it was.  Source: CUDA 13.0
- * runtime API, graphs.
+ * The stream is captured.  An operation that a capture does not allow (waiting, timing
+ * algorithms) ends it, and the device is as it was.  Source: CUDA 13.0 runtime API, graphs.
  */
 #include "trainer/cuda/cuda.h"
 

@@ -1,11 +1,10 @@
 /*
  * head - the output projection and cross-entropy, a chunk of rows at a time.
  *
- * A chunk's logits lie in the workspace in the device's type (f32 where no gradient is wanted),
- * rows padded to 16 bytes, and their gradient comes in their place (head_rows.cu).
- *
- * What is written is softmax - onehot, in f16 times 2^14 so that small probabilities stay normal
- * numbers; scale and mul are factors of the two products behind it.
+ * A chunk's logits are in the workspace, in the device's type (f32 where no gradient is
+ * wanted), with rows padded to 16 bytes; head_rows.cu replaces them by their gradient, softmax
+ * - onehot, in f16 times 2^14 so that small probabilities stay normal numbers. scale and mul
+ * are factors of the two products that follow.
  */
 #include "trainer/cuda/matmul/matmul.h"
 
@@ -87,7 +86,7 @@ static void logits_of(struct device *dev, const struct op_head *a, void *z, enum
     matmul(dev, &p);
 }
 
-/* dx and dW from what stands in z. */
+/* dx and dW from the gradient in z. */
 static void back(struct device *dev, const struct op_head *a, const void *z, const void *x,
                  void *dx, int64_t n, float by, bool add, uint64_t busy)
 {

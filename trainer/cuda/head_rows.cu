@@ -1,10 +1,10 @@
 /*
  * head_rows - see head.h.
  *
- * A cluster of blocks goes from row to row: a row's parts come to shared memory ahead of time,
- * their maxima and sums go to every block of the cluster, and the gradient is written in the row's
- * place: one read, one write.  The row behind it is summed in between, so that nobody waits for
- * what others send.  Rows too long for that, and chips that are no Hopper, read twice.
+ * A cluster of blocks goes from row to row: a row's parts are loaded to shared memory ahead of
+ * time, their maxima and sums are sent to every block of the cluster, and the gradient replaces
+ * the row: one read, one write.  The next row is summed in between, so that no block waits for
+ * the others.  Rows that are too long, and chips other than Hopper, read twice.
  *
  * Source: PTX ISA 8.5, sections 9.7.8.8 (st.async) and 9.7.13.15 (mbarrier).
  */
@@ -131,7 +131,8 @@ struct part {
     int begin, mine, left;
 };
 
-/* Columns of the row's last pack from `left` on count as nothing: what multiplies is above 0. */
+/* Columns of the row's last pack from `left` on become -inf: the factor of the logits is above
+ * 0. */
 template <typename T> __device__ __forceinline__ void cut(uint4 *at, const struct part &of)
 {
     int last = of.mine - 1;
@@ -141,7 +142,7 @@ template <typename T> __device__ __forceinline__ void cut(uint4 *at, const struc
             ((T *)(at + last))[j] = cuda_from_f32<T>(-INFINITY);
 }
 
-/* Packs of row i, when there is one, to `to`: each thread its own. */
+/* Load the packs of row i, if there is one, to `to`: each thread its own. */
 template <typename T>
 __device__ __forceinline__ void ask(uint4 *to, const T *z, const struct head_rows &l, int i, int n,
                                     const struct part &of)
@@ -159,7 +160,7 @@ __device__ __forceinline__ void ask(uint4 *to, const T *z, const struct head_row
     __pipeline_commit();
 }
 
-/* 2^x; what is below the normal numbers is 0. */
+/* 2^x; 0 instead of a subnormal number. */
 __device__ __forceinline__ float power(float x)
 {
     float y;
@@ -229,7 +230,7 @@ __device__ __forceinline__ struct soft sum_packs(const uint4 *at, const struct p
     return {max, cuda_warp_sum(sum)};
 }
 
-/* The same of the block's warps; all its threads call it, what it gives is the first warp's. */
+/* The same for the block's warps.  All threads call it; only the first warp gets the result. */
 __device__ __forceinline__ struct soft join_warps(struct soft a, struct soft *part)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -267,7 +268,8 @@ __device__ __forceinline__ struct soft join_blocks(const struct soft *box, int C
     return {max, a.sum};
 }
 
-/* The gradient of row i in its place, from what its sums are; its loss by who has the target. */
+/* Write the gradient of row i in its place, from its sums; the block that holds the target
+ * writes the loss. */
 template <typename T>
 __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int i, const uint4 *at,
                                            const struct part &of, float by, int target,
@@ -307,7 +309,7 @@ __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int 
     }
 }
 
-/* -- what blocks of a cluster send ------------------------------------------------------------ */
+/* -- exchange within a cluster ---------------------------------------------------------------- */
 
 /* To `box` of block `to`, which counts the bytes at `full`, both as they lie here. */
 __device__ __forceinline__ void tell(const struct soft *box, const uint64_t *full, int to,
@@ -325,8 +327,8 @@ __device__ __forceinline__ void tell(const struct soft *box, const uint64_t *ful
 #endif
 }
 
-/* All have come, for the time of that parity: from other blocks too, as a gate's own wait does not
- * say. */
+/* Wait for all sums of the phase with that parity; acquires for the cluster, which
+ * mbarrier_wait does not. */
 __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 {
 #if WGMMA_HERE
@@ -337,9 +339,9 @@ __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 }
 
 /*
- * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  Between what a block
- * finds of a row and what it needs of the others it sums the row behind.  A box is filled again
- * four rows later, by who has heard of the row two later from all: their threads have read it.
+ * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  While a block's
+ * sums of a row travel, the block sums the next row.  A box is filled again four rows later, by
+ * a block that has received all sums of the row two later: all threads have read the box then.
  */
 template <typename T>
 static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
@@ -369,13 +371,13 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
     }
     for (int k = 0; k < STAGES; k++)
         ask(stage + k * each, z, l, i + (k + 1) * step, n, of);
-    cluster.sync();                     /* all are there to be sent to */
+    cluster.sync();                     /* all blocks can receive */
     for (bool first = true; i < n; i += step, first = false) {
         int now = (count - 1) % BOXES, next = count % BOXES, then = target;
         unsigned parity = (unsigned)((count - 1) / BOXES) & 1;
         int ahead = first ? slot : slot + 1 < STAGES ? slot + 1 : 0;
 
-        if (i + step < n) {             /* the row behind */
+        if (i + step < n) {             /* the next row */
             struct soft a;
 
             then = l.targets[i + step];
@@ -401,11 +403,11 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         target = then;
         slot = ahead;
     }
-    cluster.sync();                     /* nobody leaves who is still sent to */
+    cluster.sync();                     /* no block leaves while others send to it */
 #endif
 }
 
-/* A row by one block; written only where there is a factor. */
+/* A row by one block; written only if there is a factor. */
 template <typename T>
 static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct head_rows l)
 {
@@ -449,9 +451,7 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
     to.dynamicSmemBytes = (size_t)(STAGES * each) * sizeof(uint4);
     if (C * CLUSTER_THREADS * PACKS < packs || !cuda_of(dev)->hopper ||
         to.dynamicSmemBytes + BESIDE > cuda_of(dev)->shared_most ||
-        !cuda_ok(dev, "head_loss", cudaFuncSetAttribute(cluster_kernel<T>,
-                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        (int)to.dynamicSmemBytes)))
+        !cuda_ok(dev, "head_loss", cuda_allow_shared(cluster_kernel<T>, to.dynamicSmemBytes)))
         return false;
     attr.id = cudaLaunchAttributeClusterDimension;
     attr.val.clusterDim.x = (unsigned)C;

@@ -1,15 +1,15 @@
 /*
  * norm - LayerNorm and RMSNorm by rows, and their backward.
  *
- * A team of warps holds a row in registers, so that it is read once; a block is several teams, and
- * blocks stay: while a team works on a row its next ones are copied to shared memory.
- * Statistics as on the CPU: the mean first, then centred squares.  Backward runs as many blocks
- * as the chip has processors; each thread sums the gradients of gain and bias for its columns
- * over the rows its team took, a block adds its teams' in their order through shared memory, and
- * a second kernel adds the blocks' sums in their order.
+ * A team of warps holds a row in registers, so that the row is read once; a block is several
+ * teams and persistent: while a team works on a row, its next ones are copied to shared memory.
+ * Statistics as on the CPU: the mean first, then centred squares.  Backward runs one block a
+ * multiprocessor; each thread sums the gradients of gain and bias for its columns over the rows
+ * of its team, a block adds its teams' sums in order through shared memory, and a second kernel
+ * adds the blocks' sums in order.
  *
- * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or not
- * aligned are read again for each step by a whole block.
+ * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or
+ * not aligned are read again for each step by a whole block.
  */
 #include "trainer/cuda/row.h"
 
@@ -199,7 +199,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
     }
 }
 
-/* The gradient that reaches a pack of a row: dout, and dout_add where there is one. */
+/* The incoming gradient of a pack of a row: dout, plus dout_add if there is one. */
 template <typename T>
 __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct args<T> &a,
                                         const uint4 *dout, int64_t i, int64_t c)
@@ -218,8 +218,8 @@ __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct a
     }
 }
 
-/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias; 4: and the column sums
- * of dx and dx_add, whose parts lie behind all blocks' of those. */
+/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias; 4: also the column
+ * sums of dx and dx_add, whose parts follow those of all blocks. */
 template <typename T, int WARPS, int PACKS, int SUMS>
 __global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, BLOCK<PACKS>))
 backward(struct args<T> a)
@@ -371,7 +371,7 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
     }
 }
 
-/* Where sums go; from the third on behind those of all parts of the first two. */
+/* Where sums go; the parts of the third and fourth follow all parts of the first two. */
 struct totals {
     float *at[4];
     bool   fresh;                       /* the third and fourth are written */
@@ -436,10 +436,8 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
         unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), each * cuda_of(dev)->sms);
 
         a.stages = (int)fewer(4, (int64_t)(cuda_of(dev)->shared_most / row));
-        if (cuda_ok(dev, "norm_fwd",
-                    cudaFuncSetAttribute(forward<T, WARPS, PACKS>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         (int)(row * (size_t)a.stages))))
+        if (cuda_ok(dev, "norm_fwd", cuda_allow_shared(forward<T, WARPS, PACKS>,
+                                                       row * (size_t)a.stages)))
             cuda_pdl_launch(dev, true, forward<T, WARPS, PACKS>, blocks, WARPS * 32 * teams,
                             row * (size_t)a.stages, a);
     })
@@ -474,9 +472,7 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
     a.stages = (int)fewer(3, (int64_t)(cuda_of(dev)->shared_most / row));
     shared = (size_t)a.stages * row;
     shared = shared > sums ? shared : sums;
-    if (!cuda_ok(dev, op, cudaFuncSetAttribute(backward<T, WARPS, PACKS, SUMS>,
-                                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               (int)shared)))
+    if (!cuda_ok(dev, op, cuda_allow_shared(backward<T, WARPS, PACKS, SUMS>, shared)))
         return;
     cuda_pdl_launch(dev, true, backward<T, WARPS, PACKS, SUMS>, (unsigned)blocks,
                     WARPS * 32 * teams, shared, a);
@@ -497,8 +493,8 @@ void launch_any(struct device *dev, const char *op, const struct args<T> &a,
         cuda_add_parts(dev, op, (float *)norm->dw, (float *)norm->db, a.part, blocks, a.dim);
 }
 
-/* As CUDA_TEAM2, but rows of up to 256 packs have a thread for each: the sums of more leave a
- * multiprocessor too few threads to wait with. */
+/* As CUDA_TEAM2, but rows of up to 256 packs have a thread for each: with the sums of more, too
+ * few threads fit a multiprocessor to hide latency. */
 #define CUDA_TEAM2_BACK(packs_, ...)                                                           \
     CUDA_TEAM_IF(packs_, 2, 1, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 4, 1, __VA_ARGS__)                                                    \

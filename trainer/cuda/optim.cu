@@ -1,8 +1,9 @@
 /*
- * optim - the sum of squares that clipping needs, and what it says about the step.
+ * optim - the sum of squares for clipping, and the verdict on the step.
  *
- * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  The blocks'
- * sums are added in one order too: by the host, or by one block, whose verdict stays on the GPU.
+ * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  The
+ * blocks' sums are added in a fixed order too: by the host, or by one block, whose verdict
+ * stays on the GPU.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -74,7 +75,7 @@ int64_t lead_of(const void *p, int64_t n)
 
 } /* namespace */
 
-/* None: what these need is the device's own. */
+/* None: these use the device's own scratch. */
 uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l)
 {
     (void)dev;

@@ -1,13 +1,13 @@
 /*
- * rope - heads turned by position, normalised first where norms are, and back.
+ * rope - heads rotated by position, after norms where there are any; and the backward of it.
  *
- * Columns j and j + R/2 belong together: a thread takes a pack of N columns (one, where heads are
- * odd or not aligned) of each half.  Without norms that is all there is to a thread.  With them a
- * group of 4 to 32 threads takes one head of one row, walks its pairs and then the columns behind
- * the turned ones, sums the squares by shuffles and walks them again, now from the L1.
+ * Columns j and j + R/2 form a pair: a thread takes a pack of N columns (one, where heads are
+ * odd or not aligned) of each half.  With norms, a group of 4 to 32 threads takes one head of
+ * one row, walks its pairs and then the columns after the rotated ones, sums the squares by
+ * shuffles, and walks them again, now from the L1.
  *
- * Gradients of the norms' weights: each group adds those of its heads to its own places in shared
- * memory, the block adds its groups' in their order, a second kernel the blocks' in theirs.
+ * Gradients of the norms' weights: each group adds those of its heads to its own place in
+ * shared memory, the block adds its groups' in order, a second kernel the blocks' in order.
  */
 #include "trainer/cuda/rope.cuh"
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(block) rotate_rows(struct args<T> a)
     row_put(to + c + half, y);
 }
 
-/* With norms; behind the heads of k stand those of v, which are copied. */
+/* With norms; the heads of k are followed by those of v, which are copied. */
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
@@ -132,8 +132,8 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
 }
 
 /*
- * The same where a thread has one pair and all columns turn: a group takes two heads of a row,
- * whose packs it holds, and asks for everything before it waits for the sums.
+ * The same where a thread has one pair and all columns rotate: a group takes two heads of a
+ * row, holds their packs, and issues all loads before it needs the sums.
  */
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
 {
@@ -278,7 +278,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     }
 }
 
-/* The same where a thread has one pair and all columns turn: everything is read once. */
+/* The same where a thread has one pair and all columns rotate: everything is read once. */
 template <typename T, int N>
 __device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, int64_t row, int head,
                                           bool on, int me)
@@ -412,7 +412,7 @@ template <typename T, int N> void launch_rotate(struct device *dev, struct args<
                     (threads + 31) / 32 * 32, 0, a);
 }
 
-/* A group's threads have a pair each, and there is nothing else. */
+/* Each thread of a group has one pair, and no column is left. */
 template <typename T> bool one_pair(const struct args<T> *a)
 {
     return a->tail == 0 && a->pairs <= a->group;
@@ -447,9 +447,7 @@ void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
     if (sums && !(a.part = (float *)cuda_work(dev, "rope_bwd", part_bytes(dev, a.dim))))
         return;
     if (shared > 48 * 1024 &&
-        !cuda_ok(dev, "rope_bwd", cudaFuncSetAttribute(norm_back_rows<T, N, ONE>,
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       (int)shared)))
+        !cuda_ok(dev, "rope_bwd", cuda_allow_shared(norm_back_rows<T, N, ONE>, shared)))
         return;
     norm_back_rows<T, N, ONE><<<(unsigned)blocks, block, shared, cuda_of(dev)->stream>>>(a);
     if (cuda_launched(dev, "rope_bwd") && sums)

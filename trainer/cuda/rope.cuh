@@ -1,6 +1,6 @@
 /*
- * cuda/rope - heads normalised and turned by position, as far as all that do it share it: in the
- * same order, so that the values are the same.
+ * cuda/rope - norms and rotation of heads, shared so that all kernels use the same order of
+ * operations and get the same values.
  */
 #ifndef CKPT_TRAINER_CUDA_ROPE_H
 #define CKPT_TRAINER_CUDA_ROPE_H

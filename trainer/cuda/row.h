@@ -1,10 +1,10 @@
 /*
- * rows - rows of activations in kernels: 16 bytes at once, a team of warps that holds one row in
- * its registers, and sums over rows in two stages.
+ * row - rows of activations in kernels: 16-byte accesses, a team of warps that holds one row in
+ * registers, and sums over rows in two stages.
  *
  * A row of `dim` elements is cut into packs of CUDA_PACK<T> elements; thread l of a team of t
- * threads holds packs l, l + t, ...  A row that is not a number of packs, or not aligned to them
- * (row_packable), is left to slower kernels that go element by element.
+ * threads holds packs l, l + t, ... A row whose width or alignment does not allow packs
+ * (row_packable) is left to slower kernels that go element by element.
  */
 #ifndef CKPT_TRAINER_CUDA_ROW_H
 #define CKPT_TRAINER_CUDA_ROW_H
@@ -29,7 +29,7 @@ template <typename T> struct row_pack {
     }
 };
 
-/* Whether rows of that width at p may move 16 bytes at once. */
+/* Whether rows of that width at p allow 16-byte accesses. */
 template <typename T> static inline bool row_packable(const void *p, int64_t dim)
 {
     return cuda_aligned(p, 16) && dim % CUDA_PACK<T> == 0;
@@ -104,7 +104,7 @@ template <typename T, int N> __device__ __forceinline__ void row_put(T *at, cons
     }
 }
 
-/* Sets v[N] to what columns [c, c + N) of the row keep, c a multiple of 4; N 1: any column. */
+/* Drop out v[N], columns [c, c + N) of the row, c a multiple of 4; N 1: any column. */
 template <int N>
 __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &d, int64_t row,
                                          int64_t c, int64_t width)
@@ -147,22 +147,23 @@ template <int WARPS> __device__ __forceinline__ void row_team_wait(int team)
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(WARPS * 32) : "memory");
 }
 
-/* All teams of the block: behind barriers of each racecheck sees the second one. */
+/* A barrier of all teams; two, since racecheck does not see the first after the teams' own
+ * barriers. */
 __device__ __forceinline__ void row_teams_wait(void)
 {
     __syncthreads();
     __syncthreads();
 }
 
-/* The sums over the team, in all its threads; all of them call it, with `phase` going up by one from
- * call to call.  At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
+/* The sums over the team, in all its threads; all of them call it, with `phase` rising by one a
+ * call. At most 15 teams of more than one warp live in a block (barrier 0 is its own). */
 template <int WARPS>
 __device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
 {
     v.x = cuda_warp_sum(v.x);
     v.y = cuda_warp_sum(v.y);
     if constexpr (WARPS > 1) {
-        __shared__ float2 part[2][32];  /* in phase: readers of the last call may be late */
+        __shared__ float2 part[2][32];  /* alternating: readers of the last call may be late */
         int warp = (int)threadIdx.x / 32, first = team * WARPS;
 
         if (threadIdx.x % 32 == 0)
@@ -178,8 +179,8 @@ __device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
     return v;
 }
 
-/* Run the first statements whose WARPS and PACKS hold rows of so many packs, else what follows
- * as a block. */
+/* Run the first statements whose WARPS and PACKS hold rows of so many packs, else the block
+ * that follows. */
 #define CUDA_TEAM_IF(packs_, warps_, each_, ...)                                               \
     if ((packs_) <= 32 * (warps_) * (each_)) {                                                 \
         constexpr int WARPS = (warps_), PACKS = (each_);                                       \
@@ -204,7 +205,7 @@ __device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
 
 /* -- norms ------------------------------------------------------------------------------------ */
 
-/* Mean and 1 / std of the row that the team holds; 0 from dim on.  phase: as above, 2 a row. */
+/* Mean and 1 / std of the row that the team holds; 0 from dim on. phase: as above, 2 a row. */
 template <typename T, int WARPS, int PACKS>
 __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>], bool rms,
                                             float eps, int64_t dim, int team, int lane,

@@ -1,10 +1,10 @@
 /*
  * segments - see segments.h.
  *
- * The sort is stable (CUB's radix sort), so its result and with it the order of every sum is
- * that of the rows.  A block takes CHUNK places of the sorted order and a tile of columns.  Runs
- * inside a chunk are added to the table at once; of runs that cross a chunk's border each chunk
- * leaves its part, and the chunk in which the run begins adds these up in a second kernel.
+ * The sort is stable (CUB's radix sort), so the order of every sum is that of the rows.  A
+ * block takes CHUNK places of the sorted order and a tile of columns.  Runs inside a chunk are
+ * added to the table at once; of a run that crosses chunks each chunk leaves its part, and the
+ * chunk in which the run begins adds the parts up in a second kernel.
  */
 #include "trainer/cuda/segments.h"
 
@@ -50,8 +50,8 @@ __device__ __forceinline__ void fetch(float (&v)[AHEAD][N], const T *rows, const
     }
 }
 
-/* parts: [chunks][2][dim], of the run that comes from the chunk before, and of the one that
- * begins here and goes on. */
+/* parts: [chunks][2][dim], of the run that continues from the chunk before, and of the run that
+ * begins here and continues. */
 template <typename T, typename G, int N>
 __global__ void __launch_bounds__(256)
 add_chunks(G *table, float *parts, const T *rows, const int32_t *ids, const int32_t *at, int64_t n,
@@ -89,7 +89,7 @@ add_chunks(G *table, float *parts, const T *rows, const int32_t *ids, const int3
                 sum[j] += v[k][j];
             to_right = id[e + 2] == me;
             if (e + 1 < m && to_right)
-                continue;               /* the run goes on */
+                continue;               /* the run continues */
             from_left = begin == 0 && id[0] == me;
             if (from_left)
                 row_put(parts + (2 * (int64_t)blockIdx.x) * dim + c, sum);

@@ -1,10 +1,11 @@
 /*
- * cuda/streams - copies that run beside the operations: a stream for each way, events between them.
+ * cuda/streams - copies that run beside the operations: a stream for each direction, events
+ * between them.
  *
- * Pinned memory is the process's own, which the system hands out zeroed, in huge pages where it
- * has them, and the driver locks: what the driver allocates itself is neither promised to be zero
- * nor ever huge.  A mark is one event: waiting for it means what it was set to at that moment, so
- * that it may be set again at once.
+ * Pinned memory is the process's own, which the system provides zeroed, in huge pages where it
+ * can, and the driver locks: memory allocated by the driver is neither promised to be zero nor
+ * ever huge.  Waiting for an event waits for its state at that moment, so that it may be
+ * recorded again at once.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -84,7 +85,7 @@ void cuda_streams_close(struct cuda_device *d)
     d->streams = NULL;
 }
 
-/* A thread's share of pages that are to be there. */
+/* A thread's share of pages to populate. */
 struct share {
     unsigned char *at;
     size_t         bytes;

@@ -1,17 +1,17 @@
 /*
- * top - the largest logits of each row, and what a softmax over all of them divides by.
+ * top - the largest logits of each row, and the denominator of a softmax over all of them.
  *
- * A row is cut into slices, a block each, and what they give goes through the same kernel once
- * more.  Value and id are one number of 64 bits that orders by falling value, then rising id, and
- * is no other's.  The k-th largest of what each thread has largest bounds what may be among the k
- * largest from below: few are above it, and those are sorted.  Where they are too many (values that
- * rise along a thread's elements) the bound itself is found bit by bit.
+ * A row is cut into slices, a block each, and the results of the slices go through the same
+ * kernel once more.  Value and id form one 64-bit number that orders by falling value, then
+ * rising id, and is unique.  The k-th largest of the threads' maxima is a lower bound of the k
+ * largest: few elements are above it, and those are sorted.  Where they are too many (values
+ * that rise along a thread's elements) the bound itself is found bit by bit.
  */
 #include "trainer/cuda/cuda.h"
 
 enum {
     THREADS = 512, WARPS = THREADS / 32,
-    ROOM = 2048,                        /* of what is sorted: all that the slices of a row give */
+    ROOM = 2048,                        /* elements to sort: all results of a row's slices */
     ENOUGH = 264,                       /* blocks: two on each of 132 multiprocessors */
     MOST_SLICES = 32
 };
@@ -68,7 +68,7 @@ __device__ void sort(uint64_t *x, int n)
     __syncthreads();
 }
 
-/* The largest of what all threads have; every thread gets it. */
+/* The largest of all threads' values; every thread gets it. */
 __device__ uint64_t largest(uint64_t x, uint64_t *shared)
 {
     for (int l = 16; l > 0; l /= 2) {
@@ -230,7 +230,7 @@ static int slices_of(int64_t n, int64_t vocab, int64_t k)
     return some < 1 ? 1 : (int)some;
 }
 
-/* The workspace: what slices give, then their NaNs, then their sums. */
+/* The workspace: the slices' results, then their NaNs, then their sums. */
 static uint64_t kept_bytes(int64_t n, int64_t n_slices, int64_t k)
 {
     return cuda_align((uint64_t)(n * n_slices * k) * sizeof(uint64_t));

@@ -127,20 +127,21 @@ int conversation_of(struct conversation *t, const json_t *record, const char *fi
     const json_t *tools = json_object_get(record, "tools"),
                  *more = json_object_get(record, "chat_template_kwargs");
     bool sharegpt = false, pair = strcmp(field, "prompt") == 0;
+    int rc;
 
-    if (add_messages(t, record, field, &sharegpt, err))
-        return err->code;
-    if (sharegpt && add_system(t, record, err))
-        return err->code;
+    if ((rc = add_messages(t, record, field, &sharegpt, err)) != 0)
+        return rc;
+    if (sharegpt && (rc = add_system(t, record, err)) != 0)
+        return rc;
     if (pair) {
         t->n_prompt = json_array_size(t->messages);
-        if (add_messages(t, record, "completion", &sharegpt, err))
-            return err->code;
+        if ((rc = add_messages(t, record, "completion", &sharegpt, err)) != 0)
+            return rc;
     }
-    if (tools && !json_is_null(tools) &&
-        !(json_is_string(tools) && json_string_length(tools) == 0) &&
-        list_of(&t->tools, tools, "tools", err))
-        return err->code;
+    if (tools && !json_is_null(tools) && !(json_is_string(tools) &&
+                                           json_string_length(tools) == 0) &&
+        (rc = list_of(&t->tools, tools, "tools", err)) != 0)
+        return rc;
     if (t->tools && json_array_size(t->tools) == 0) {   /* templates render [] as if it were some */
         json_decref(t->tools);
         t->tools = NULL;
@@ -189,19 +190,7 @@ static size_t common(const struct ckpt_buf *a, const struct ckpt_buf *b)
 
 static int add_span(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err)
 {
-    if (begin >= end)
-        return 0;
-    if (out->n_span == out->cap) {
-        size_t cap = out->cap ? 2 * out->cap : 8;
-        void *p = ckpt_grow(out->span, cap, sizeof *out->span);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *out->span);
-        out->span = p;
-        out->cap = cap;
-    }
-    out->span[out->n_span++] = (struct jinja_span){begin, end};
-    return 0;
+    return begin < end ? jinja_out_add(out, begin, end, err) : 0;
 }
 
 static const char mark[] = "ckpt-ends-here-5b1d";
@@ -310,7 +299,7 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n,
     if (same >= *end || end_by_mark(t, c, n, whole, end, err))
         return 0;
     if (err->code && err->code != CKPT_EFORMAT)
-        return err->code;
+        return ckpt_err_code(err);
     ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
               "more follow, so that the assistant's turns cannot be told apart", n);
     return ckpt_err_hint(err, "`mask_history` learns the last turn alone, `train_on_prompt` all "
@@ -324,8 +313,8 @@ static int add_turn(const struct conversation *t, const struct chat *c, size_t i
     size_t before = 0, begin = 0, end;
     int rc;
 
-    if (i > 0 && end_of(t, c, i, part, out, &before, err))
-        return err->code;
+    if (i > 0 && (rc = end_of(t, c, i, part, out, &before, err)) != 0)
+        return rc;
     rc = render(t, c, i, true, part, err);
     if (rc && (i > 0 || rc != CKPT_EFORMAT))
         return ckpt_err_in(err, "the first %zu messages", i);
@@ -335,8 +324,8 @@ static int add_turn(const struct conversation *t, const struct chat *c, size_t i
         begin = common(&part->text, &out->text);
     /* A template that does not end its prompt where it ends its messages. */
     begin = begin < before ? before : begin;
-    if (end_of(t, c, i + 1, part, out, &end, err))
-        return err->code;
+    if ((rc = end_of(t, c, i + 1, part, out, &end, err)) != 0)
+        return rc;
     return add_span(out, begin, end, err);
 }
 

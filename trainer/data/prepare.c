@@ -39,8 +39,8 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
     *ready = false;
     if (stat(path, &st) != 0)
         return 0;
-    if (ckpt_dir_open(&dir, path, CKPT_FOLLOW, err))
-        return err->code;
+    if ((rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err)) != 0)
+        return rc;
     rc = ckpt_file_open_at(&file, dir, ".data_ready", err);
     if (rc == 0)
         rc = ckpt_json_read(&made, file, 65536, CKPT_JSON_STRICT, err);
@@ -71,8 +71,8 @@ static int put_rows(struct ckpt_outdir *out, const char *rel, struct records *al
     int rc;
 
     ckpt_buf_init(&b, SIZE_MAX);
-    if (ckpt_outdir_file(&file, out, rel, err))
-        return err->code;
+    if ((rc = ckpt_outdir_file(&file, out, rel, err)) != 0)
+        return rc;
     rc = 0;
     for (int64_t i = 0; rc == 0 && i < n; i++) {
         json_t *record = NULL;
@@ -133,11 +133,14 @@ int prepare_make(const char *path, const struct prepare_opts *o, struct records 
     rc = make_parents(path, err);
     if (rc == 0)
         rc = ckpt_outdir_create(&out, path, err);
-    if (rc == 0 && (put_rows(out, "training.jsonl", all, row, n_train, err) ||
-                    put_rows(out, "validation.jsonl", all, left, n_val, err) ||
-                    put_rows(out, "test.jsonl", all, left + n_val, n - n_train - n_val, err) ||
-                    ckpt_outdir_put(out, ".data_ready", ready, strlen(ready), err)))
-        rc = err->code;
+    if (rc == 0)
+        rc = put_rows(out, "training.jsonl", all, row, n_train, err);
+    if (rc == 0)
+        rc = put_rows(out, "validation.jsonl", all, left, n_val, err);
+    if (rc == 0)
+        rc = put_rows(out, "test.jsonl", all, left + n_val, n - n_train - n_val, err);
+    if (rc == 0)
+        rc = ckpt_outdir_put(out, ".data_ready", ready, strlen(ready), err);
     if (rc == 0)
         rc = ckpt_outdir_commit(out, err);
     else if (out)

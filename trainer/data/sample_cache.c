@@ -211,11 +211,15 @@ static int probe(const struct sample_file *file, const struct data_source *d, st
 static int take(struct sample_cache *k, struct ckpt_file *file, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
-    if (sample_file_open(&k->file, file, key, d->n, err) || probe(k->file, d, err)) {
+    int rc = sample_file_open(&k->file, file, key, d->n, err);
+
+    if (rc == 0)
+        rc = probe(k->file, d, err);
+    if (rc) {
         sample_file_close(k->file);
         k->file = NULL;
     }
-    return err->code;
+    return rc;
 }
 
 /* A file that is there and good, or none: what is wrong with it is told. */
@@ -223,13 +227,13 @@ static int look(struct sample_cache *k, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
     struct ckpt_file *file;
+    int rc;
 
-    if (cache_find(&file, k->key, FIELD_NONE, NAME, err))
-        return err->code;
-    if (!file || take(k, file, d, key, err) == 0)
-        return 0;
-    if (err->code == CKPT_ENOMEM)
-        return err->code;
+    if ((rc = cache_find(&file, k->key, FIELD_NONE, NAME, err)) != 0)
+        return rc;
+    rc = file ? take(k, file, d, key, err) : 0;
+    if (rc == 0 || rc == CKPT_ENOMEM)
+        return rc;
     ckpt_log(CKPT_LOG_WARNING, NAME " is not used: %s", err->text);
     ckpt_err_clear(err);
     cache_drop(k->key);

@@ -144,6 +144,7 @@ static int take_sample(struct sample *s, const unsigned char *bytes, size_t n,
     struct ckpt_cursor c;
     uint32_t flags, n_ids, n_enc, first;
     uint64_t lead, given;
+    int rc;
 
     ckpt_cursor_init(&c, bytes, n);
     flags = ckpt_cursor_u32le(&c);
@@ -156,8 +157,9 @@ static int take_sample(struct sample *s, const unsigned char *bytes, size_t n,
         n_ids == 0 || first > n_ids || lead > INT64_MAX || given > INT64_MAX ||
         bytes_of(flags, n_ids, n_enc) != ckpt_cursor_left(&c))
         return ckpt_fail(err, CKPT_EFORMAT, "a sample of %zu bytes that do not fit together", n);
-    if (sample_reserve(s, n_ids, err) || sample_reserve_enc(s, n_enc, err))
-        return err->code;
+    if ((rc = sample_reserve(s, n_ids, err)) != 0 ||
+        (rc = sample_reserve_enc(s, n_enc, err)) != 0)
+        return rc;
     s->n = n_ids;
     s->n_enc = n_enc;
     s->lead = (int64_t)lead;
@@ -326,12 +328,13 @@ static int read_head(struct sample_file *f, unsigned char index[16],
     int64_t *number[7];
     struct ckpt_cursor c;
     uint64_t its_n, its_size;
+    int rc;
 
     if (f->size < SAMPLE_FILE_HEAD)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%llu bytes are no file of samples",
                             (unsigned long long)f->size);
-    if (ckpt_file_read_at(f->file, head, sizeof head, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, head, sizeof head, 0, err)) != 0)
+        return rc;
     ckpt_xxh128(digest, head, HASHED);
     if (memcmp(head, MAGIC, 8) != 0 || memcmp(digest, head + HASHED, sizeof digest) != 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "digest", "its head does not have its digest");
@@ -400,9 +403,9 @@ int sample_file_get(const struct sample_file *f, int64_t i, struct sample *s, bo
     int rc;
 
     *have = false;
-    if (ckpt_file_read_at(f->file, raw, sizeof raw,
-                          SAMPLE_FILE_HEAD + (uint64_t)i * SAMPLE_FILE_ENTRY, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, raw, sizeof raw,
+                                SAMPLE_FILE_HEAD + (uint64_t)i * SAMPLE_FILE_ENTRY, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, sizeof raw);
     e = get_entry(&c);
     if (e.length < 0)

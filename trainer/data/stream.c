@@ -14,9 +14,10 @@ static int get_record(const struct data_source *d, int64_t i, json_t **out, stru
 {
     const char *name;
     json_t *column;
+    int rc;
 
-    if (records_get(d->records, i, out, err))
-        return err->code;
+    if ((rc = records_get(d->records, i, out, err)) != 0)
+        return rc;
     json_object_foreach(d->mapping, name, column) {
         json_t *v = json_object_get(*out, json_string_value(column));
 
@@ -60,15 +61,16 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
                   size_t *prompt, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
     *prompt = 0;
     /* A number is no text: nothing says how it would be spelt. */
     if (d->text_field && json_object_get(record, d->text_field) &&
-        ckpt_json_get(&v, record, d->text_field, JSON_STRING, err))
-        return err->code;
+        (rc = ckpt_json_get(&v, record, d->text_field, JSON_STRING, err)) != 0)
+        return rc;
     if (d->prompt) {
-        if (template_render(d->prompt, text, record, err))
-            return err->code;
+        if ((rc = template_render(d->prompt, text, record, err)) != 0)
+            return rc;
         *prompt = text->len;
     }
     return template_render(d->completion, text, record, err);
@@ -116,9 +118,11 @@ static int check_ids(const struct data_source *d, const int32_t *id, int64_t n,
 static int check_sample(const struct data_source *d, const struct sample *s, struct ckpt_err *err)
 {
     int64_t most = d->o.vocab_size;
+    int rc;
 
-    if (check_ids(d, s->ids, s->n, err) || check_ids(d, s->enc, s->n_enc, err))
-        return err->code;
+    if ((rc = check_ids(d, s->ids, s->n, err)) != 0 ||
+        (rc = check_ids(d, s->enc, s->n_enc, err)) != 0)
+        return rc;
     for (int64_t i = 1; most > 0 && i < s->n; i++)
         if (s->labels[i] != SAMPLE_NO_LABEL && (s->labels[i] < 0 || s->labels[i] >= most))
             return ckpt_fail(err, CKPT_EMISMATCH, "label %lld is %d, the model has %lld ids "
@@ -203,9 +207,10 @@ static int plain_text(const struct data_source *d, const json_t *record, struct 
                       struct ckpt_buf *completion, struct ckpt_err *err)
 {
     size_t split;
+    int rc;
 
-    if (render(d, record, prompt, &split, err))
-        return err->code;
+    if ((rc = render(d, record, prompt, &split, err)) != 0)
+        return rc;
     if (d->kind == DATA_TEXT)
         return 0;
     ckpt_buf_put(completion, prompt->data + split, prompt->len - split);
@@ -316,6 +321,7 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     const char *prompt = d->o.prompt_template, *completion = d->o.completion_template;
     const char *chat = d->o.messages_field ? d->o.messages_field : conversation_field(record);
     bool told = prompt || completion || d->o.text_field;
+    int rc;
 
     if (told && d->o.messages_field)
         return ckpt_fail(err, CKPT_ECONFIG, "both a messages field and %s are given",
@@ -337,8 +343,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
             return ckpt_fail(err, CKPT_ECONFIG, "a %s template without a %s template, and the "
                              "fields do not say the other", prompt ? "prompt" : "completion",
                              prompt ? "completion" : "prompt");
-        if (template_parse(&d->prompt, prompt ? prompt : shape->prompt, err))
-            return err->code;
+        if ((rc = template_parse(&d->prompt, prompt ? prompt : shape->prompt, err)) != 0)
+            return rc;
         return template_parse(&d->completion, completion ? completion : shape->completion, err);
     }
     if (prompt || completion)

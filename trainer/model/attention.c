@@ -43,7 +43,7 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *u)
 {
     const struct arch *a = p->m->arch;
-    bool encodes = arch_encodes(a, u->index - 1);
+    bool encodes = arch_is_encoder(a, u->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
         return (struct op_rel_bias){.table = NULL};
@@ -65,7 +65,7 @@ static struct op_attention packed(const struct pass *p, const struct layer *u,
         .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
-        .rel_bias = rel_bias(p, u), .whole = arch_encodes(a, u->index - 1),
+        .rel_bias = rel_bias(p, u), .whole = arch_is_encoder(a, u->index - 1),
         .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
     };
 }
@@ -147,7 +147,7 @@ static struct op_linear out_linear(const struct pass *p, const struct layer *u,
     const struct arch *a = p->m->arch;
 
     return (struct op_linear){
-        .out = b->at[arch_crosses(a, u->index - 1) ? BUF_HX : BUF_H1],
+        .out = b->at[arch_has_cross(a, u->index - 1) ? BUF_HX : BUF_H1],
         .x = b->at[BUF_CTX], .w = layer_weight(u, ROLE_OUT_W),
         .b = layer_weight(u, ROLE_OUT_B),
         .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,

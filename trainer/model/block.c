@@ -270,7 +270,7 @@ void block_step(const struct pass *p, int layer, const struct block_bufs *b, voi
     struct layer u = layer_acquire(p, layer + 1);
 
     attention_fwd(p, &u, b);
-    if (arch_crosses(p->m->arch, layer))
+    if (arch_has_cross(p->m->arch, layer))
         cross_fwd(p, &u, b);
     mlp_fwd(p, &u, b, next);
     layer_release(p, &u);
@@ -284,7 +284,7 @@ void block_fwd(const struct pass *p, int layer, void *next)
 void block_bwd(const struct pass *p, int layer, void *dh)
 {
     const struct block_bufs *b = &p->m->bwd[layer];
-    bool crosses = arch_crosses(p->m->arch, layer);
+    bool crosses = arch_has_cross(p->m->arch, layer);
     struct layer u = layer_acquire(p, layer + 1);
 
     layer_back(p, &u);

@@ -257,7 +257,7 @@ bool biases_by_norm(const struct pass *p, const struct layer *u)
     const struct arch *a = p->m->arch;
 
     return a->place == ARCH_PRE_NORM && !a->resid_from_norm && !routed(p, u) &&
-           !arch_crosses(a, u->index - 1) &&
+           !arch_has_cross(a, u->index - 1) &&
            pass_drop(p, u, DROP_MLP, a->hidden_dropout).p <= 0;
 }
 

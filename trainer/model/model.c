@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 #include "trainer/model/plan.h"
 #include "trainer/model/pass.h"
 #include "trainer/model/rope.h"

@@ -1,23 +1,23 @@
 /* params - see params.h. */
 #include "trainer/model/params.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 
-static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
+static size_t count(const struct arch *arch)
 {
+    struct family_name part[ROLE_COUNT];
     size_t n = 0;
 
-    for (; list->text; list++)
-        if (role_exists(arch, list->role, layer))
-            n += role_is_expert(list->role) ? (size_t)arch->num_experts : 1;
+    for (int64_t l = -1; l <= arch->num_hidden_layers; l++)
+        for (size_t i = family_parts(part, arch, l); i-- > 0;)
+            n += role_is_expert(part[i].role) ? (size_t)arch->num_experts : 1;
     return n;
 }
 
@@ -167,17 +167,17 @@ static int end_module(struct build *b, struct ckpt_err *err)
     return 0;
 }
 
-static int append_one(struct build *b, const struct name *name, int layer, int64_t expert,
+static int append_one(struct build *b, const struct family_name *name, int layer, int64_t expert,
                       struct ckpt_err *err)
 {
     struct params *p = b->p;
     const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
-    char *text = name_expand(&p->arena, p->prefix, name,
-                             layer - 1 - arch_stack_first(b->arch, layer - 1), expert);
+    struct family_place at = {name->role, layer - 1 - arch_stack_first(b->arch, layer - 1),
+                              expert};
+    char text[CKPT_MAX_NAME + 1];
     struct param *q;
 
-    if (!text)
-        return ckpt_nomem(err, CKPT_MAX_NAME);
+    family_spell(text, sizeof text, name->pattern, p->prefix, &at);
     if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
         end_module(b, err))
@@ -185,32 +185,29 @@ static int append_one(struct build *b, const struct name *name, int layer, int64
     if (b->module == SIZE_MAX)
         b->module = p->n;
     q = &p->item[p->n];
-    *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
+    *q = (struct param){.name = ckpt_arena_strndup(&p->arena, text, strlen(text)),
+                        .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
-                        .written = role_is_written(b->arch, name->role),
+                        .written = role_overwrites_grad(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
     return place(b, q, layer, err);
 }
 
-/* Append what exists of a list as the parameters of a layer; experts one after another. */
-static int append(struct build *b, const struct name *list, int layer, struct ckpt_err *err)
+/* Append the parameters of a layer; experts one after another. */
+static int append(struct build *b, int layer, struct ckpt_err *err)
 {
-    const struct arch *arch = b->arch;
+    struct family_name part[ROLE_COUNT];
+    size_t n = family_parts(part, b->arch, layer - 1);
 
-    for (; list->text; list++) {
-        const struct name *end = list;
+    for (size_t i = 0, end; i < n; i = end) {
+        bool expert = role_is_expert(part[i].role);
 
-        if (!role_exists(arch, list->role, layer - 1))
-            continue;
-        while (role_is_expert(end->role))
+        for (end = i + 1; expert && end < n && role_is_expert(part[end].role);)
             end++;
-        for (int64_t e = 0; list < end && e < arch->num_experts; e++)
-            for (const struct name *one = list; one < end; one++)
-                if (append_one(b, one, layer, e, err))
+        for (int64_t e = 0; e < (expert ? b->arch->num_experts : 1); e++)
+            for (size_t k = i; k < end; k++)
+                if (append_one(b, &part[k], layer, e, err))
                     return err->code;
-        if (list == end && append_one(b, list, layer, 0, err))
-            return err->code;
-        list = list < end ? end - 1 : list;
     }
     return 0;
 }
@@ -232,15 +229,12 @@ static void place_grads(struct params *p)
 
 static int append_all(struct build *b, struct ckpt_err *err)
 {
-    const struct family *f = b->arch->family;
     struct params *p = b->p;
 
-    if (append(b, f->before, 0, err))
-        return err->code;
-    for (int u = 1; u + 1 < p->n_layers; u++)
-        if (append(b, family_block(b->arch, u - 1), u, err))
+    for (int layer = 0; layer < p->n_layers; layer++)
+        if (append(b, layer, err))
             return err->code;
-    if (append(b, f->after, p->n_layers - 1, err) || end_module(b, err))
+    if (end_module(b, err))
         return err->code;
     place_grads(p);
     if (p->grad_numel == 0)
@@ -252,20 +246,14 @@ static int append_all(struct build *b, struct ckpt_err *err)
 int params_build(struct params *p, const struct arch *arch, const struct lora *lora,
                  struct ckpt_err *err)
 {
-    const struct family *f = arch->family;
-    int64_t layers = arch->num_hidden_layers;
-    size_t n = count(arch, f->before, -1) + count(arch, f->after, -1);
+    size_t n = count(arch) * (lora ? PARAM_KINDS : 1);
     struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
 
-    for (int64_t l = 0; l < layers; l++)
-        n += count(arch, family_block(arch, l), l);
-    n *= lora ? PARAM_KINDS : 1;
     memset(p, 0, sizeof *p);
-    p->prefix = f->prefix;
-    p->spare = f->spare;
-    p->older = f->older;
+    p->family = arch->family;
+    p->prefix = arch->family->prefix;
     p->adapted = lora != NULL;
-    p->n_layers = (int)layers + 2;
+    p->n_layers = (int)arch->num_hidden_layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
     p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
     p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
@@ -354,7 +342,8 @@ size_t params_find_older(const struct params *p, const char *name)
     char now[CKPT_MAX_NAME + 1];
     size_t n = strlen(name);
 
-    for (const struct older_name *o = p->older; o && o->tail; o++) {
+    for (const struct family_older_name *o = p->family ? p->family->older : NULL; o && o->tail;
+         o++) {
         size_t k = strlen(o->tail);
 
         if (n < k || strcmp(name + n - k, o->tail) != 0 || n - k + strlen(o->now) >= sizeof now)
@@ -367,10 +356,7 @@ size_t params_find_older(const struct params *p, const char *name)
 
 bool params_spare(const struct params *p, const char *name)
 {
-    for (const char *const *glob = p->spare; glob && *glob; glob++)
-        if (fnmatch(*glob, name, 0) == 0)
-            return true;
-    return false;
+    return p->family && family_is_spare(p->family, name);
 }
 
 void params_release(struct params *p)

@@ -34,8 +34,8 @@ struct param {
     int64_t           grad_offset;  /* from the start of the layer's gradients; -1: frozen */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
-    bool              written;      /* PARAM_BASE: role_is_written */
-    int               role;         /* enum role (names.h) */
+    bool              written;      /* PARAM_BASE: role_overwrites_grad */
+    int               role;         /* enum role (role.h) */
     int64_t           expert;       /* which, for a role that each expert has */
     enum param_kind   kind;
     bool              changed;      /* PARAM_BASE: its module has a low-rank change */
@@ -53,9 +53,8 @@ struct params {
     int64_t          *layer_grad;    /* [n_layers] elements of the layer's gradients */
     int64_t           numel, grad_numel;
     struct ckpt_map  *by_name;
+    const struct family *family;    /* NULL: a list made by hand */
     const char       *prefix;       /* of the family: "transformer.", or "" */
-    const char *const *spare;       /* the family's; see families.h */
-    const struct older_name *older; /* likewise */
     bool              adapted;      /* an adapter is trained, not the model */
 };
 

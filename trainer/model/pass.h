@@ -24,9 +24,9 @@
 #ifndef CKPT_TRAINER_MODEL_PASS_H
 #define CKPT_TRAINER_MODEL_PASS_H
 
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/model.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 #include "trainer/ops/ops.h"
 #include "trainer/ops/plan.h"
 

@@ -129,7 +129,7 @@ static int64_t low_columns(struct model *m, int layer)
 static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
 {
     struct model *m = d->m;
-    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_crosses(m->arch, layer);
+    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_has_cross(m->arch, layer);
     int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
     uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
 

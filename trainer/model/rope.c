@@ -138,7 +138,7 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
                             err);
 }
 
-int rope_read(struct arch *a, const json_t *config, bool partial, bool longrope,
+int rope_config_read(struct arch *a, const json_t *config, bool partial, bool longrope,
               struct ckpt_err *err)
 {
     const json_t *o = json_object_get(config, "rope_parameters");

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/model/families.h"
-#include "trainer/model/names.h"
+#include "formats/families/family.h"
+#include "formats/families/role.h"
 
 /* Where a parameter stands among all. */
 struct place {

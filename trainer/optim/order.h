@@ -11,7 +11,7 @@
 #define CKPT_TRAINER_OPTIM_ORDER_H
 
 #include "libckpt/source.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/params.h"
 
 #define OPTIM_GROUPS 2              /* with weight decay, and without */

@@ -12,8 +12,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/log.h"
 #include "trainer/data/prepare.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 static void data_close(struct data_set *d)
 {
@@ -146,7 +145,7 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
                 : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
-    opts.max_positions = arch_places(r->session->arch);
+    opts.max_positions = arch_max_positions(r->session->arch);
     if (open_records(d, s, path, n, train, err))
         return err->code;
     opts.passes = passes(r, records_count(d->records), train);

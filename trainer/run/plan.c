@@ -6,7 +6,7 @@
 #include <sys/sysinfo.h>
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define SAMPLED 2000            /* rows that are tokenised to tell how long all are */
 

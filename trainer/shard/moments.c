@@ -2,7 +2,7 @@
 #include "trainer/shard/moments.h"
 
 #include "formats/bnb/optim.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 /* The weight of an nn.Embedding, whole. */
 static bool is_embedding(const struct param *p)

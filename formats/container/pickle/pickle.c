@@ -37,15 +37,8 @@ static int push(struct machine *m, struct value *v)
     if (m->n == PICKLE_MAX_STACK)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: more than %u values on the stack",
                          PICKLE_MAX_STACK);
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 256;
-        void *grown = ckpt_grow(m->stack, cap, sizeof *m->stack);
-
-        if (!grown)
-            return nomem(m);
-        m->stack = grown;
-        m->cap = cap;
-    }
+    if (ckpt_reserve(&m->stack, m->n, &m->cap, sizeof *m->stack, m->err))
+        return CKPT_ENOMEM;
     m->stack[m->n++] = v;
     return 0;
 }
@@ -67,15 +60,8 @@ static int push_mark(struct machine *m)
 {
     if (m->n_mark == PICKLE_MAX_STACK)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: more than %u marks", PICKLE_MAX_STACK);
-    if (m->n_mark == m->cap_mark) {
-        size_t cap = m->cap_mark ? 2 * m->cap_mark : 64;
-        void *grown = ckpt_grow(m->mark, cap, sizeof *m->mark);
-
-        if (!grown)
-            return nomem(m);
-        m->mark = grown;
-        m->cap_mark = cap;
-    }
+    if (ckpt_reserve(&m->mark, m->n_mark, &m->cap_mark, sizeof *m->mark, m->err))
+        return CKPT_ENOMEM;
     m->mark[m->n_mark++] = m->n;
     return 0;
 }

@@ -91,15 +91,8 @@ static int push_name(struct walker *k, const char *module, size_t n_module, cons
             key[i] = '?';               /* no module has such a name */
     item.n = ckpt_map_get(k->seen, key, n_module + n_name + 1);
     if (item.n == CKPT_MAP_NONE) {
-        if (w->n_use == w->cap_use) {
-            size_t cap = w->cap_use ? 2 * w->cap_use : 32;
-            void *grown = ckpt_grow(w->use, cap, sizeof *w->use);
-
-            if (!grown)
-                return nomem(k);
-            w->use = grown;
-            w->cap_use = cap;
-        }
+        if (ckpt_reserve(&w->use, w->n_use, &w->cap_use, sizeof *w->use, k->err))
+            return CKPT_ENOMEM;
         item.n = w->n_use;
         if (ckpt_map_add(k->seen, key, n_module + n_name + 1, item.n, k->err))
             return k->err->code;

@@ -242,7 +242,7 @@ static struct value *adamw_state(struct ckpt_arena *a, const struct layout *l)
     }
     if (value_set_str(a, d, "state", state) ||
         value_set_str(a, d, "param_groups",
-                      adamw_param_groups(a, l->group, l->n_group, l->first, l->count)))
+                      hf_adamw_groups(a, l->group, l->n_group, l->first, l->count)))
         return NULL;
     return d;
 }

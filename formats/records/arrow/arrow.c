@@ -40,14 +40,15 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
     uint64_t size = ckpt_file_size(f->file), len, left;
     unsigned char head[8];
     struct flatbuffer_table root;
+    int rc;
 
     *m = (struct message){0};
     if (at == size)
         return 0;
     if (size - at < 4)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends inside a message");
-    if (ckpt_file_read_at(f->file, head, size - at < 8 ? 4 : 8, at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, head, size - at < 8 ? 4 : 8, at, err)) != 0)
+        return rc;
     /* Before version 0.15 there was no mark. */
     at += le32(head) == 0xffffffffu ? 8 : 4;
     len = le32(head) == 0xffffffffu ? (at <= size ? le32(head + 4) : 0) : le32(head);
@@ -62,8 +63,8 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
     m->meta = ckpt_alloc_buffer((size_t)len);
     if (!m->meta)
         return ckpt_nomem(err, (size_t)len);
-    if (ckpt_file_read_at(f->file, m->meta, (size_t)len, at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, m->meta, (size_t)len, at, err)) != 0)
+        return rc;
     m->flat = (struct flatbuffer){m->meta, (size_t)len, false};
     root = flatbuffer_root(&m->flat);
     m->type = (int)flatbuffer_int(&m->flat, &root, 1, 1, 0);
@@ -113,30 +114,25 @@ static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message
     return 0;
 }
 
-static struct arrow_batch *more(struct arrow_batch **list, size_t *n, size_t *cap)
+static struct arrow_batch *more(struct arrow_batch **list, size_t *n, size_t *cap,
+                                struct ckpt_err *err)
 {
-    if (*n == *cap) {
-        size_t wider = *cap ? 2 * *cap : 64;
-        void *grown = ckpt_grow(*list, wider, sizeof **list);
-
-        if (!grown)
-            return NULL;
-        *list = grown;
-        *cap = wider;
-    }
+    if (ckpt_reserve(list, *n, cap, sizeof **list, err))
+        return NULL;
     (*list)[*n] = (struct arrow_batch){0};
     return &(*list)[(*n)++];
 }
 
 static int add_rows(struct arrow_file *f, struct message *m, struct ckpt_err *err)
 {
-    struct arrow_batch *b = more(&f->batch, &f->n_batch, &f->cap_batch);
+    struct arrow_batch *b = more(&f->batch, &f->n_batch, &f->cap_batch, err);
+    int rc;
 
     if (!b)
-        return ckpt_nomem(err, f->cap_batch * sizeof *b);
+        return CKPT_ENOMEM;
     b->first = f->rows;
-    if (set_batch(f, b, m, &m->header, f->n_schema, f->n_buffer, err))
-        return err->code;
+    if ((rc = set_batch(f, b, m, &m->header, f->n_schema, f->n_buffer, err)) != 0)
+        return rc;
     for (size_t i = 0; i < f->n_schema; i = f->field[i].end)
         if (b->length[i] != b->rows)
             return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\" has %lld values for %lld rows",
@@ -164,6 +160,7 @@ static int add_dictionary(struct arrow_file *f, struct message *m, struct ckpt_e
     bool delta = flatbuffer_int(&m->flat, &m->header, 2, 1, 0) != 0;
     struct arrow_batch *b;
     size_t k = 0;
+    int rc;
 
     while (k < f->n_field && !(f->field[k].coded && f->field[k].dictionary == id))
         k++;
@@ -176,15 +173,15 @@ static int add_dictionary(struct arrow_file *f, struct message *m, struct ckpt_e
                                  (long long)id);
             first = f->entry[i].first + f->entry[i].rows;
         }
-    b = more(&f->entry, &f->n_entry, &f->cap_entry);
+    b = more(&f->entry, &f->n_entry, &f->cap_entry, err);
     if (!b)
-        return ckpt_nomem(err, f->cap_entry * sizeof *b);
+        return CKPT_ENOMEM;
     b->dictionary = id;
     b->first = first;
     b->field = f->field[k].values;
-    if (set_batch(f, b, m, &data, f->field[b->field].end - b->field, count_buffers(f, b->field),
-                  err))
-        return err->code;
+    if ((rc = set_batch(f, b, m, &data, f->field[b->field].end - b->field,
+                        count_buffers(f, b->field), err)) != 0)
+        return rc;
     return b->rows > INT64_MAX - first ? ckpt_fail(err, CKPT_EFORMAT, "a dictionary too long") : 0;
 }
 

@@ -53,9 +53,10 @@ static int range(struct row *r, const struct arrow_batch *b, size_t k, int64_t i
     size_t width = r->f->field[k].width;
     unsigned char raw[16];
     uint64_t v[2] = {0, 0};
+    int rc;
 
-    if (bytes(r, b, k, 1, (uint64_t)i * width, raw, 2 * width))
-        return r->err->code;
+    if ((rc = bytes(r, b, k, 1, (uint64_t)i * width, raw, 2 * width)) != 0)
+        return rc;
     for (size_t j = 0; j < 2 * width; j++)
         v[j / width] |= (uint64_t)raw[j] << 8 * (j % width);
     *from = width == 4 ? (int32_t)v[0] : (int64_t)v[0];
@@ -117,13 +118,14 @@ static int put_fixed(struct row *r, const struct arrow_batch *b, size_t k, int64
     unsigned char raw[32], turned[32];
     struct pq_value v = {.bytes = raw, .len = x->width};
     uint64_t at;
+    int rc;
 
     if (!ckpt_mul(&at, (uint64_t)i, x->width))
         return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" is too long", x->name);
     if (x->text.type == PQ_FIXED && x->text.meaning == PQ_PLAIN)
         return put_bytes(r, b, k, 1, at, x->width);
-    if (bytes(r, b, k, 1, at, raw, x->width))
-        return r->err->code;
+    if ((rc = bytes(r, b, k, 1, at, raw, x->width)) != 0)
+        return rc;
     if (x->text.type == PQ_FIXED && x->text.meaning == PQ_DECIMAL) {
         for (size_t j = 0; j < x->width; j++)
             turned[j] = raw[x->width - 1 - j];
@@ -148,12 +150,14 @@ static int put_fixed(struct row *r, const struct arrow_batch *b, size_t k, int64
 static int put_elements(struct row *r, const struct arrow_batch *b, size_t k, int64_t from,
                         int64_t to, unsigned depth)
 {
+    int rc;
+
     ckpt_buf_put_u8(&r->out, '[');
     for (int64_t i = from; i < to; i++) {
         if (i > from)
             ckpt_buf_put_u8(&r->out, ',');
-        if (put(r, b, k + 1, i, depth + 1))
-            return r->err->code;
+        if ((rc = put(r, b, k + 1, i, depth + 1)) != 0)
+            return rc;
     }
     ckpt_buf_put_u8(&r->out, ']');
     return 0;
@@ -164,6 +168,7 @@ static int put_fields(struct row *r, const struct arrow_batch *b, size_t k, size
                       bool pair, unsigned depth)
 {
     const struct arrow_field *field = r->f->field;
+    int rc;
 
     ckpt_buf_put_u8(&r->out, pair ? '[' : '{');
     for (size_t c = k; c < end; c = field[c].end) {
@@ -171,8 +176,8 @@ static int put_fields(struct row *r, const struct arrow_batch *b, size_t k, size
             ckpt_buf_put_u8(&r->out, ',');
         if (!pair)
             ckpt_buf_put_str(&r->out, field[c].text.key);
-        if (put(r, b, c, i, depth + 1))
-            return r->err->code;
+        if ((rc = put(r, b, c, i, depth + 1)) != 0)
+            return rc;
     }
     ckpt_buf_put_u8(&r->out, pair ? ']' : '}');
     return 0;
@@ -185,22 +190,23 @@ static int put_there(struct row *r, const struct arrow_batch *b, size_t k, int64
     struct pq_value v = {0};
     int64_t from, to;
     bool set;
+    int rc;
 
     switch (x->layout) {
     case ARROW_NULL: break;
     case ARROW_FIXED: return put_fixed(r, b, k, i, depth);
     case ARROW_BOOL:
-        if (bit(r, b, k, 1, i, &set))
-            return r->err->code;
+        if ((rc = bit(r, b, k, 1, i, &set)) != 0)
+            return rc;
         v.i = set;
         pq_text(&r->out, &x->text, &v);
         return 0;
     case ARROW_BYTES:
-        return range(r, b, k, i, &from, &to)
-                   ? r->err->code
+        return (rc = range(r, b, k, i, &from, &to)) != 0
+                   ? rc
                    : put_bytes(r, b, k, 2, (uint64_t)from, (size_t)(to - from));
     case ARROW_LIST: case ARROW_MAP:
-        return range(r, b, k, i, &from, &to) ? r->err->code
+        return (rc = range(r, b, k, i, &from, &to)) != 0 ? rc
                                              : put_elements(r, b, k, from, to, depth);
     case ARROW_FIXED_LIST:
         if (__builtin_mul_overflow(i, x->list, &from) ||
@@ -221,16 +227,20 @@ static int put(struct row *r, const struct arrow_batch *b, size_t k, int64_t i, 
 {
     const struct arrow_field *x = &r->f->field[k];
     bool there = true;
+    int rc;
 
     if (depth > MAX_NESTING)
         return ckpt_fail(r->err, CKPT_ELIMIT, "nested deeper than %d levels", MAX_NESTING);
     if (i < 0 || i >= b->length[k - b->field])
         return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": value %lld of %lld", x->name,
                          (long long)i, (long long)b->length[k - b->field]);
-    if (x->layout != ARROW_NULL && b->buffer[x->buffer].len > 0 && bit(r, b, k, 0, i, &there))
-        return r->err->code;
-    if (there ? put_there(r, b, k, i, depth) : (ckpt_buf_put_str(&r->out, "null"), 0))
-        return r->err->code;
+    if (x->layout != ARROW_NULL && b->buffer[x->buffer].len > 0 &&
+        (rc = bit(r, b, k, 0, i, &there)) != 0)
+        return rc;
+    if (!there)
+        ckpt_buf_put_str(&r->out, "null");
+    else if ((rc = put_there(r, b, k, i, depth)) != 0)
+        return rc;
     if (ckpt_buf_ok(&r->out))
         return 0;
     return r->out.len > PQ_MAX_ROW / 2

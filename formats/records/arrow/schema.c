@@ -179,6 +179,7 @@ static int read_children(struct reader *r, const struct flatbuffer_table *t, siz
     enum arrow_layout layout = r->f->field[self].layout;
     size_t wanted = layout == ARROW_STRUCT ? children.n
                     : layout >= ARROW_LIST ? 1 : 0;
+    int rc;
 
     if (children.n != wanted)
         return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" has %zu children, not %zu",
@@ -186,8 +187,8 @@ static int read_children(struct reader *r, const struct flatbuffer_table *t, siz
     for (size_t i = 0; i < children.n; i++) {
         struct flatbuffer_table child = flatbuffer_at(r->flat, &children, i);
 
-        if (read_field(r, &child, false, depth + 1))
-            return r->err->code;
+        if ((rc = read_field(r, &child, false, depth + 1)) != 0)
+            return rc;
     }
     r->f->field[self].end = r->f->n_field;
     if (layout == ARROW_MAP) {
@@ -235,15 +236,8 @@ static int set_coded(struct reader *r, size_t self, const struct flatbuffer_tabl
         x->width = 4;
         x->is_signed = true;
     }
-    if (r->n_pending == r->cap_pending) {
-        size_t cap = r->cap_pending ? 2 * r->cap_pending : 8;
-        void *grown = ckpt_grow(r->pending, cap, sizeof *r->pending);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *r->pending);
-        r->pending = grown;
-        r->cap_pending = cap;
-    }
+    if (ckpt_reserve(&r->pending, r->n_pending, &r->cap_pending, sizeof *r->pending, r->err))
+        return CKPT_ENOMEM;
     r->pending[r->n_pending].field = self;
     r->pending[r->n_pending++].table = *t;
     return 0;
@@ -264,15 +258,8 @@ static int new_field(struct reader *r, const struct flatbuffer_table *t)
         return ckpt_fail(r->err, CKPT_EFORMAT, "a column's name is too long or not UTF-8");
     if (f->n_field == ARROW_MAX_FIELDS)
         return ckpt_fail(r->err, CKPT_ELIMIT, "more than %d fields", ARROW_MAX_FIELDS);
-    if (f->n_field == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 32;
-        void *grown = ckpt_grow(f->field, cap, sizeof *f->field);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *f->field);
-        f->field = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&f->field, f->n_field, &r->cap, sizeof *f->field, r->err))
+        return CKPT_ENOMEM;
     x = &f->field[f->n_field++];
     *x = (struct arrow_field){.name = ckpt_arena_strndup(&f->arena, name, len)};
     x->text.name = x->name;
@@ -305,19 +292,20 @@ static int read_field(struct reader *r, const struct flatbuffer_table *t, bool v
     int64_t type = flatbuffer_int(r->flat, t, 2, 1, 0);
     struct flatbuffer_table inner = flatbuffer_child(r->flat, t, 3),
                             coded = flatbuffer_child(r->flat, t, 4);
+    int rc;
 
     if (depth > ARROW_MAX_DEPTH)
         return ckpt_fail(r->err, CKPT_ELIMIT, "nested deeper than %d levels", ARROW_MAX_DEPTH);
-    if (new_field(r, t))
-        return r->err->code;
+    if ((rc = new_field(r, t)) != 0)
+        return rc;
     if (coded.at && !values)
         return set_coded(r, self, t, &coded);
     if (!set_type(&r->f->field[self], r->flat, type & 0xff, &inner))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "column \"%s\" has Arrow type %lld",
                          r->f->field[self].name, (long long)(type & 0xff));
     set_extension(&r->f->field[self], r->flat, t);
-    if (read_children(r, t, self, depth))
-        return r->err->code;
+    if ((rc = read_children(r, t, self, depth)) != 0)
+        return rc;
     return r->f->field[self].layout == ARROW_STRUCT
                ? check_names(r->f, self + 1, r->f->field[self].end, r->err) : 0;
 }

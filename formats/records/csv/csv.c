@@ -249,15 +249,8 @@ static int add_columns(struct csv *c, const struct row *r, struct ckpt_err *err)
 
 static int add_start(struct csv *c, uint64_t at, struct ckpt_err *err)
 {
-    if ((size_t)c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 1024;
-        void *p = ckpt_grow(c->start, cap, sizeof *c->start);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *c->start);
-        c->start = p;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->start, (size_t)c->n, &c->cap, sizeof *c->start, err))
+        return CKPT_ENOMEM;
     c->start[c->n++] = at;
     return 0;
 }
@@ -411,12 +404,13 @@ static int read_row(const struct csv *c, int64_t i, struct row *r, struct ckpt_e
     uint64_t at = c->start[i], end = i + 1 < c->n ? c->start[i + 1] : ckpt_file_size(c->file);
     unsigned char block[8192];
     bool begun;
+    int rc;
 
     while (at < end) {
         size_t n = end - at < sizeof block ? (size_t)(end - at) : sizeof block;
 
-        if (ckpt_file_read_at(c->file, block, n, at, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(c->file, block, n, at, err)) != 0)
+            return rc;
         for (size_t k = 0; k < n; k++) {
             size_t run = run_of(r, block + k, n - k);
 

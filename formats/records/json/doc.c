@@ -36,7 +36,7 @@ struct doc {
     struct column     *column;              /* [n_column]; rows of a list: one without a name */
     size_t             n_column, n_other;   /* members that are no lists */
     int64_t            rows;
-    struct spill_file      *spill;               /* of SQuAD's questions */
+    struct spill_file *spill;               /* of SQuAD's questions */
     struct spill_part  part;
 };
 
@@ -65,15 +65,8 @@ static void doc_close(void *self)
 
 static int add_span(struct doc *d, struct json_span span, struct ckpt_err *err)
 {
-    if (d->n_span == d->cap) {
-        size_t cap = d->cap ? 2 * d->cap : 256;
-        void *p = ckpt_grow(d->span, cap, sizeof *d->span);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *d->span);
-        d->span = p;
-        d->cap = cap;
-    }
+    if (ckpt_reserve(&d->span, d->n_span, &d->cap, sizeof *d->span, err))
+        return CKPT_ENOMEM;
     d->span[d->n_span++] = span;
     return 0;
 }
@@ -247,12 +240,14 @@ static int choose_columns(struct doc *d, struct ckpt_err *err)
 static int read_member(struct doc *d, struct json_scan *s, const char *field,
                        struct ckpt_err *err)
 {
+    int rc;
+
     for (const char *at = field; *at;) {
         size_t n = strcspn(at, ".");
         bool found;
 
-        if (read_object(d, s, at, n, &found, err))
-            return err->code;
+        if ((rc = read_object(d, s, at, n, &found, err)) != 0)
+            return rc;
         if (!found) {
             ckpt_fail(err, CKPT_EFORMAT, "no member \"%s\" in the document", field);
             return ckpt_err_hint(err, "--data-field names the member that holds the rows");
@@ -265,29 +260,29 @@ static int read_member(struct doc *d, struct json_scan *s, const char *field,
 static int read_all(struct doc *d, struct json_scan *s, const char *field, struct ckpt_err *err)
 {
     bool found;
-    int c;
+    int c, rc;
 
-    if (field && read_member(d, s, field, err))
-        return err->code;
+    if (field && (rc = read_member(d, s, field, err)) != 0)
+        return rc;
     c = json_scan_peek(s);
     if (c < 0 && !s->err->code)
         return 0;
     if (c != '{')
         return read_list(d, s, NULL, err);
-    if (read_object(d, s, NULL, 0, &found, err))
-        return err->code;
+    if ((rc = read_object(d, s, NULL, 0, &found, err)) != 0)
+        return rc;
     if (!field && (json_scan_peek(s) >= 0 || d->n_column == 0)) {
         json_scan_close(s);
-        if (json_scan_open(s, d->file, err))
-            return err->code;
-        return read_stream(d, s, err);
+        rc = json_scan_open(s, d->file, err);
+        return rc ? rc : read_stream(d, s, err);
     }
     /* Settings beside lists: an object that is one record, unless a list is named data. */
-    if (choose_columns(d, err))
-        return err->code;
+    if ((rc = choose_columns(d, err)) != 0)
+        return rc;
     if (d->n_other > 0 && d->n_column > 0 && d->column[0].name) {
         json_scan_close(s);
-        return json_scan_open(s, d->file, err) ? err->code : read_stream(d, s, err);
+        rc = json_scan_open(s, d->file, err);
+        return rc ? rc : read_stream(d, s, err);
     }
     return 0;
 }
@@ -332,11 +327,12 @@ static int put_article(struct doc *d, const json_t *article, struct ckpt_err *er
 {
     json_t *paragraph, *qa;
     size_t i, k;
+    int rc;
 
     json_array_foreach(json_object_get(article, "paragraphs"), i, paragraph)
         json_array_foreach(json_object_get(paragraph, "qas"), k, qa)
-            if (put_question(d, article, paragraph, qa, err))
-                return err->code;
+            if ((rc = put_question(d, article, paragraph, qa, err)) != 0)
+                return rc;
     return 0;
 }
 

@@ -10,14 +10,15 @@
 int json_scan_open(struct json_scan *s, const struct ckpt_file *file, struct ckpt_err *err)
 {
     unsigned char mark[3];
+    int rc;
 
     *s = (struct json_scan){.file = file, .size = ckpt_file_size(file), .err = err};
     s->block = ckpt_alloc_buffer(s->size < BLOCK ? (size_t)s->size + 1 : BLOCK);
     if (!s->block)
         return ckpt_nomem(err, BLOCK);
     ckpt_file_sequential(file);
-    if (s->size >= 3 && ckpt_file_read_at(file, mark, 3, 0, err))
-        return err->code;
+    if (s->size >= 3 && (rc = ckpt_file_read_at(file, mark, 3, 0, err)) != 0)
+        return rc;
     if (s->size >= 3 && memcmp(mark, "\xef\xbb\xbf", 3) == 0)
         s->first = 3;
     return 0;
@@ -121,6 +122,7 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
 {
     char open[CKPT_JSON_MAX_DEPTH + 2];
     size_t depth = 0;
+    int rc;
 
     json_scan_peek(s);
     out->at = json_scan_at(s);
@@ -138,14 +140,14 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
             s->i++;
         } else if (c == '"') {
             s->i++;
-            if (skip_string(s))
-                return s->err->code;
+            if ((rc = skip_string(s)) != 0)
+                return rc;
         } else if (depth > 0 && (c == ',' || c == ':')) {
             s->i++;
         } else if (c < 0 || c == '}' || c == ']') {
             return wrong(s, depth == 0 ? "a value" : open[depth - 1] == '}' ? "'}'" : "']'");
-        } else if (skip_word(s)) {
-            return s->err->code;
+        } else if ((rc = skip_word(s)) != 0) {
+            return rc;
         }
     } while (depth > 0);
     out->n = json_scan_at(s) - out->at;

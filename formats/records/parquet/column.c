@@ -217,6 +217,7 @@ static int next_page(struct pq_column *c, bool *end, struct ckpt_err *err)
 {
     struct pq_page page;
     bool got;
+    int rc;
 
     *end = false;
     while (c->in_page == 0) {
@@ -224,13 +225,14 @@ static int next_page(struct pq_column *c, bool *end, struct ckpt_err *err)
             *end = true;
             return 0;
         }
-        if (pq_pages_next(&c->pages, &page, &got, err))
-            return err->code;
+        if ((rc = pq_pages_next(&c->pages, &page, &got, err)) != 0)
+            return rc;
         if (!got)
             return ckpt_fail(err, CKPT_EFORMAT, "its chunk lacks %llu values",
                              (unsigned long long)c->left);
-        if (page.dictionary ? set_dictionary(c, &page, err) : begin_page(c, &page, err))
-            return err->code;
+        rc = page.dictionary ? set_dictionary(c, &page, err) : begin_page(c, &page, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -154,6 +154,7 @@ static int parse_columns(struct pq_file *f, struct pq_group *g, struct ckpt_curs
     enum thrift_type type;
     size_t n = thrift_list(c, &type);
     struct column m;
+    int rc;
 
     if (c->failed || type != THRIFT_STRUCT || n != f->n_leaf)
         return ckpt_fail(err, CKPT_EFORMAT, "%zu columns, %zu in the schema", n, f->n_leaf);
@@ -164,8 +165,8 @@ static int parse_columns(struct pq_file *f, struct pq_group *g, struct ckpt_curs
         parse_chunk(&m, c);
         if (c->failed)
             return ckpt_fail(err, CKPT_EFORMAT, "column %zu is damaged", i + 1);
-        if (set_chunk(f, &f->node[f->leaf[i]], &g->chunk[i], &m, err))
-            return err->code;
+        if ((rc = set_chunk(f, &f->node[f->leaf[i]], &g->chunk[i], &m, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -174,6 +175,7 @@ static int parse_group(struct pq_file *f, struct pq_group *g, struct ckpt_cursor
                        struct ckpt_err *err)
 {
     struct thrift_field field = {0};
+    int rc;
 
     g->rows = -1;
     while (thrift_next(c, &field)) {
@@ -182,8 +184,8 @@ static int parse_group(struct pq_file *f, struct pq_group *g, struct ckpt_cursor
         if (field.id == 1 && field.type == THRIFT_LIST) {
             if (g->chunk)
                 return ckpt_fail(err, CKPT_EFORMAT, "columns are listed twice");
-            if (parse_columns(f, g, c, err))
-                return err->code;
+            if ((rc = parse_columns(f, g, c, err)) != 0)
+                return rc;
         } else {
             thrift_skip(c, &field);
         }
@@ -305,8 +307,8 @@ int pq_file_open(struct pq_file *f, struct ckpt_file *file, struct ckpt_err *err
     if (size < 4 + TAIL)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%llu bytes are no parquet file",
                             (unsigned long long)size);
-    if (ckpt_file_read_at(file, tail, TAIL, size - TAIL, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, tail, TAIL, size - TAIL, err)) != 0)
+        return rc;
     if (memcmp(tail + 4, "PARE", 4) == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its footer is encrypted");
     if (memcmp(tail + 4, "PAR1", 4) != 0)

@@ -191,14 +191,14 @@ static int parquet_get(void *self, int64_t i, json_t **out, struct ckpt_err *err
     int rc;
 
     *out = NULL;
-    if (need_group(p, g, err))
-        return err->code;
+    if ((rc = need_group(p, g, err)) != 0)
+        return rc;
     i -= p->meta.group[g].first;
     if (i >= s->part.lines) {
         if (!s->why)
             return ckpt_nomem(err, sizeof *s->why);
         *err = *s->why;
-        return err->code;
+        return ckpt_err_code(err);
     }
     ckpt_buf_init(&text, SIZE_MAX);
     rc = spill_file_get(p->spill, &s->part, i, &text, err);

@@ -163,15 +163,10 @@ struct changes {
 
 static bool add_change(struct changes *c, uint32_t cp, int32_t change)
 {
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 256;
-        void *p = ckpt_grow(c->item, cap, sizeof *c->item);
+    struct ckpt_err ignored = {0};
 
-        if (!p)
-            return false;
-        c->item = p;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->item, c->n, &c->cap, sizeof *c->item, &ignored))
+        return false;
     c->item[c->n].cp = cp;
     c->item[c->n++].change = change;
     return true;

@@ -24,7 +24,7 @@ TEST(seeding)
     struct rng_streams s;
 
     for (size_t i = 0; i < 3; i++) {
-        rng_streams_seed(&s, known[i].seed);
+        hf_rng_seed(&s, known[i].seed);
         assert_int_equal(crc_of(s.python, sizeof s.python), known[i].python);
         assert_int_equal(crc_of(s.numpy, sizeof s.numpy), known[i].numpy);
         assert_memory_equal(s.torch, s.numpy, sizeof s.torch);
@@ -103,8 +103,8 @@ TEST(rng_file)
     void *cpu;
     int64_t n;
 
-    rng_streams_seed(&s, 42);
-    assert_int_equal(rng_file_write(new_file(path, "rng"), &s, &err), 0);
+    hf_rng_seed(&s, 42);
+    assert_int_equal(hf_rng_write(new_file(path, "rng"), &s, &err), 0);
     a = reopen(path);
     root = torch_archive_root(a);
     v = value_get(root, "python");
@@ -138,8 +138,8 @@ TEST(rng_file_as_trainers)
     struct value *x, *y;
     char path[300];
 
-    rng_streams_seed(&s, 1);
-    assert_int_equal(rng_file_write(new_file(path, "rng_as"), &s, &err), 0);
+    hf_rng_seed(&s, 1);
+    assert_int_equal(hf_rng_write(new_file(path, "rng_as"), &s, &err), 0);
     a = reopen(path);
     b = reopen(GOLDEN "rng_state.pth");
     x = value_get(torch_archive_root(a), "numpy")->u.seq.item[1];
@@ -172,7 +172,7 @@ TEST(scheduler_file)
     struct ckpt_err err = {0};
     char path[300];
 
-    assert_int_equal(scheduler_file_write(new_file(path, "sched"), &s, &err), 0);
+    assert_int_equal(hf_scheduler_write(new_file(path, "sched"), &s, &err), 0);
     a = reopen(path);
     b = reopen(GOLDEN "scheduler.pt");
     assert_same_values(a, b);
@@ -225,7 +225,7 @@ TEST(optimizer_file)
         p[i].exp_avg = data[i][0];
         p[i].exp_avg_sq = data[i][1];
     }
-    assert_int_equal(optimizer_file_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, NULL, &err), 0);
+    assert_int_equal(hf_optimizer_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, NULL, &err), 0);
     a = reopen(path);
     for (size_t i = 0; i < PARAMS; i++) {
         for (size_t k = 0; k < 2; k++) {
@@ -254,7 +254,7 @@ TEST(optimizer_refused)
     struct ckpt_err err = {0};
     char path[300];
 
-    assert_int_not_equal(optimizer_file_write(new_file(path, "optim_bad"), &p, 1, groups, 2, 1,
+    assert_int_not_equal(hf_optimizer_write(new_file(path, "optim_bad"), &p, 1, groups, 2, 1,
                                               NULL, &err), 0);
     *strrchr(path, '/') = '\0';
     assert_int_equal(entries(path), 0);

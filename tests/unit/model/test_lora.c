@@ -5,7 +5,7 @@
 #include "tests/unit/golden_model.h"
 
 #include "trainer/model/lora.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 static const char *const goldens[] = {
     "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-dora", "llama-embed",

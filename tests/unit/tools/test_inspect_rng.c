@@ -67,9 +67,9 @@ TEST(fresh_streams)
     char *lines;
     json_t *all;
 
-    rng_streams_seed(&s, 42);
+    hf_rng_seed(&s, 42);
     assert_int_equal(ckpt_out_create(&out, path, 0, &err), 0);
-    assert_int_equal(rng_file_write(out, &s, &err), 0);
+    assert_int_equal(hf_rng_write(out, &s, &err), 0);
     all = told(&lines);
     assert_true(next_of(all, "python", 0) == 0.6394267984578837);
     assert_true(next_of(all, "python", 1) == 0.025010755222666936);

@@ -1,15 +1,15 @@
 /*
- * attention - what the attention rooms share: their arguments, tiles of documents, terms of the
+ * attention - shared by the attention rooms: arguments, tiles of documents, terms of the
  * scores, and products of 16-bit tiles in shared memory on the tensor cores.
  *
  * Abbreviations: attn (attention), bwd, fwd (its two passes).
  *
- * Scores are kept in base 2: s * log2(e), so that a probability is one exp2.  A tile lies in shared
- * memory with 8 elements between its rows: 16-byte rows of an 8 x 8 matrix then fall on different
- * banks for every width here.
+ * Scores are kept in base 2: s * log2(e), so that a probability is one exp2.  A tile has 8
+ * elements of padding between its rows in shared memory: the 16-byte rows of an 8 x 8 matrix
+ * then fall on different banks for every width here.
  *
- * A fragment of a 16 x 8 product holds, in lane l, rows l / 4 and l / 4 + 8 at columns
- * 2 (l % 4) and the next (PTX ISA 8.5, section 9.7.14, mma.m16n8k16).
+ * A fragment of a 16 x 8 product holds, in lane l, rows l / 4 and l / 4 + 8 at columns 2 (l %
+ * 4) and the next (PTX ISA 8.5, section 9.7.14, mma.m16n8k16).
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_ATTENTION_H
 #define CKPT_TRAINER_CUDA_ATTENTION_ATTENTION_H
@@ -26,12 +26,13 @@ struct attn {
     void          *out, *dq, *dk, *dv;
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
-    int            groups;              /* blocks of a head that have tiles in turn and leave one */
+    int            groups;              /* blocks of a head; each walks over tiles and leaves
+                                           one line */
     float         *lse2, *sums;         /* lse in base 2; bwd_one_pass.cu: dq so far */
     int           *tickets;             /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
-    const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
-    const void    *new_k, *new_v;       /* but for the rows' own, which go there; NULL: all */
+    const int32_t *seq, *past;          /* op_cached: keys are read from the cache */
+    const void    *new_k, *new_v;       /* new rows, to be appended to the cache; NULL: none */
     const float   *slopes;
     const void    *table;
     const int32_t *bucket;              /* from distance -far on */
@@ -39,12 +40,13 @@ struct attn {
     int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
     int64_t        drop_width;          /* counters of a row of P */
     int            n_docs, n_head, n_kv, share, dim, window, slots, max_doc;
-    int            far, span;           /* distances the table tells apart; that may be asked */
+    int            far, span;           /* largest distance with a term of its own; largest
+                                           that a part of a tile asks for */
     float          scale, scale2;       /* the second in base 2 */
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
     bool           wide;                /* the chip has wgmma */
-    bool           mapped;              /* tiles come by tensor maps */
+    bool           mapped;              /* tiles are loaded through tensor maps */
     bool           by_head;             /* fwd_producer.cu: a head's tiles follow each other */
     struct cuda_drop drop;
 };
@@ -74,13 +76,13 @@ struct place {
     int64_t first, key_at;              /* the document's first row; first element of its keys */
     int64_t key_first;                  /* and their first row */
     int     doc, begin;                 /* the tile's first row, inside the document */
-    int     len, keys, shift;           /* row i stands at position shift + i among the keys */
+    int     len, keys, shift;           /* row i has position shift + i among the keys */
 };
 
 /*
- * Slots number tiles of packed documents without a list: those of document d begin at
- * start[d] / tile + d, which leaves each at least as many as it needs.  The warp looks for the
- * last document that begins at or before the slot, 32 at a time.
+ * Slots number tiles of packed documents without a list: those of document d begin at start[d]
+ * / tile + d, which leaves each document at least as many as it needs.  The warp finds the last
+ * document that begins at or before the slot, 32 at a time.
  */
 __device__ __forceinline__ int attn_doc_of_slot(const int32_t *start, int n_docs, int tile,
                                                 int slot)
@@ -174,14 +176,13 @@ __device__ __forceinline__ bool attn_meet(const struct attn &a, int q0, int q1, 
 
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* A warp's part of a tile that has a term of its own to ask for has others at most so far beyond:
- * 16 rows and 128 keys. */
+/* Where the terms of a warp's part of a tile differ, the part reaches at most this far past the
+ * table's last distance: 16 rows and 128 keys. */
 enum { TERMS_BEYOND = 160 };
 
 /*
- * The head's line of terms by distance in base 2, for distances [-span, span]: all that such a
- * part can ask for.  By so many threads, of which this is number t; of a thread's EACH are asked
- * for before one is waited for.
+ * The head's terms by distance, in base 2, for distances [-span, span], by `threads` threads of
+ * which this is number t.  Each thread has EACH loads in flight.
  */
 template <typename T, int EACH>
 __device__ __forceinline__ void attn_bias_part(const struct attn &a, float *line, int h, int t,
@@ -267,13 +268,13 @@ template <int D, int ROWS, bool WG> __device__ __forceinline__ int attn_tile_at(
     return WG ? wgmma_panel_at<D, ROWS>(r, c) : r * (D + 8) + 8 * c;
 }
 
-/* A chip runs the code that was built for it: kernels of the other kind are empty there. */
+/* A chip runs only the code built for it: kernels of the other kind are empty there. */
 template <int D, bool WG> __device__ constexpr bool attn_runs_here()
 {
     return WG ? WGMMA_HERE : D > 128 || !WGMMA_HERE;
 }
 
-/* The rows of a tile that the warp makes products of together with others, from its own first. */
+/* First and last of the rows that the warp multiplies together with others. */
 template <bool WG, int MR> __device__ __forceinline__ int attn_together(int row, int *last)
 {
     int first = WG ? row / 64 * 64 : row;
@@ -282,7 +283,7 @@ template <bool WG, int MR> __device__ __forceinline__ int attn_together(int row,
     return first;
 }
 
-/* The same element by element, where rows do not allow 16 bytes at once. */
+/* The same element by element, for rows that do not allow 16-byte accesses. */
 template <bool WG, int D, int ROWS, int THREADS, typename T>
 __device__ __noinline__ void attn_load_scalar(T *tile, const T *from, int64_t stride, int rows,
                                               int dim)
@@ -296,8 +297,8 @@ __device__ __noinline__ void attn_load_scalar(T *tile, const T *from, int64_t st
     }
 }
 
-/* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both.  LANES threads a
- * row, so that what differs from row to row is one addition. */
+/* Load ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both. LANES
+ * threads take a row, so that one addition leads from row to row. */
 template <bool WG, int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void attn_load_tile(T *tile, const T *from, int64_t stride, int rows,
                                                int dim, bool vec)
@@ -321,7 +322,7 @@ __device__ __forceinline__ void attn_load_tile(T *tile, const T *from, int64_t s
         }
 }
 
-/* This thread's copies are there. */
+/* This thread's copies have arrived. */
 template <bool WG> __device__ __forceinline__ void attn_tiles_here()
 {
     cp_async_wait<0>();
@@ -329,7 +330,7 @@ template <bool WG> __device__ __forceinline__ void attn_tiles_here()
         wgmma_proxy_fence();
 }
 
-/* All copies are there, for everyone. */
+/* All copies have arrived, for every thread of the block. */
 template <bool WG> __device__ __forceinline__ void attn_tiles_ready()
 {
     attn_tiles_here<WG>();
@@ -490,23 +491,24 @@ __device__ __forceinline__ void attn_store_rows(T *to, int64_t stride, int row, 
 
 /* -- entries ---------------------------------------------------------------------------------- */
 
-/* fwd.cu: what both passes read of an operation. */
+/* fwd.cu: the arguments that both passes share. */
 struct attn attn_of(const struct device *dev, const struct op_attention *a);
 /* True when 16-byte accesses may read queries, keys and values of that element size. */
 bool attn_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a);
-/* fwd_producer.cu: the same, where attn_fwd_producer_supported; false: not after all, and nothing is done. */
+/* fwd_producer.cu: the same on Hopper; false: strides do not allow it, and nothing was queued. */
 bool attn_fwd_producer_supported(const struct attn &a);
 template <typename T>
 bool attn_fwd_producer(struct device *dev, const char *op, const struct attn &a);
-/* bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
+/* bwd.cu: dq, dk, dv, and dline unless it is NULL. delta: [H, N]. */
 template <typename T> void attn_bwd(struct device *dev, const struct attn &a);
 
 /* bwd_two_pass.cu: the same on Hopper, up to 128 columns. */
 template <typename T> void attn_bwd_two_pass(struct device *dev, const struct attn &a);
 
-/* bwd_one_pass.cu: the same in one pass, where one_pass_supported; sums is room for [H, N, once_width]. */
+/* bwd_one_pass.cu: the same in one pass, where one_pass_supported (bwd_choice.cu). sums: [H, N,
+ * 64 or 128]. */
 template <typename T> void attn_bwd_one_pass(struct device *dev, struct attn a);
 
 /* f32.cu */
@@ -529,7 +531,7 @@ __device__ __forceinline__ int attn_segment_of(const int32_t *start, int n, int 
     return lo;
 }
 
-/* cache_append.cu: new keys and values into the cache. */
+/* cache_append.cu: append new keys and values to the cache. */
 void attn_cache_append(struct device *dev, const struct attn &a, const struct op_cached *o);
 
 #endif

@@ -1,20 +1,20 @@
 /*
- * attention/bias_grad - the gradient of terms by distance: sums of dS along diagonals, without
+ * attention/bias_grad - the gradient of the relative bias: sums of dS along diagonals, without
  * atomics.
  *
- * Each warp adds up the diagonals of its part of a tile, first those of a lane, then by exchange
- * between lanes, and adds them to its line of sums in shared memory.  What lies farther than the
- * table tells apart is one sum a lane.
+ * Each warp sums the diagonals of its part of a tile, first within a lane, then by exchange
+ * between lanes, and adds them to its line of sums in shared memory.  Distances beyond the
+ * table share one sum a lane.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BIAS_GRAD_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BIAS_GRAD_H
 
 #include "trainer/cuda/attention/attention.cuh"
 
-/* A part of a tile that is partly farther than the table tells apart goes so far beyond. */
+/* How far past the table's last distance a part of a tile reaches at most. */
 enum { BIAS_GRAD_BEYOND = 96 };
 
-/* A warp's sums: line by distance [bias_grad_floats], and a lane's of what lies beyond. */
+/* A warp's sums: line by distance [bias_grad_floats], and a lane's sums of what lies beyond. */
 struct bias_grad {
     float *line, low, high;
 };
@@ -54,8 +54,8 @@ __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&d
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 y[e % 2][n - 2 * m - e / 2 + 2 * MR] += ds[m][n][e];
-    /* Now by multiples of eight and what is left, (p + 2 c - g) % 8: the lane that holds the next
-     * row has the same left for p = 1. */
+    /* Now group by multiples of eight and the remainder (p + 2 c - g) % 8: the lane with the
+     * next row has the same remainder for p = 1. */
 #pragma unroll
     for (int u = 0; u < U; u++) {
         float y0 = 2 * c >= g ? y[0][u] : y[0][u + 1];

@@ -2,14 +2,14 @@
  * attention/bwd - attention over packed documents on the tensor cores: backward.
  *
  * Two kernels rebuild P = exp(s - lse) and dS = P (dP - D) tile by tile.  One holds queries and
- * walks over keys: dq += dS k.  The other holds keys and walks over the queries that see them, of
- * all heads that share them: it makes the transposes, so that dv += P^T dout and dk += dS^T q take
- * them from registers as they are.  So no sum is shared between blocks and every rerun gives the
- * same bits; the price is that scores are made twice.
+ * walks over keys: dq += dS k.  The other holds keys and walks over the queries that see them,
+ * of all heads that share the keys: it computes the transposes, so that dv += P^T dout and dk
+ * += dS^T q read them from registers.  No sum is shared between blocks, so every rerun gives
+ * the same bits; the price is that scores are computed twice.
  *
- * With a table by distance (bias_grad.cuh) a block walks over several tiles of queries and
- * leaves one line of sums, which bwd_choice.cu adds up.  Heads of up to 128 columns have kernels
- * of their own on Hopper: bwd_two_pass.cu.
+ * With a relative bias (bias_grad.cuh) a block walks over several tiles of queries and leaves
+ * one line of sums, which bwd_choice.cu adds up.  Heads of up to 128 columns have kernels of
+ * their own on Hopper: bwd_two_pass.cu.
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2.
  */
@@ -24,7 +24,7 @@ template <int D> struct dq_shape {
     static const int BM = WARPS * MR * 16, BN = D <= 64 ? 64 : 32;
 };
 
-/* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv a block makes. */
+/* The kernel of dk and dv: rows are keys, COLS the columns of dk and dv that a block computes. */
 template <int D> struct dkv_shape {
     static const int WARPS = D == 64 || D > 128 ? 4 : 8, MR = D == 64 ? 2 : 1;
     static const int BM = WARPS * MR * 16, BN = D > 64 && D <= 128 ? 64 : 32;
@@ -66,8 +66,8 @@ __device__ __forceinline__ void deltas(const struct attn &a, float *to, int64_t 
 
 /* -- P and dS ---------------------------------------------------------------------------------- */
 
-/* A score s and its dP = dout . v become what dv and what dk, dq are made with: P, dropped out,
- * and dS.  lse is in base 2. */
+/* From a score s and its dP = dout . v: s becomes P, dropped out (the factor of dv), dp becomes
+ * dS (the factor of dk and dq). lse is in base 2. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void p_ds(const struct attn &a, float &s, float &dp, float lse,
                                      float delta, float slope, float rel, float term, float keep)
@@ -84,9 +84,9 @@ __device__ __forceinline__ void p_ds(const struct attn &a, float &s, float &dp, 
 }
 
 /*
- * What is not seen of a tile becomes a score of -inf, or whatever is that after scaling.  first and
- * step: where the lane's first element stands, i - j, and how that changes from row to row (the
- * other way from column to column); rows [.., rows_end) and columns likewise exist.
+ * Set the scores that are not seen to -inf, or whatever becomes that after scaling. first: i -
+ * j of the lane's first element; step: its change from row to row (columns go the other way);
+ * rows end at rows_end, columns at cols_end.
  */
 template <int MR, int NT>
 __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[MR][NT][4], int first,
@@ -110,8 +110,8 @@ __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[MR][NT
             }
 }
 
-/* Rows are queries: lse and delta by row.  Terms by distance are in the line where they DIFFER
- * inside the tile, else `beyond`, which goes with lse. */
+/* Rows are queries: lse and delta by row. Terms by distance come from the line where they
+ * DIFFER inside the tile, else from `beyond`, which is added to lse. */
 template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs(const struct attn &a, float (&s)[MR][NT][4],
                                       float (&dp)[MR][NT][4], const float (&lse)[MR][2],

@@ -1,11 +1,11 @@
 /*
  * attention/bwd_choice - backward of attention: the choice of kernels, their workspace, and the
- * last step of the table's gradient.
+ * last step of the bias gradient.
  *
- * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32:
- * f32.cu), but with dropout one on Hopper (bwd_one_pass.cu): it makes dropout's words
- * one_pass, as it does scores, but keeps a whole multiprocessor for a block and hands dq on.  It leaves
- * the table's gradient to two passes.
+ * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32: f32.cu),
+ * except with dropout on Hopper, which takes one (bwd_one_pass.cu): it computes the dropout
+ * words and the scores once, but needs a whole multiprocessor for a block and adds dq in turns.
+ * It does not compute the bias gradient.
  */
 #include "trainer/cuda/attention/attention.cuh"
 
@@ -52,8 +52,8 @@ static uint64_t delta_bytes(int64_t n, int64_t n_head)
     return cuda_align((uint64_t)(n * n_head) * sizeof(float));
 }
 
-/* Blocks of a head that each leave a part of the table's gradient, at least that many: more have
- * one tile each and end together, where the workspace has room for their lines. */
+/* Least number of blocks of a head that each leave a part of the bias gradient. More, of one
+ * tile each, end at the same time; they are used where the workspace holds their lines. */
 enum { GROUPS = 16, TILE = 64 };
 
 static uint64_t dline_bytes(int64_t far, int64_t n_head)
@@ -71,7 +71,7 @@ static int groups_of(const struct attn &a, uint64_t bytes)
 
 /* -- in one pass ------------------------------------------------------------------------------- */
 
-/* delta, lse2 and tickets [H, N] and sums [H, N, the kernel's width]. */
+/* delta, lse2 and tickets [H, N], and sums [H, N, the kernel's width]. */
 static uint64_t one_pass_bytes(int64_t n, int64_t n_head, int64_t dim)
 {
     uint64_t sums = (uint64_t)(n * n_head * (dim <= 64 ? 64 : 128)) * sizeof(float);

@@ -1,22 +1,22 @@
 /*
  * attention/bwd_one_pass - attention backward with dropout in one pass, on Hopper.
  *
- * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that share
- * the keys.  Two groups of four warps, with 64 keys each, make S^T, dP^T and from them dv and dk,
- * which stay in their registers; dS goes to shared memory, and one of the groups, in turn, makes
- * the tile's part of dq from both.  Other warps bring tiles ahead of time, add parts of dq to what
- * the blocks before have left in the workspace, and round what the last one has added to: each
- * tile of queries is handed from block to block in a fixed order, so that every rerun gives the
+ * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that
+ * share the keys.  Two warpgroups, with 64 keys each, compute S^T and dP^T and from them dv and
+ * dk, which stay in registers; dS goes to shared memory, where the groups alternately compute
+ * the tile's part of dq.  Producer warps load tiles ahead, add parts of dq to the sums of
+ * earlier blocks in the workspace, and round a tile after the last block has added to it.  Each
+ * tile of queries passes from block to block in a fixed order, so that every rerun gives the
  * same bits.
  *
- * The order.  Causal: from the tile's last keys back to its document's first; a block begins at
- * its diagonal, so that the blocks of a document, begun together, find each tile ready when they
- * come to it.  Where all keys are seen a block begins at its share of the queries and goes round;
- * this asks that all blocks of a head run at once, and where they cannot they go straight.
- * Blocks are numbered so that those that wait begin last.
+ * The order.  Causal: from the tile's last keys back to the document's first; a block begins at
+ * its diagonal, so that blocks of a document that start together find each tile ready when they
+ * reach it.  Where all keys are seen, a block begins at its share of the queries and wraps
+ * around; this needs all blocks of a head resident at once, else they go straight.  Blocks are
+ * numbered so that those that wait start last.
  *
- * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3), section
- * 3 (groups of warps with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
+ * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3),
+ * section 3 (warpgroups with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
  */
 #include "trainer/cuda/attention/bwd_one_pass_producer.cuh"
 
@@ -25,8 +25,8 @@ namespace {
 /* -- the groups that make products ------------------------------------------------------------- */
 
 /*
- * Scores, rows keys and columns queries, become P.  apart: the lane's first key less the tile's
- * first query.  lse is in base 2.
+ * Scores, rows keys and columns queries, become P. apart: the lane's first key minus the tile's
+ * first query. lse is in base 2.
  */
 template <int NT>
 __device__ __forceinline__ void to_p(const struct attn &a, float (&s)[1][NT][4],
@@ -83,8 +83,8 @@ __device__ __forceinline__ void to_ds(const struct attn &a, float (&dp)[1][NT][4
     }
 }
 
-/* What is not seen of a tile becomes a score of -inf, or whatever is that after scaling.  first:
- * query less key of the lane's first element; keys, queries: how many it has from there on. */
+/* Set the scores that are not seen to -inf, or whatever becomes that after scaling. first:
+ * query minus key of the lane's first element; keys, queries: how many exist from there on. */
 template <int NT>
 __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][NT][4], int first,
                                          int keys, int queries)

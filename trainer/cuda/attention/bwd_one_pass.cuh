@@ -1,7 +1,7 @@
 /*
- * attention/bwd_one_pass - what the groups of warps of attention/bwd_one_pass.cu share: what
- * lies in shared memory, which tiles of queries a block visits, and when its turn is to add to a
- * tile's dq.
+ * attention/bwd_one_pass - shared by the warpgroups of attention/bwd_one_pass.cu: the layout of
+ * shared memory, the tiles of queries that a block visits, and the ticket with which it may add
+ * to a tile's dq.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_H
@@ -13,7 +13,7 @@
 
 enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, PAIR = 64 };
 
-/* Registers of a thread that makes products, and of one that carries: 2 groups, 1 group: 504. */
+/* Registers of a thread that multiplies (2 groups), and of a producer (1 group): 504 in all. */
 template <int D> struct registers {
     static const int MANY = D > 96 ? 240 : 232, FEW = 504 - 2 * MANY;
 };
@@ -26,14 +26,14 @@ template <typename T, int D> struct bwd_pool {
     uint64_t keys, full[2], done[2], taken[2];
 };
 
-/* Tiles of queries that a block visits: from `first` on, behind `wrap` from 0. */
+/* Tiles of queries that a block visits: from `first` on; at `wrap` it continues from 0. */
 struct walk {
     int first, wrap, tiles;
 };
 
 /* -- who is when ------------------------------------------------------------------------------- */
 
-/* The block's place; false: there are no keys. */
+/* The block's tile of keys; false: it has none. */
 __device__ __forceinline__ bool bwd_block_keys(const struct attn &a, struct place *p, int *g)
 {
     int b = (int)(gridDim.x - 1 - blockIdx.x), each, first;
@@ -56,7 +56,7 @@ __device__ __forceinline__ bool bwd_block_keys(const struct attn &a, struct plac
 
 __device__ __forceinline__ int bwd_ceil_div(int n, int each) { return (n + each - 1) / each; }
 
-/* Blocks of a head go round where all of them are sure to run at once. */
+/* Whether blocks of a head wrap around: only where all of them are resident at once. */
 __device__ __forceinline__ bool bwd_goes_round(const struct attn &a, int blocks)
 {
     return blocks <= a.slots;

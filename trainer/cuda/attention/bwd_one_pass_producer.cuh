@@ -1,7 +1,7 @@
 /*
- * attention/bwd_one_pass_producer - the warps of attention/bwd_one_pass.cu that carry: one
- * brings tiles to shared memory, one hands parts of dq to the next block, two round what the
- * last block has added to.
+ * attention/bwd_one_pass_producer - the producer warps of attention/bwd_one_pass.cu: one loads
+ * tiles to shared memory, one adds parts of dq to the workspace, two round tiles that are
+ * complete.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_PRODUCER_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_PRODUCER_H
@@ -30,7 +30,7 @@ __device__ __forceinline__ void bwd_load_queries(const struct attn &a, struct bw
     mbarrier_arrive_copies(&m->full[st]);
 }
 
-/* The warp that brings tiles of queries, two ahead of their products. */
+/* The warp that loads tiles of queries, two ahead of their products. */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_load_warp(const struct attn &a, struct bwd_pool<T, D> *m,
                                               const struct place &p, const struct walk &walk,
@@ -50,9 +50,9 @@ __device__ __forceinline__ void bwd_load_warp(const struct attn &a, struct bwd_p
 }
 
 /*
- * The thread that hands parts of dq on, in its turn.  What it has sent takes a while to arrive:
- * when the next tile's part is ready it is sent first, but nothing is waited for while others
- * wait.
+ * The thread that adds parts of dq to the workspace when its ticket is up.  A bulk store takes
+ * a while to arrive: if the next tile's part is ready, that is sent first, but this thread
+ * never delays while other blocks wait.
  */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_add_dq(const struct attn &a, struct bwd_pool<T, D> *m,
@@ -112,7 +112,7 @@ __device__ __forceinline__ void bwd_round_dq(const struct attn &a, int64_t row, 
     *(cuda_pack<T, 8> *)((T *)a.dq + mine * a.row_stride + h * a.dq_head + 8 * c) = to;
 }
 
-/* The two warps that round a tile's dq once the last block has added to it. */
+/* The two warps that round a tile's dq after the last block has added to it. */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_round_warps(const struct attn &a, const struct place &p,
                                              const struct walk &walk, int g)

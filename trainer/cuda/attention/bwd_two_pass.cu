@@ -1,18 +1,15 @@
 /*
  * attention/bwd_two_pass - attention backward in two passes, on Hopper.
  *
- * Two kernels rebuild P = exp(s - lse) and dS = P (dP - D) tile by tile.  One holds queries and
- * walks over keys: dq += dS k.  The other holds keys and walks over the queries that see them, of
- * all heads that share them: it makes the transposes, so that dv += P^T dout and dk += dS^T q take
- * them from registers as they are.  So no sum is shared between blocks and every rerun gives the
- * same bits; the price is that scores are made twice.
+ * The kernels are those of bwd.cu: one holds queries and computes dq, the other holds keys and
+ * computes dk and dv; scores are computed twice, and no sum is shared between blocks.
  *
- * A block is one group of four warps; several share a multiprocessor, and one's softmax runs beside
- * the other's products.  A tile's scores are asked for while the product of the tile before still
- * runs, and the next tile's rows come by themselves.
+ * A block is one warpgroup; several share a multiprocessor, and the softmax of one runs beside
+ * the products of others.  A tile's scores are queued while the product of the tile before
+ * still runs, and the next tile's rows are loaded meanwhile.
  *
- * With a table by distance (bias_grad.cuh) a block walks over several tiles of queries and
- * leaves one line of sums, which bwd_choice.cu adds up.
+ * With a relative bias (bias_grad.cuh) a block walks over several tiles of queries and leaves
+ * one line of sums, which bwd_choice.cu adds up.
  *
  * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3).
  */
@@ -32,7 +29,7 @@ template <typename T, int D> struct queries_pool {
     T        q[TILE * D], dout[TILE * D], k[2][TILE * D], v[2][TILE * D];
     float    lse[TILE], delta[TILE];
     uint64_t own, full[2];
-    float    line[];                    /* terms by distance; sums; what ends them */
+    float    line[];                    /* terms by distance; sums; sums beyond */
 };
 
 /* What a block of keys has. */
@@ -85,7 +82,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
         int j = attn_sees_from(a, pos) / TILE * TILE, end = attn_sees_to(a, last, keys);
         int none_before = attn_sees_to(a, pos, keys), all_after = attn_sees_from(a, last);
 
-        /* rows behind the end have an lse of infinity: their P are zero */
+        /* rows past the end have an lse of infinity: their P are zero */
         float mine = (int)threadIdx.x < min(len - pos, (int)TILE)
                          ? a.lse[h * a.n + i0 + threadIdx.x] * LOG2E : INFINITY;
 
@@ -175,7 +172,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
         __syncthreads();                /* of the queries' readers */
         bwd_store_rows<D>(a, maps, (T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride,
                           m->q, warp * 16, len - pos, dq[0], a.scale);
-        wgmma_proxy_fence();            /* the chip writes there next */
+        wgmma_proxy_fence();            /* TMA writes there next */
     }
     if (attn_has_table(MODE) && a.dline) {
         __syncthreads();

@@ -1,9 +1,9 @@
 /*
- * attention/bwd_two_pass - what the two kernels of attention/bwd_two_pass.cu share: how tiles
- * come, terms and masks of a tile of scores, dS.
+ * attention/bwd_two_pass - shared by the two kernels of attention/bwd_two_pass.cu: loading of
+ * tiles, terms and masks of a tile of scores, dS.
  *
- * A tile is 64 rows.  Whole ones are brought by the chip (tma.cuh), the last of a document
- * by all threads, with zeros behind its end.
+ * A tile is 64 rows.  Whole tiles are loaded by TMA (tma.cuh), the last of a document by all
+ * threads, with zeros past its end.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_TWO_PASS_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_TWO_PASS_H
@@ -17,15 +17,15 @@ namespace {
 
 enum { TILE = 64, GROUP = 128 };
 
-/* Maps of what is read; kernels have them as a parameter. */
+/* Tensor maps of the inputs; a parameter of the kernels. */
 struct bwd_maps {
     CUtensorMap q, dout, k, v;
     bool        valid;                  /* false: strides or alignment allow none */
-    bool        wide_out;               /* rows of gradients allow 16 bytes at once */
+    bool        wide_out;               /* rows of gradients allow 16-byte stores */
 };
 
-/* Rows of two heads that go together: queries and their gradients of out, or keys and values.  What
- * only the end of a document asks for is left as it lies in the parameters. */
+/* Rows of two heads that are loaded together: queries and their gradients of out, or keys and
+ * values. What only the end of a document needs is read from the kernel's parameters. */
 template <typename T> struct bwd_pair {
     const CUtensorMap *map_x, *map_y;
     const T           *x, *y;           /* row 0 of head 0 */
@@ -52,7 +52,7 @@ __device__ __forceinline__ struct bwd_pair<T> bwd_keys_of(const struct attn &a,
             a.kv_stride, a.kv_head, a.kv_head,      g,              !a.key_start};
 }
 
-/* Whether the chip brings tiles of which `left` rows are the document's. */
+/* Whether TMA loads a tile of which `left` rows are the document's. */
 template <typename T>
 __device__ __forceinline__ bool bwd_by_tma(const struct bwd_maps &maps,
                                            const struct bwd_pair<T> &of, int left)
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool bwd_by_tma(const struct bwd_maps &maps,
     return maps.valid && (left >= TILE || of.bounded);
 }
 
-/* Asks for two tiles from `row` on; the mbar opens once each phase. */
+/* Load two tiles from `row` on; completes one phase of the mbarrier. */
 template <int D, typename T>
 __device__ __forceinline__ void bwd_load_pair(const struct bwd_maps &maps,
                                               const struct bwd_pair<T> &of, T *x, T *y, int row,
@@ -77,7 +77,7 @@ __device__ __forceinline__ void bwd_load_pair(const struct bwd_maps &maps,
     }
 }
 
-/* The end of a document, or all where there are no maps. */
+/* Complete the last tile of a document, or load any tile where there are no maps. */
 template <int D, typename T>
 __device__ __forceinline__ void bwd_finish_pair(const struct attn &a,
                                                 const struct bwd_maps &maps,
@@ -103,7 +103,7 @@ __device__ __forceinline__ void bwd_finish_pair(const struct attn &a,
     __syncthreads();
 }
 
-/* Until two tiles are there for the products of the whole block. */
+/* Wait until two tiles may be multiplied by the whole block. */
 template <int D, typename T, typename... A>
 __device__ __forceinline__ void bwd_wait_pair(const struct attn &a, const struct bwd_maps &maps,
                                               const struct bwd_pair<T> &of, T *x, T *y, int row,
@@ -136,7 +136,7 @@ __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][8][
         }
 }
 
-/* Rows are queries: row[r] is what their terms and -lse amount to at the lane's first column, line
+/* Rows are queries: row[r] is the sum of the terms and -lse at the lane's first column, line
  * the terms by distance there. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void bwd_p_of_queries(const struct attn &a, float (&s)[1][8][4],
@@ -157,8 +157,8 @@ __device__ __forceinline__ void bwd_p_of_queries(const struct attn &a, float (&s
         }
 }
 
-/* Rows are keys: row[r] is what their terms amount to at the lane's first column, without lse; of a
- * table alone both rows' the same. */
+/* Rows are keys: row[r] is the sum of the terms at the lane's first column, without lse; with a
+ * table alone it is the same for both rows. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void bwd_p_of_keys(const struct attn &a, float (&s)[1][8][4],
                                               const float *lse, const float (&row)[2],
@@ -190,7 +190,7 @@ __device__ __forceinline__ void bwd_p_of_keys(const struct attn &a, float (&s)[1
     }
 }
 
-/* dP, which is of what stays only, becomes dS. */
+/* dP, dropped out, becomes dS. */
 template <int MODE>
 __device__ __forceinline__ float bwd_ds(const struct attn &a, float dp, float p, float delta,
                                         uint64_t kept, int bit)
@@ -265,8 +265,8 @@ __device__ __forceinline__ float bwd_row_scalar(const struct attn &a, const T *x
     return sum;
 }
 
-/* Of a tile's rows the sums D = dout . out, for this block and for those of keys.  All is asked for
- * before any of it is waited for. */
+/* D = dout . out for the rows of a tile, for this block and for those of keys. All loads are
+ * issued before the first is used. */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_deltas(const struct attn &a, float *delta, int64_t i0,
                                            int h, int rows)

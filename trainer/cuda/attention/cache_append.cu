@@ -1,9 +1,9 @@
 /*
- * attention/cache_append - the new keys and values of generation go to the cache.
+ * attention/cache_append - append the new keys and values of generation to the cache.
  */
 #include "trainer/cuda/attention/attention.cuh"
 
-/* New rows into the cache: a block is a row; E elements at once. */
+/* A block takes a new row, E elements at once. */
 template <typename T, int E>
 __global__ void append(const __grid_constant__ struct attn a, T *k_cache, T *v_cache)
 {

@@ -1,13 +1,13 @@
 /*
  * attention/cached - attention of new rows against a cache of keys and values (generation).
  *
- * First the new keys and values are put behind those in the cache (cache_append.cu); a
- * sequence's only row does that itself, in the block that reads the part with its key.  Prompts,
- * many rows of a sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound
- * by reading the cache once: a block takes one row, one key head with the heads that share it, and
- * a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a
- * softmax of their own.  Heads that share keys are left to cached_heads.cu.  The groups of a
- * block, then the parts of a row, are put together in a fixed order.
+ * First the new keys and values are appended to the cache (cache_append.cu); where a sequence
+ * has one new row, the block that reads its last part appends it.  Prompts, many rows of a
+ * sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound by reading the
+ * cache once: a block takes one row, one key head with the heads that share it, and a part of
+ * the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a softmax
+ * each.  Heads that share keys go to cached_heads.cu.  The groups of a block, then the parts of
+ * a row, are joined in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -16,7 +16,7 @@
 enum {
     ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
     LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
-    MANY = 264, MANY_KEYS = 256,        /* so many rows and heads are there, not worth a join */
+    MANY = 264, MANY_KEYS = 256,        /* from so many rows x heads on, no join */
     FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
     MOST_SHARE = 8,                     /* heads of a block */
 };
@@ -24,7 +24,7 @@ enum {
 /* Eight elements as they came. */
 template <typename T> struct __align__(16) raw { T at[8]; };
 
-/* Those of a row of the cache from column c on, zeros beyond dim. */
+/* Columns [c, c + 8) of a row of the cache, zeros beyond dim. */
 template <typename T>
 __device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool vec)
 {
@@ -307,7 +307,7 @@ static void rows(struct device *dev, const struct attn &a, const struct cached_r
                    (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
     float *parts = NULL;
 
-    if (at_once && n_parts > CLUSTER)   /* larger ones take less than a kernel behind them */
+    if (at_once && n_parts > CLUSTER)   /* larger parts take less time than another kernel */
         n_parts = CLUSTER;
     if (n_parts > 1 && !at_once) {
         parts = (float *)cuda_work(dev, "attention_cached",
@@ -351,8 +351,8 @@ static struct attn of_cached(const struct device *dev, const struct op_cached *o
     return a;
 }
 
-/* Whether a block that reads a row's queries can turn them itself: then t says how, and a where
- * they stand. */
+/* Whether a block that reads a row's queries can rotate them itself: then t says how, and a
+ * where they are. */
 static bool rotates(const struct device *dev, const struct op_cached *o, struct attn *a,
                     struct cached_rope *t)
 {

@@ -1,5 +1,5 @@
 /*
- * attention/cached - what both ways of attending to a cache share: parts of rows.
+ * attention/cached - shared by the two kernels that attend to a cache: parts of rows.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
 #define CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
@@ -11,7 +11,7 @@ enum {
     CLUSTER = 8,                        /* parts that cached_heads puts together itself */
 };
 
-/* How a row's queries and key are turned before they are used; table NULL: they are not. */
+/* How a row's queries and key are rotated before use; table NULL: they are not. */
 struct cached_rope {
     const float   *table;               /* of as many columns as a head has */
     const int32_t *positions;
@@ -19,7 +19,7 @@ struct cached_rope {
     float          eps;
 };
 
-/* Where a part of a row lies: its position, its keys [from, to) and where the cache of its key head
+/* A part of a row: its position, its keys [from, to) and where the cache of its key head
  * begins. */
 struct part {
     int     pos, from, to;
@@ -38,8 +38,8 @@ __device__ __forceinline__ struct part cached_part_of(const struct attn &a, int 
             ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
 }
 
-/* A row's own key and value go to the cache where its part has them, before the part is read.  The
- * whole block calls it. */
+/* Append the row's own key and value to the cache, if this part holds its position, before the
+ * part is read. Called by the whole block. */
 template <typename T>
 __device__ __forceinline__ void cached_append(const struct attn &a, int row, int g,
                                               const struct part &p)
@@ -55,8 +55,8 @@ __device__ __forceinline__ void cached_append(const struct attn &a, int row, int
     __syncthreads();
 }
 
-/* cached_heads.cu: rows whose heads share keys, of 16 bits.  parts: room for what parts leave,
- * as row_part does; NULL: there are at most CLUSTER of them, and out is made. */
+/* cached_heads.cu: 16-bit rows whose heads share keys. parts: workspace as row_part fills it;
+ * NULL: there are at most CLUSTER parts, and out is written directly. */
 template <typename T>
 void cached_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
                   float *parts, int64_t n_parts);

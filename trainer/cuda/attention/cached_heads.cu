@@ -1,11 +1,11 @@
 /*
- * attention/cached_heads - attention of single rows against a cache where heads share keys (GQA,
- * MQA).
+ * attention/cached_heads - attention of single rows against a cache where heads share keys
+ * (GQA, MQA).
  *
- * The heads are the rows of products on the tensor cores: each of a block's warps takes 16 keys of
- * a tile.  The warps of a block, then the parts of a row, are put together in a fixed order: of up
- * to eight parts, whose blocks are a cluster, at once.  Where all columns of a head turn, the
- * blocks turn queries and the new key themselves, in place of a kernel before them.
+ * The heads are the rows of products on the tensor cores: each of a block's warps takes 16 keys
+ * of a tile.  The warps of a block, then the parts of a row, are joined in a fixed order; up to
+ * eight parts form a cluster and are joined within the kernel.  Where all columns of a head
+ * rotate, the blocks rotate queries and the new key themselves, which saves a kernel.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -25,8 +25,8 @@ struct two_heads {
     int   head[2];
 };
 
-/* Scores of heads and keys with their terms, key the lane's first, become probabilities against the
- * warp's largest; what was summed before follows by fix. */
+/* Turn scores, key the lane's first, into probabilities against the warp's largest; earlier
+ * sums are to be multiplied by fix. */
 template <typename T>
 __device__ __forceinline__ void softmax_step(const struct attn &a, float (&s)[1][2][4],
                                              struct two_heads &w, float (&fix)[2], int key,
@@ -128,7 +128,7 @@ __device__ __forceinline__ void join_cluster(const struct attn &a, float *own, i
         if (c < a.dim)
             ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
     }
-    cluster.sync();                     /* nobody leaves while others read */
+    cluster.sync();                     /* no block leaves while others read its memory */
 #endif
 }
 
@@ -137,9 +137,9 @@ __device__ __forceinline__ void to_l2(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/* Asks for what a row alone will read that is not made by kernels in front of this one, before they
- * are done: weights and its part of the cache.  Where that is, is read past the L1, and again later
- * for use. */
+/* Prefetch what a single row reads that no earlier kernel writes, before those kernels end:
+ * weights and its part of the cache. The position is read past the L1, and read again later for
+ * use. */
 template <typename T>
 __device__ __forceinline__ void ask_ahead(const struct attn &a, const struct cached_rope &t,
                                           int row, int g, int n_parts)
@@ -168,8 +168,9 @@ __device__ __forceinline__ void ask_ahead(const struct attn &a, const struct cac
     }
 }
 
-/* The row's queries as a tile, and its key and value into the cache where the part has them,
- * turned by position, with norms by heads first where they are.  The whole block calls it. */
+/* Load the row's queries as a tile, and append its key and value to the cache if this part
+ * holds its position: rotated, after norms by head where there are any. Called by the whole
+ * block. */
 template <typename T, int D>
 __device__ __forceinline__ void take_rotated(const struct attn &a, const struct cached_rope &t,
                                              T *q, int row, int g, int h0, int heads,
@@ -193,7 +194,7 @@ __device__ __forceinline__ void take_rotated(const struct attn &a, const struct 
     for (int x = (int)threadIdx.x; x < ROWS * WORDS; x += THREADS)
         if (x / WORDS >= heads || x % WORDS * 8 >= a.dim)
             ((uint4 *)q)[x] = make_uint4(0, 0, 0, 0);
-    for (int first = 0; first <= heads; first += EACH) {    /* the key behind the queries */
+    for (int first = 0; first <= heads; first += EACH) {    /* the key after the queries */
         int i = first + (int)threadIdx.x / GROUP;
         bool key = i == heads, on = i <= heads && c < half;
         const T *from = key ? (const T *)a.new_k + from_kv :
@@ -228,8 +229,8 @@ __device__ __forceinline__ void take_rotated(const struct attn &a, const struct 
     __syncthreads();
 }
 
-/* A part of a row, for up to 16 heads that share keys, as row_part leaves it; without parts the
- * blocks of a row are a cluster. */
+/* A part of a row, for up to 16 heads that share keys; the result is as row_part's. Without
+ * `parts` the blocks of a row form a cluster. */
 template <typename T, int D>
 __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     heads_part(const __grid_constant__ struct attn a,
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         attn_load_tile<false, D, ROWS, THREADS>(
             q, (const T *)a.q + row * a.row_stride + h0 * a.q_head, a.q_head, heads, a.dim,
             a.vec);
-    /* Keys and values in turn, two of them on their way to the ring. */
+    /* Keys and values alternate; two tiles are on their way to the ring. */
     auto load = [&](const void *from, int j, int to) {
         if (j < p.to)
             attn_load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
@@ -281,7 +282,7 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     };
     auto next = [&](const void *from, int j) {
         cp_async_wait<1>();
-        __syncthreads();                /* it is there, and what was before it has been read */
+        __syncthreads();                /* the tile has arrived, and the one before was read */
         load(from, j, stage ? stage - 1 : TILES - 1);
     };
 
@@ -330,7 +331,7 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         join_cluster<T, D>(a, own, n_parts, id, heads);
 }
 
-/* In clusters of a row's parts where there is no room for them. */
+/* The parts of a row form a cluster where they have no workspace. */
 template <typename T, int D>
 static void launch_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
                          float *parts, int64_t n_parts)

@@ -21,9 +21,10 @@ __device__ __forceinline__ unsigned dropout_bits(const struct attn &a, int64_t r
 }
 
 /*
- * Which of a lane's elements of a tile of P stay: bit 4 (m NT + n) + e.  row is the counter's row
- * of the lane's first, j the tile's first key.  Two neighbours hold four columns of rows g and
- * g + 8: each makes the words of one.  (One loop for all: the words are long in code.)
+ * Which of a lane's elements of a tile of P are kept: bit 4 (m NT + n) + e. row is the
+ * counter's row of the lane's first element, j the tile's first key.  Two neighbouring lanes
+ * hold four columns of rows g and g + 8: each computes the words of one. (One loop for all: the
+ * words take much code.)
  */
 template <int MR, int NT>
 __device__ __forceinline__ uint64_t dropout_tile(const struct attn &a, int64_t row, int j)
@@ -45,9 +46,10 @@ __device__ __forceinline__ uint64_t dropout_tile(const struct attn &a, int64_t r
 }
 
 /*
- * The same where rows are keys and columns queries: row is the counter's row of the lane's first
- * query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of the same
- * four counters, keys 8 apart of two queries; each makes one, and its bits go to all.
+ * The same where rows are keys and columns queries: row is the counter's row of the lane's
+ * first query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of
+ * the same four counters (two queries, keys 8 apart); each computes one counter, and the bits
+ * are exchanged.
  */
 template <int MR, int NT>
 __device__ __forceinline__ uint64_t dropout_tile_t(const struct attn &a, int64_t row, int j)

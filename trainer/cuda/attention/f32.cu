@@ -1,16 +1,15 @@
 /*
  * attention/f32 - attention over packed documents in f32, forward and backward.
  *
- * The same walks over tiles as fwd.cu and bwd.cu, without tensor cores: 256
- * threads as 16 x 16, of which each makes R x R scores of a tile of 16 R x 16 R and R rows by
- * every 16th column of what is summed.  Tiles lie in shared memory with an odd number of floats
- * from row to row.
+ * Walks over tiles as fwd.cu and bwd.cu do, without tensor cores: of 256 threads as 16 x 16,
+ * each computes R x R scores of a tile of 16 R x 16 R, and R rows by every 16th column of the
+ * sums.  Rows of a tile in shared memory are an odd number of floats apart.
  */
 #include "trainer/cuda/attention/dropout.cuh"
 
 enum { THREADS = 256 };
 
-/* Where a thread stands. */
+/* The thread's column and row among 16 x 16. */
 __device__ __forceinline__ int across() { return (int)threadIdx.x % 16; }
 __device__ __forceinline__ int down() { return (int)threadIdx.x / 16; }
 

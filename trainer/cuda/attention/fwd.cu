@@ -1,25 +1,25 @@
 /*
  * attention/fwd - attention over packed documents on the tensor cores: forward.
  *
- * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
- * a softmax that rescales what was summed before (online), and the product with the values, all in
- * registers.  Keys and values come a tile ahead, whole tiles by tensor maps, others by each
- * thread's own copies.  Tiles that the mask leaves empty are not visited, and only those on its
- * edge test each element.  Longer documents go to fwd_producer.cu, f32 to f32.cu.
+ * A block takes one tile of queries of one head and walks over the tiles of keys they see:
+ * scores, an online softmax, and the product with the values, all in registers.  Keys and
+ * values are loaded a tile ahead, whole tiles by TMA, others by each thread's own copies.
+ * Tiles that the mask leaves empty are skipped, and only tiles on its edge test each element.
+ * Longer documents go to fwd_producer.cu, f32 to f32.cu.
  *
- * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a bias
- * with a gradient, and takes two bytes for each pair of a head's queries and keys (cudnn-frontend
- * 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long documents the
- * memory.
+ * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a
+ * bias with a gradient, and takes two bytes for each pair of a head's queries and keys
+ * (cudnn-frontend 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long
+ * documents the memory.
  *
  * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
  */
 #include "trainer/cuda/attention/fwd.cuh"
 
 /*
- * Sizes by the width of a head and by the groups of four warps that make wgmma products (0:
- * mma.sync).  Several groups read keys and values once; single ones wait less for each other's
- * beginnings and ends, which counts in short documents.
+ * Sizes by the width of a head and the number of warpgroups that multiply by wgmma (0:
+ * mma.sync).  Several groups share loaded keys and values; a single one waits less at the ends
+ * of short documents.
  */
 template <int D, int GROUPS> struct fwd_shape {
     static const bool WG = GROUPS > 0;
@@ -66,7 +66,8 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
     int none_before = attn_sees_to(a, pos + mine, p.keys);
     int all_after = attn_sees_from(a, min(last, pos + mine_last));
 
-    /* Whole tiles come by maps: rows behind a document's last may hold anything. */
+    /* Whole tiles are loaded through maps; others are not, as rows past a document's last may
+     * hold anything. */
     auto mapped = [&](int at) { return WG && a.mapped && at + BN <= p.keys; };
     auto load_keys = [&](int at, int to_k, int to_v) {
         T *kt = k + to_k * SIZE, *vt = v + to_v * SIZE;
@@ -88,7 +89,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
                                            a.dim, a.vec);
         cp_async_commit();
     };
-    /* The tile is there for this thread, and the one before it free. */
+    /* The tile has arrived for this thread, and the one before is free. */
     auto tile_ready = [&]() {
         if (!mapped(j))
             attn_tiles_here<WG>();
@@ -120,7 +121,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
         if (mapped(j))
             mbarrier_wait(&k_mbar[ks], it / S::KS);
     };
-    /* They are asked for one tile later. */
+    /* Queued one tile later than the scores. */
     auto add_values = [&]() {
         if (mapped(was_at))
             mbarrier_wait(&v_mbar[was_vs], was / S::VS);
@@ -161,8 +162,9 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
     wgmma_finish<WG>(s);
     scores_to_p();
     p_to_factor();
-    /* The product with a tile's values runs while the next tile's scores are softened.  Rows that
-     * are through (at most two tiles before others) find their last values still there. */
+    /* The product with a tile's values runs during the softmax of the next tile's scores. Rows
+     * that are finished (at most two tiles before others) find their last values still in
+     * memory. */
     for (j += BN; j < end; j += BN) {
         ks = (ks + 1) % S::KS;
         vs = (vs + 1) % S::VS;

@@ -1,6 +1,6 @@
 /*
- * attention/fwd - what the forward kernels share: terms and masks of a tile of scores, and the
- * softmax that rescales what was summed before.
+ * attention/fwd - shared by the forward kernels: terms and masks of a tile of scores, and the
+ * online softmax.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_FWD_H
 #define CKPT_TRAINER_CUDA_ATTENTION_FWD_H
@@ -10,13 +10,13 @@
 
 #include <limits.h>
 
-/* Where tiles of queries, keys and values come from. */
+/* Tensor maps of queries, keys and values. */
 struct fwd_maps {
     CUtensorMap q, k, v;
 };
 
-/* False: strides do not allow it.  How many rows keys have is not always known, but only whole
- * tiles of them come this way. */
+/* False: strides do not allow maps. The number of rows of keys is not always known, but only
+ * whole tiles are loaded through maps. */
 template <int D>
 static inline bool fwd_maps_of(struct fwd_maps *m, const struct attn &a, int queries,
                                int keys)
@@ -59,8 +59,7 @@ __device__ __forceinline__ void fwd_add_terms(const struct attn &a, float (&s)[M
             }
 }
 
-/* Columns that rows do not see: behind the last that each does where AFTER, else before the
- * first. */
+/* Mask the columns that rows do not see: past the last one where AFTER, else before the first. */
 template <bool AFTER, int MR, int NT>
 __device__ __forceinline__ void fwd_mask_side(const struct attn &a, float (&s)[MR][NT][4],
                                               int j, int pos, int keys)
@@ -95,8 +94,8 @@ __device__ __forceinline__ void fwd_mask(const struct attn &a, float (&s)[MR][NT
         fwd_mask_side<false>(a, s, col, pos, keys);
 }
 
-/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
- * summed before, by fix. */
+/* Turn scores into probabilities against the largest so far; earlier sums are to be multiplied
+ * by fix. */
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void fwd_softmax_step(float (&s)[MR][NT][4], struct softmax<MR> &w,
                                                  float (&fixes)[MR][2], float scale2)

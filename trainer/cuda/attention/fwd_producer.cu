@@ -1,11 +1,12 @@
 /*
- * attention/fwd_producer - attention forward on Hopper, tiles brought ahead by warps of their own.
+ * attention/fwd_producer - attention forward on Hopper, with producer warps that load tiles
+ * ahead.
  *
- * A block stays and takes tiles of queries of a head in round.  Its groups of four warps have 64 of
- * the queries each and walk over tiles of keys: the product with a tile's values runs while the
- * next tile's scores are softened, and one group's softmax beside the others' products.  A warp
- * more asks for queries, keys and values as room becomes free, over the border from one tile of
- * queries to the next.
+ * Blocks are persistent and take tiles of queries of a head, round by round.  The warpgroups of
+ * a block have 64 queries each and walk over tiles of keys: the product with a tile's values
+ * runs during the softmax of the next tile's scores, and the softmax of one group during the
+ * products of the others.  One more warp loads queries, keys and values as buffers become free,
+ * also across the border between tiles of queries.
  *
  * Source: Shah et al. 2024 (FlashAttention-3), section 3.
  */
@@ -13,8 +14,8 @@
 
 enum { GROUP = 128, STAGES = 2, DOCS = 1024 };
 
-/* Sizes by the width of a head.  MANY registers has a thread that makes products, FEW one of the
- * group whose first warp asks for tiles: 504 for two groups and that one, 512 for three. */
+/* Sizes by the width of a head. Registers of a thread: MANY in the groups that multiply, FEW in
+ * the producer's group; 504 in all with two groups, 512 with three. */
 template <int D> struct producer_shape {
     static const int GROUPS = D > 96 ? 2 : 3, BM = 64 * GROUPS, BN = 128, NT = BN / 8;
     static const int PRODUCTS = GROUPS * GROUP, ALL = PRODUCTS + GROUP;
@@ -59,7 +60,7 @@ template <int BM> __device__ __forceinline__ void number_tiles(const struct attn
         tile[0] = 0;
 }
 
-/* The document of a tile: the last whose first is not behind it. */
+/* The document of a tile: the last whose first tile is not after it. */
 template <int BM> __device__ __forceinline__ int doc_of_tile(const int *tile, int n_docs, int at)
 {
     int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
@@ -75,8 +76,8 @@ template <int BM> __device__ __forceinline__ int doc_of_tile(const int *tile, in
     return lo;
 }
 
-/* The block's job of that round; false: there is none.  Turns run to and fro over the blocks, as
- * long tiles come before short ones. */
+/* The block's job of a round; false: none is left. Rounds alternate in direction over the
+ * blocks, as long tiles precede short ones. */
 template <int BM, int BN>
 __device__ __forceinline__ bool job_of(const struct attn &a, const int *tile, struct job *j,
                                        int round)
@@ -145,13 +146,13 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
         float slope = attn_head_slope(a, job.h);
         const T *q = m->q[b];
         const float *line = m->line + b * attn_line_floats(a);
-        /* The tile of keys from `at` on is there; if not by the map, it is to be seen first. */
+        /* Wait for the tile of keys from `at` on; one that was not loaded by TMA needs a fence. */
         auto wait_for = [&](uint64_t *mbar, int phase, int at) {
             mbarrier_wait(mbar, phase);
             if (at + BN > job.p.keys)
                 wgmma_proxy_fence();
         };
-        /* Groups ask for products in round, so that they soften one behind the other. */
+        /* Groups queue their products in a fixed order, so that their softmax phases alternate. */
         auto await_order = [&]() { hopper_bar_sync<2 * GROUP>(1 + row / 64); };
         auto pass_order = [&]() {
             hopper_bar_arrive<2 * GROUP>(1 + (row / 64 + 1) % S::GROUPS);
@@ -220,7 +221,8 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
             mbarrier_arrive(&m->v_free[it % STAGES]);
         it++;
         end_rows<T, MODE>(a, out, w, job, row);
-        /* What other groups alone see: the next of a kind comes when all have let go of this. */
+        /* Tiles that only other groups see: pass the barriers, as buffers are free only after
+         * all groups have arrived. */
         for (; j < job.end; j += BN, it++) {
             await_order();
             pass_order();
@@ -234,8 +236,8 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
     }
 }
 
-/* Keys or values [j, j + BN) by a warp: whole tiles by the map, as rows behind the last may hold
- * anything. */
+/* Load keys or values [j, j + BN) by a warp: whole tiles through the map, as rows past the last
+ * may hold anything. */
 template <int D, int BN, typename T>
 __device__ __forceinline__ void bring_keys(const struct attn &a, T *tile,
                                            const CUtensorMap *map, const void *from,
@@ -268,7 +270,7 @@ __device__ __forceinline__ void copies_warp(const struct attn &a, const struct f
 
         if (round > 1)
             mbarrier_wait(&m->q_free[b], (round >> 1) - 1);
-        if (lane == 0)                  /* rows behind the last are nobody's */
+        if (lane == 0)                  /* rows past the last are not used */
             tma_load_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
                                  &m->q_full[b]);
         if (attn_has_table(MODE))
@@ -335,8 +337,8 @@ bool launch(struct device *dev, const char *op, struct attn a)
 
     if (!fwd_maps_of<D>(&maps, a, producer_shape<D>::BM, producer_shape<D>::BN))
         return false;
-    /* Long and short tiles of equal documents fall to each block alike if those of a head follow
-     * each other; else long ones better come first. */
+    /* With documents of equal length, long and short tiles are spread evenly if those of a head
+     * follow each other; else long tiles go first. */
     a.by_head = !a.whole && a.n_docs > 1 && a.n == (int64_t)a.n_docs * a.max_doc;
     jobs = attn_slots(a.n, a.n_docs, producer_shape<D>::BM) * a.n_head; /* at most */
     if (jobs == 0 || !cuda_ok(dev, op, cuda_allow_shared(fwd_producer<T, D, MODE>, bytes)))

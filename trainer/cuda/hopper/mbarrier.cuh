@@ -1,9 +1,9 @@
 /*
- * hopper/mbarrier - barriers in shared memory (mbarrier), and numbered ones of the block, on
- * Hopper; and memory that one block hands to others.
+ * hopper/mbarrier - barriers in shared memory (mbarrier), numbered barriers of the block,
+ * clusters, and bulk stores, on Hopper.
  *
- * A mbar opens when all its arrivals are there, and counts how often: who waits says for which
- * phase, of which the lowest bit tells apart the last two.
+ * A phase of an mbarrier completes when all its arrivals and bytes are there.  A waiter names
+ * the phase; only its lowest bit counts, which tells the last two phases apart.
  *
  * Source: PTX ISA 8.5, 9.7.13.15 (mbarrier), 9.7.13.1 (bar), 9.7.13.4 (barrier.cluster).
  */
@@ -25,9 +25,9 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t *mbar)
                  : "memory");
 }
 
-/* The same at the mbar in this place of another block of the cluster, or of this one; of what this
- * thread did before, only what the tensor cores and copies did is behind it (a release for the
- * whole cluster would wait for all its memory). */
+/* Arrive at the mbarrier at this address in another block of the cluster, or in this one. Of
+ * this thread's earlier work it orders only that of the tensor cores and of copies (a release
+ * for the cluster would wait for all its memory accesses). */
 __device__ __forceinline__ void mbarrier_arrive_remote(uint64_t *mbar, int block)
 {
 #if WGMMA_HERE
@@ -48,7 +48,7 @@ __device__ __forceinline__ int hopper_cluster_rank()
     return x;
 }
 
-/* All threads of all blocks of a cluster come here; what they wrote before is seen behind it. */
+/* A barrier of all threads of a cluster; earlier writes are visible after it. */
 __device__ __forceinline__ void hopper_cluster_sync()
 {
 #if WGMMA_HERE
@@ -56,7 +56,7 @@ __device__ __forceinline__ void hopper_cluster_sync()
 #endif
 }
 
-/* This thread arrives, and the mbar waits for that many bytes more. */
+/* Arrive, and let the phase wait for that many more bytes. */
 __device__ __forceinline__ void mbarrier_expect_tx(uint64_t *mbar, int bytes)
 {
 #if WGMMA_HERE
@@ -67,7 +67,8 @@ __device__ __forceinline__ void mbarrier_expect_tx(uint64_t *mbar, int bytes)
 #endif
 }
 
-/* Gates made by this thread are seen by copies to come; the block meets behind it. */
+/* Make mbarriers that this thread initialised visible to later copies; the block synchronises
+ * after it. */
 __device__ __forceinline__ void mbarrier_fence_init()
 {
 #if WGMMA_HERE
@@ -75,7 +76,7 @@ __device__ __forceinline__ void mbarrier_fence_init()
 #endif
 }
 
-/* This thread arrives once its copies so far are there. */
+/* Arrive when this thread's copies so far have arrived. */
 __device__ __forceinline__ void mbarrier_arrive_copies(uint64_t *mbar)
 {
     asm volatile(
@@ -83,7 +84,7 @@ __device__ __forceinline__ void mbarrier_arrive_copies(uint64_t *mbar)
         : "memory");
 }
 
-/* Whether the mbar has opened for the phase whose number's lowest bit that is (after a while). */
+/* Whether the phase with that lowest bit is complete, after waiting for a while. */
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *mbar, int phase)
 {
     uint32_t open;
@@ -96,7 +97,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *mbar, int phase)
     return open;
 }
 
-/* The same at once. */
+/* The same without waiting. */
 __device__ __forceinline__ bool mbarrier_test_wait(uint64_t *mbar, int phase)
 {
     uint32_t open;
@@ -116,8 +117,7 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *mbar, int phase)
         ;
 }
 
-/* From here on a thread of this group of four warps has that many registers: others leave theirs
- * first. */
+/* Set the number of registers of a thread in this warpgroup; other groups release theirs first. */
 template <int N> __device__ __forceinline__ void hopper_registers_inc()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -138,10 +138,10 @@ template <int N> __device__ __forceinline__ void hopper_bar_arrive(int barrier)
     asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(N) : "memory");
 }
 
-/* -- memory that blocks hand on ---------------------------------------------------------------- */
+/* -- bulk stores, and tickets between blocks --------------------------------------------------- */
 
-/* `bytes` of shared memory to global, or added to the floats there, by the one thread that asks;
- * writers of the source have called wgmma_proxy_fence.  Both multiples of 16, as the addresses. */
+/* Copy `bytes` of shared to global memory, or add them to the floats there, by one thread;
+ * writers of the source have called wgmma_proxy_fence. Addresses and bytes are multiples of 16. */
 __device__ __forceinline__ void hopper_bulk_store(float *to, const float *from, int bytes,
                                                   bool add)
 {
@@ -154,7 +154,8 @@ __device__ __forceinline__ void hopper_bulk_store(float *to, const float *from, 
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* The source of what this thread has sent may change; all but the last LEFT are there for all. */
+/* Wait until the sources of this thread's stores may change; until all but the last LEFT stores
+ * are visible to all. */
 __device__ __forceinline__ void hopper_bulk_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

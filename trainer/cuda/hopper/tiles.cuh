@@ -1,18 +1,19 @@
 /*
  * tiles - products of 16-bit matrices on Hopper by tiles of 128 rows and 256 columns:
  *   sums = a[rows, k] op(b)
- * for kernels that say which tiles there are and what becomes of their sums.
+ * for kernels that name the tiles and store their sums.
  *
- * A block has two groups of four warps, 64 rows each, on the tensor cores (wgmma.cuh), over k in
- * steps of 64 which a warp more has the chip bring four deep (tma.cuh), over the border from
- * one tile to the next.  One of the groups is some steps ahead, so that each ends its tile beside
- * the other's products.
+ * A block has two warpgroups, 64 rows each, on the tensor cores (wgmma.cuh).  One more warp
+ * loads steps of 64 of k by TMA (tma.cuh), four deep, also across the border between tiles.
+ * One group is some steps ahead of the other, so that each stores its tile during the products
+ * of the other.
  *
- * Blocks stay, and take tiles in turn by twos (clusters).  What they read would be too much for the
- * L2 cache, so that each brings half of what both need to both: of two tiles one below the other
- * the factor of their columns, of two beside each other the factor of their rows.
+ * Blocks are persistent and take tiles in pairs (clusters).  Their reads would exceed the L2
+ * cache, so each block of a pair loads half of the shared factor for both: the columns of two
+ * tiles one below the other, the rows of two beside each other.
  *
- * Sums depend on k alone: a row has the same bits wherever it is, and however many there are.
+ * Sums depend on k alone: a row has the same bits wherever it is, and however many rows there
+ * are.
  *
  * Source: CUTLASS 3.5, sm90_mma_tma_gmma_ss_warpspecialized.hpp (the pipeline of a cluster).
  */
@@ -26,7 +27,7 @@ enum { TILE_STAGES = 4, TILE_WARPS = 8, TILE_BLOCK = 384, TILE_PAIR = 2 };
 enum { TILE_MANY = 232, TILE_FEW = 40 };    /* registers of a thread with sums; without */
 enum { TILE_AHEAD = 2 };                    /* steps, of the first group */
 
-/* A block's shared memory; out: of each warp, for what put does. */
+/* A block's shared memory; out: for each warp's stores. */
 template <typename T> struct tile_pool {
     T        a[TILE_STAGES][TILE_ROWS * TILE_K], b[TILE_STAGES][TILE_COLS * TILE_K];
     T        out[TILE_WARPS][16 * TILE_HALF];
@@ -50,8 +51,8 @@ struct tile {
     bool beside;
 };
 
-/* How many pairs of rows' tiles go over all columns before others do: what they read of a stays in
- * the L2 cache. */
+/* How many pairs of tiles of rows go over all columns before the next ones: their part of a
+ * stays in the L2 cache. */
 static inline int tiles_band(int64_t k)
 {
     int64_t fit = ((int64_t)16 << 20) / (TILE_PAIR * TILE_ROWS * 2 * k);
@@ -70,7 +71,7 @@ __device__ __forceinline__ void tiles_place(int at, int pairs, int across, int b
     *col = at / tall;
 }
 
-/* -- what is read ------------------------------------------------------------------------------ */
+/* -- loading ----------------------------------------------------------------------------------- */
 
 /* A step of k from `at` on, by one thread.  BT: rows of b are the product's columns. */
 template <typename T, bool BT>
@@ -124,7 +125,7 @@ __device__ __forceinline__ void tiles_load(const struct tile_maps &maps, struct 
             }
 }
 
-/* -- what is made ------------------------------------------------------------------------------ */
+/* -- multiplying ------------------------------------------------------------------------------- */
 
 template <typename T, bool BT, typename Next, typename Put>
 __device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int steps, Next next,
@@ -173,9 +174,9 @@ __device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int steps
 
 /*
  * All tiles, by all threads of all blocks.
- *   next(&t, at): the block's part of its cluster's tile `at`; false: there are no more.  Whole
- *                 warps call it, with `at` rising.
- *   put(t, out, row, sums): a warp has its 16 rows of the tile, from `row` on, as fragments.
+ *   next(&t, at): the block's part of its cluster's tile `at`; false: none is left.  Whole
+ *                 warps call it, with rising `at`.
+ *   put(t, out, row, sums): store a warp's 16 rows of the tile, from `row` on, as fragments.
  */
 template <typename T, bool BT, typename Next, typename Put>
 __device__ __forceinline__ void tiles_all(const struct tile_maps &maps, Next next, Put put)
@@ -199,7 +200,7 @@ __device__ __forceinline__ void tiles_all(const struct tile_maps &maps, Next nex
         if (threadIdx.x < 32 * TILE_WARPS + 32)
             tiles_load<T, BT>(maps, m, next);
     }
-    hopper_cluster_sync();              /* the other one's copies and gates end here too */
+    hopper_cluster_sync();              /* the other block's copies and arrivals end here too */
 }
 
 /* -- launching --------------------------------------------------------------------------------- */
@@ -209,8 +210,8 @@ static inline bool tiles_supported(const struct cuda_device *d)
     return d->hopper && d->sms >= TILE_PAIR && d->shared_most >= sizeof(struct tile_pool<__half>);
 }
 
-/* One more product, of a[rows, k] and b, so many matrices [n, k] (bt) or [k, n], `stride` elements
- * apart.  False: addresses or strides do not allow it. */
+/* Add a product, of a[rows, k] and b: so many matrices [n, k] (bt) or [k, n], `stride` elements
+ * apart. False: addresses or strides do not allow it. */
 struct tile_part {
     const void *a, *b;
     int64_t     rows, n, k, lda, ldb, matrices, stride;

@@ -1,8 +1,8 @@
 /*
- * tensor_map - maps for the chip's own copies, made by the driver.
+ * tma - tensor maps, encoded by the driver.
  *
- * The driver is asked for the function by name, so that the plug-in needs no library that a machine
- * without a GPU lacks.
+ * The driver is asked for the function by name, so that the plug-in needs no library that a
+ * machine without a GPU lacks.
  */
 #include "trainer/cuda/hopper/tma.cuh"
 

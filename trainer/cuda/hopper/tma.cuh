@@ -1,18 +1,18 @@
 /*
- * tensor_map - tiles of 16-bit rows by heads, brought to shared memory by the chip itself (TMA).
+ * tma - load tiles of 16-bit rows of heads to shared memory by TMA.
  *
- * A map says where rows of heads lie in memory, and how a tile of a head is to lie in shared
- * memory: as wgmma.cuh has it, panel by panel.  One thread asks for a tile; it is there when its
- * bytes have opened a mbar (hopper/mbarrier.cuh).  Columns from dim on, and rows from `rows` on,
- * become zeros.
+ * A tensor map says where rows of heads lie in memory, and how a tile of a head is laid out in
+ * shared memory: in panels, as in wgmma.cuh.  One thread issues the load; the tile has arrived
+ * when its bytes complete a phase of an mbarrier (hopper/mbarrier.cuh).  Columns from dim on,
+ * and rows from `rows` on, become zeros.
  *
- * Rows behind a document's last one belong to the next, and may hold anything, infinities too,
- * which a factor of zero does not hide.  Who asks for a tile that reaches so far lays zeros over
- * them (tma_clear_rows) before products see it.  Where not even the last row of all is known such a
- * tile comes row by row (tma_copy_part), and `rows` may be any bound.
+ * Rows past a document's last one belong to the next document and may hold anything, infinities
+ * too, which a factor of zero does not hide.  Kernels zero them (tma_clear_rows) before they
+ * multiply such a tile.  Where not even the last row of all documents is known, such a tile is
+ * copied row by row (tma_copy_part), and `rows` may be any bound.
  *
- * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor, .multicast::cluster), 5.5 (tensors); CUDA
- * driver API 13.0, cuTensorMapEncodeTiled.
+ * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor, .multicast::cluster), 5.5 (tensors);
+ * CUDA driver API 13.0, cuTensorMapEncodeTiled.
  */
 #ifndef CKPT_TRAINER_CUDA_HOPPER_TMA_H
 #define CKPT_TRAINER_CUDA_HOPPER_TMA_H
@@ -27,8 +27,8 @@
 bool tma_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
              int64_t heads, int64_t head_stride, int64_t dim, int tall, int panel);
 
-/* Of so many matrices [rows, dim], `stride` elements apart: tiles are `tall` rows of one, in panels
- * of 64 columns, asked for by column, row and matrix.  False: as above. */
+/* Map so many matrices [rows, dim], `stride` elements apart: tiles are `tall` rows of one, in
+ * panels of 64 columns, addressed by column, row and matrix. False: as above. */
 bool tma_map_rows(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
                   int64_t matrices, int64_t stride, int64_t dim, int tall);
 
@@ -42,8 +42,8 @@ static inline bool tma_map_of(CUtensorMap *map, const void *base, int64_t rows,
                    wgmma_panels<D>::PANEL);
 }
 
-/* A panel: columns from `col` on, and where its other sizes begin, by the one thread that asks; the
- * mbar has been told of its bytes by mbarrier_expect_tx.  The map is a parameter of the kernel (grid
+/* Load a panel: columns from `col` on, at y and z of the other dims, by one thread;
+ * mbarrier_expect_tx has announced its bytes. The map is a parameter of the kernel (grid
  * constant). */
 template <typename T>
 __device__ __forceinline__ void tma_load_panel(T *to, const CUtensorMap *map, int col, int y,
@@ -57,7 +57,8 @@ __device__ __forceinline__ void tma_load_panel(T *to, const CUtensorMap *map, in
 #endif
 }
 
-/* The same to both blocks of a cluster of two: to that place of each, where it opens that mbar. */
+/* The same to both blocks of a cluster of two: to the same address in each, where it completes
+ * the mbarrier at the same address. */
 template <typename T>
 __device__ __forceinline__ void tma_multicast_panel(T *to, const CUtensorMap *map, int col,
                                                     int y, int z, uint64_t *mbar)
@@ -91,9 +92,9 @@ __device__ __forceinline__ void tma_clear_rows(T *tile, int from, int t)
             make_uint4(0, 0, 0, 0);
 }
 
-/* Without a map: ROWS rows of a matrix [rows, dim] whose rows allow 16 bytes at once, by so many
- * threads, of which this is t; zeros beyond both.  One warp goes 8 rows by 8, behind which the
- * swizzle repeats. */
+/* Without a map: copy ROWS rows of a matrix [rows, dim] whose rows allow 16-byte accesses, by
+ * THREADS threads, of which this is t; zeros beyond both. One warp goes 8 rows by 8, after
+ * which the swizzle repeats. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void tma_copy_rows(T *tile, const T *from, int64_t stride, int rows,
                                               int dim, int t)
@@ -115,8 +116,9 @@ __device__ __forceinline__ void tma_copy_rows(T *tile, const T *from, int64_t st
                             row + s + i < rows && 8 * (lane + c) < dim);
 }
 
-/* The same of any rows: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
- * which this is t; zeros beyond both.  They are there after cp_async_wait and wgmma_proxy_fence. */
+/* The same for any rows: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
+ * which this is t; zeros beyond both. They have arrived after cp_async_wait and
+ * wgmma_proxy_fence. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void tma_copy_part(T *tile, const T *from, int64_t stride, int rows,
                                               int dim, bool vec, int t)

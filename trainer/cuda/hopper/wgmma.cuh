@@ -1,11 +1,11 @@
 /*
- * wgmma - products of 16-bit tiles on Hopper's tensor cores, by groups of four warps.
+ * wgmma - products of 16-bit tiles on Hopper's tensor cores, by warpgroups.
  *
  * A tile of width D lies in shared memory as panels of PANEL columns, each [rows][PANEL], with
- * its 16-byte pieces exchanged as the hardware's swizzle of that width asks (128, 64 or 32 bytes
- * a row).  The first factor of a product is a tile too, or registers that hold fragments as
- * mma.m16n8k16 does; warp w of the block has rows 16 w and on.  Products run by themselves until
- * wgmma_finish.  The code is empty but for 9.0a: no other chip is asked to run it.
+ * its 16-byte pieces permuted by the hardware's swizzle of that width (128, 64 or 32 bytes a
+ * row).  The first factor of a product is a tile too, or registers that hold fragments as
+ * mma.m16n8k16 does; warp w of the block has rows 16 w and on.  Products are asynchronous until
+ * wgmma_finish.  The code is empty except on 9.0a: no other chip runs it.
  *
  * Source: PTX ISA 8.5, sections 9.7.15 (asynchronous warpgroup matrix instructions) and
  * 9.7.15.5.1 (matrix descriptors); CUTLASS 3.5, cute/atom/mma_traits_sm90_gmma.hpp (layouts).
@@ -47,7 +47,7 @@ __device__ __forceinline__ uint32_t wgmma_desc_low(const void *tile, int leading
            (uint32_t)(leading >> 4) << 16;
 }
 
-/* That of the part `bytes` behind the tile's begin. */
+/* The descriptor of the part at `bytes` after the beginning of the tile. */
 template <int D> __device__ __forceinline__ uint64_t wgmma_desc(uint32_t low, int bytes)
 {
     const uint32_t HIGH =
@@ -63,7 +63,8 @@ __device__ __forceinline__ void wgmma_ldmatrix(uint32_t to[4], const void *p)
                  : "r"(cuda_shared_addr(p)));
 }
 
-/* Between these two products run by themselves; without WG they are done at once. */
+/* Products between wgmma_fence and wgmma_finish are asynchronous; without WG they are complete
+ * at once. */
 template <bool WG> __device__ __forceinline__ void wgmma_fence()
 {
 #if WGMMA_HERE
@@ -72,7 +73,7 @@ template <bool WG> __device__ __forceinline__ void wgmma_fence()
 #endif
 }
 
-/* What generic writes put into shared memory becomes seen by the products to come. */
+/* Make generic writes to shared memory visible to later products. */
 __device__ __forceinline__ void wgmma_proxy_fence()
 {
 #if WGMMA_HERE
@@ -80,7 +81,7 @@ __device__ __forceinline__ void wgmma_proxy_fence()
 #endif
 }
 
-/* Keeps the compiler from moving what makes or uses these values over this point. */
+/* Keep the compiler from moving definitions or uses of these values across this point. */
 template <int MR, int NT> __device__ __forceinline__ void wgmma_hold(float (&x)[MR][NT][4])
 {
 #pragma unroll
@@ -157,7 +158,7 @@ template <bool WG, typename... A> __device__ __forceinline__ void wgmma_finish(A
     asm volatile(WGMMA_BEGIN(add, #n, type, regs) "{" x "}, " y ", p, 1, 1, 1; }"              \
                  : WGMMA_##regs(acc)                                                           \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1))
-/* Of the width N: what follows the accumulator. */
+/* Operands after the accumulator, by the width N. */
 #define WGMMA_SS_OF(type, by_rows)                                                             \
     do {                                                                                       \
         if constexpr (N == 64)                                                                 \
@@ -271,7 +272,8 @@ __device__ __forceinline__ void wgmma_store_fragments(T *to, int64_t stride, T *
 {
     int lane = (int)threadIdx.x % 32;
 
-    asm volatile("" : "+r"(lane));      /* no place kept for what is made of it until here */
+    asm volatile("" : "+r"(lane));      /* keep no register for values derived from lane
+                                           before this point */
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         const float *l = x[2 * k], *r = x[2 * k + 1];

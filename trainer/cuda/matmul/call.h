@@ -1,6 +1,6 @@
 /*
- * matmul/call - what the rooms of matmul share: a product as cuBLASLt is told it, and the search
- * for what computes it fastest.
+ * matmul/call - shared by the rooms of matmul: a product as cuBLASLt describes it, and the
+ * search for the fastest algorithm.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_CALL_H
 #define CKPT_TRAINER_CUDA_MATMUL_CALL_H
@@ -43,7 +43,8 @@ static inline uint32_t matmul_alignment(const void *p, int64_t ld, enum ckpt_dty
 
 /* matmul.cu */
 void matmul_describe(struct device *dev, struct matmul_call *to, const struct matmul_args *a);
-/* algo NULL: by matmul_tiles.  Not supported: also where an algorithm would leave some of k out. */
+/* algo NULL: by matmul_tiles. CUBLAS_STATUS_NOT_SUPPORTED also where an algorithm would leave
+ * part of k out. */
 cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
                              const cublasLtMatmulAlgo_t *algo);
 

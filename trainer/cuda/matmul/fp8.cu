@@ -1,19 +1,19 @@
 /*
  * fp8 - see fp8.h.
  *
- * At the end of the workspace lie, from the end down: what the product reads of x, transposed for dw;
- * the weights where they are not kept; dy, and dy transposed.  They stay where they are from dx to dw,
- * and x stays for the next projection of the same x.
+ * At the end of the workspace, from the end down: the factor made of x, transposed for dw;
+ * weights that are not cached; dy, and dy transposed.  They stay from dx to dw, and x stays for
+ * the next projection of the same x.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
 #include <stdlib.h>
 
 /*
- * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s where 16 bits go at 680; rounding
- * reads a factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of
- * x or of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
- * where x is rounded already.  With fewer rows launches weigh as much as what is saved.
+ * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s, 16 bits at 680; rounding reads a
+ * factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of x or
+ * of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
+ * where x is rounded already.  With fewer rows, launches cost as much as 8 bits save.
  */
 enum { LEAST_ROWS = 1024, WIDE = 2048, NARROW = 1024 };
 
@@ -37,7 +37,7 @@ struct fp8 {
     int64_t           n_cached;
     const void       *cache;            /* dev->fp8_cache, which they lie in */
     uint64_t          loaded, taken;    /* the device's count then; bytes of it */
-    const void       *transposed;       /* the dy that lies there transposed; NULL: none */
+    const void       *transposed;       /* the dy that is there, transposed; NULL: none */
     const void       *x;                /* likewise; with x_transposed transposed */
     int64_t           n, n_in;          /* of it */
     bool              x_transposed;
@@ -99,8 +99,8 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
     return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
 }
 
-/* Whether all that the products and what rounds their factors reach for lies at 16 bytes: kernels
- * for 8 bits move no less. */
+/* Whether all arrays of the products and casts are aligned to 16 bytes: 8-bit kernels move no
+ * less. */
 static bool aligned(const struct op_linear *a)
 {
     const void *all[] = {a->x, a->w, a->b, a->out, a->pre, a->residual, a->dout, a->x_pre, a->dx,
@@ -251,8 +251,8 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
     return transposed ? k->transposed : k->plain;
 }
 
-/* No optimizer changes what has no gradient; that may come in a call of its own, behind the one
- * for dx. */
+/* No optimizer changes a weight without a gradient; dw may be computed by a call of its own,
+ * after the one for dx. */
 static void note_gradient(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;

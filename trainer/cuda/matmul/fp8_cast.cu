@@ -1,14 +1,14 @@
 /*
- * fp8_cast - matrices of bf16 to 8 bits, as they lie and transposed.
+ * fp8_cast - matrices of bf16 to 8 bits, in the same layout and transposed.
  *
- * First the largest element: magnitudes are compared as integers, where a NaN is above infinity
- * and that above the numbers; blocks leave what they found, and the last to finish makes the
- * scale.  That goes from the end to the beginning, since the end is what the second-level cache
- * still has of whatever wrote x; the rounding behind it finds the beginning there.
+ * First the largest element: magnitudes are compared as integers, where a NaN is above
+ * infinity, and infinity above the numbers; each block stores its maximum, and the last to
+ * finish computes the scale.  This goes from the end to the beginning, since the L2 cache still
+ * holds the end of x from its producer; the rounding that follows finds the beginning there.
  *
- * Turning goes by tiles of 128 x 128 through shared memory.  A word there is four neighbours of a
- * row; word c of row r lies at place c ^ (r / 16 * 4), so that both the rows that are written and
- * the pieces of 16 rows that are read fall into different banks.
+ * The transpose goes by tiles of 128 x 128 through shared memory.  A word there is four
+ * neighbours of a row; word c of row r is at c ^ (r / 16 * 4), so that both the rows that are
+ * written and the pieces of 16 rows that are read fall into different banks.
  */
 #include "trainer/cuda/matmul/fp8.h"
 

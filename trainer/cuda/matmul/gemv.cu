@@ -1,13 +1,13 @@
 /*
  * gemv - see gemv.h.
  *
- * A warp makes one output column for all rows: its lanes read the weights' row 16 bytes at once,
- * several loads in flight, the rows of x out of the nearest cache.  The order of the sum depends
- * on n_in alone.
+ * A warp computes one output column for all rows: its lanes read the weights' row 16 bytes at
+ * once, several loads in flight, and the rows of x from the nearest cache.  The order of the
+ * sum depends on n_in alone.
  *
- * Chips of 9.0 have rows of 16 bits by rings that are filled ahead (gemv_ring.cu).  Weights are
- * not asked for ahead of what makes x here: in a chain like one token of Qwen3-8B having 4 or 8 KB
- * of each row brought into the L2 cache first took 6 to 12 % more than it took without.
+ * On Hopper, 16-bit rows use rings that are filled ahead (gemv_ring.cu).  Weights are not
+ * prefetched here before x is ready: in a chain like one token of Qwen3-8B, prefetching 4 or 8
+ * KB of each row to the L2 cache took 6 to 12 % longer.
  */
 #include "trainer/cuda/matmul/gemv.h"
 
@@ -78,7 +78,7 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     }
 }
 
-/* The same where a column is one of each half, which a gate joins. */
+/* The same for a gated output: a column of each half. */
 template <typename T, int R, enum op_act A>
 static __global__ void __launch_bounds__(THREADS)
 gated_kernel(T *out, const T *x, const T *w, struct place p)

@@ -1,21 +1,23 @@
 /*
- * gemv_ring - projections of a few rows on Hopper: weights come through rings in shared memory.
+ * gemv_ring - projections of a few rows on Hopper: weights stream through rings in shared
+ * memory.
  *
  * A block on each multiprocessor takes neighbouring columns of the output, its warps one after
- * another.  Each warp has a ring of its own that one of its lanes keeps full by bulk copies,
- * whole pieces of the matrix' rows on their way at once, and waits for nobody else.  x lies in
- * shared memory, behind its norm where there is one: every block makes that for itself, which
- * takes less than a kernel in between.  Lane and order of each term are those of gemv.cu.
+ * another.  Each warp has a ring of its own, which one of its lanes keeps full by bulk copies
+ * of whole pieces of rows; it waits for no other warp. x is in shared memory, after its norm
+ * where there is one: every block computes the norm for itself, which takes less time than a
+ * kernel in between.  Lane and order of each term are those of gemv.cu.
  *
- * In what is recorded, where weights stay as they are, a kernel fills its rings before it waits for
- * x.  Rings are so large that no two blocks share a multiprocessor: one begins where one of the
- * kernel before has ended, and memory goes on reading while the others end and x is made.
+ * In a captured graph, where weights do not change, a kernel fills its rings before it waits
+ * for x.  Rings are so large that no two blocks share a multiprocessor: a block starts when one
+ * of the previous kernel has ended, and memory goes on reading while the others end and x is
+ * computed.
  *
- * Tried in a chain of such kernels, weights of a token of Qwen3-8B without its head, 3.39 ms at 4.1
- * TB/s: 16 warps with two pieces of 4 KB, three where halves share them, 3.27 ms, two everywhere
- * 3.29, of 2 KB 3.43; 12 warps with three 3.32; 8 warps with four 3.47, with three, two blocks side
- * by side, 3.43, and 3.94 where what follows begins behind the last copy (some multiprocessors get
- * two blocks); kernels for the norms take 0.07 more; gemv.cu 3.77.
+ * Tried in a chain of such kernels, weights of a token of Qwen3-8B without its head, 3.39 ms at
+ * 4.1 TB/s: 16 warps with two pieces of 4 KB, three where halves share them, 3.27 ms, two
+ * everywhere 3.29, of 2 KB 3.43; 12 warps with three 3.32; 8 warps with four 3.47, with three,
+ * two blocks side by side, 3.43, and 3.94 where the next kernel starts after the last copy
+ * (some multiprocessors get two blocks); kernels for the norms take 0.07 more; gemv.cu 3.77.
  *
  * Source: PTX ISA 8.5, 9.7.9.25.5 (cp.async.bulk), 9.7.13.13 (griddepcontrol).
  */
@@ -28,7 +30,8 @@ enum {
     WARPS = 16, THREADS = WARPS * 32,
     STAGE = 4096,                       /* bytes of a piece, of both halves' pieces */
     PACKS = 2,                          /* 16-byte words of a normed row that a thread holds */
-    RESERVED = 2048                     /* of shared memory: a block's own, gates and sums */
+    RESERVED = 2048                     /* bytes of shared memory for the block itself,
+                                           mbarriers and sums */
 };
 
 struct job {
@@ -38,14 +41,14 @@ struct job {
     int          n_in, items;           /* items: columns, or pairs of them */
     float        alpha;
     enum op_act  act;
-    bool         ahead;                 /* weights may be read before what was queued is done */
+    bool         ahead;                 /* weights may be read before earlier work is done */
     const void    *gain, *shift;        /* of the norm */
     const int32_t *rows;
     float          eps;
     bool           rms;
 };
 
-/* What a warp's first lane keeps of its ring: the piece it asks for next. */
+/* The state of a ring, kept by the warp's first lane: the next piece to load. */
 struct ring {
     const unsigned char *from;
     uint64_t *mbar;
@@ -53,7 +56,7 @@ struct ring {
     int       piece, left;              /* of the row; of all */
 };
 
-/* Pieces of a ring: more of halves, whose copies are shorter, while x leaves them room. */
+/* Pieces of a ring: more for halves, whose copies are shorter, if x leaves space for them. */
 static __host__ __device__ constexpr int stages_of(int halves, int rows)
 {
     return halves == 2 && rows == 1 ? 3 : 2;
@@ -61,7 +64,7 @@ static __host__ __device__ constexpr int stages_of(int halves, int rows)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* `bytes` of memory to shared memory; the mbar opens when all that it was told of is there. */
+/* Copy `bytes` to shared memory; they count towards the mbarrier's phase. */
 __device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, uint64_t *mbar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -122,7 +125,7 @@ __device__ __forceinline__ void add_pack(float (&sum)[HALVES][R], const unsigned
     }
 }
 
-/* Of a piece: what the row has left, at most a whole one. */
+/* Add a piece: the rest of the row, at most a whole piece. */
 template <typename T, int R, int HALVES>
 __device__ __forceinline__ void add_piece(float (&sum)[HALVES][R], const unsigned char *w,
                                           const unsigned char *x, int row, int left)
@@ -140,7 +143,7 @@ __device__ __forceinline__ void add_piece(float (&sum)[HALVES][R], const unsigne
     }
 }
 
-/* The block's x: row r of it, behind its norm. */
+/* Row r of the block's x, after its norm. */
 template <typename T>
 __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to, int r,
                                          const uint4 (&gain)[PACKS])
@@ -188,7 +191,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
     }
 }
 
-/* x into shared memory, once it is there; the gains before. */
+/* Load x to shared memory, once it is ready; the gains before. */
 template <typename T, int R, bool NORM>
 __device__ __forceinline__ void take_x(const struct job &j, unsigned char *to, int row)
 {
@@ -309,12 +312,10 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
 #endif
 }
 
-/* Also that small kernels find room beside it, all of a multiprocessor's memory is to be shared. */
+/* Prefers all of a multiprocessor's memory as shared, so that small kernels fit beside it. */
 template <typename K> static bool shares(struct device *dev, const char *op, K kernel, size_t bytes)
 {
-    return cuda_ok(dev, op, cudaFuncSetAttribute(kernel,
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 (int)bytes)) &&
+    return cuda_ok(dev, op, cuda_allow_shared(kernel, bytes)) &&
            cuda_ok(dev, op, cudaFuncSetAttribute(kernel,
                                                  cudaFuncAttributePreferredSharedMemoryCarveout,
                                                  cudaSharedmemCarveoutMaxShared));

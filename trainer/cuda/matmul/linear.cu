@@ -1,11 +1,10 @@
 /*
  * linear - projections with bias, activation, residual and dropout, and their backward.
  *
- * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
- * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
- * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
- * their own.  A bias' gradient comes first on the way back, while what it sums may still be in the
- * cache.
+ * Bias, residual (as C), ReLU and 16-bit GELU by tanh go into the product's epilogue, and their
+ * slopes into that of the backward (ReLU's as bits, computed by a separate pass); the rest is
+ * one elementwise pass after the product.  A few rows have a kernel of their own.  Backward
+ * computes a bias' gradient first, while dout may still be in the cache.
  */
 #include "trainer/cuda/matmul/linear.h"
 
@@ -13,7 +12,7 @@
 #include "trainer/cuda/matmul/gemv.h"
 #include "trainer/cuda/matmul/lora.h"
 
-enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
+enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that accumulate */
 
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld)
@@ -36,7 +35,7 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     return p;
 }
 
-/* The product with what an epilogue can do at once: true when nothing is left to be done. */
+/* The product with as much as an epilogue can do: true when nothing is left to do. */
 static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
                   const void *add, int64_t add_ld, uint64_t busy)
 {
@@ -86,7 +85,7 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
-    if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
+    if (!matmul(dev, &p)) {             /* the bias by the pass after it */
         p.epilogue = MATMUL_PLAIN;
         p.bias = NULL;
         matmul(dev, &p);
@@ -116,7 +115,7 @@ bool linear_fused(struct device *dev, const struct op_linear *a, const struct ma
            fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
 }
 
-/* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
+/* A few rows, with the norm before and the gate after it (NULL: none). */
 static bool by_gemv(struct device *dev, const struct op_rownorm *norm,
                     const struct op_linear *a, const struct op_gate *gate)
 {
@@ -174,7 +173,7 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
         cuda_linear_fwd(dev, a);
 }
 
-/* The product with ReLU's slope at x_pre at once, by way of bits. */
+/* The product with ReLU's slope at x_pre in its epilogue, as bits. */
 static bool fused_drelu(struct device *dev, const struct op_linear *a,
                         const struct matmul_args *product, uint64_t busy)
 {

@@ -1,8 +1,8 @@
 /*
  * linear_parts - the elementwise kernels around a projection's products, and column sums.
  *
- * Where rows are multiples of eight elements and pointers allow it a thread moves eight at once,
- * else one.
+ * A thread moves eight elements at once where rows are multiples of eight and pointers allow
+ * it, else one.
  */
 #include "trainer/cuda/matmul/linear.h"
 
@@ -83,7 +83,7 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         row_put<T, N>(dx, g);
 }
 
-enum { BYTES = 4 };                     /* that a thread makes */
+enum { BYTES = 4 };                     /* that a thread writes */
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -183,7 +183,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     }
 }
 
-/* 32 columns a block; its eight warps take a part in turn each. */
+/* 32 columns a block; its eight warps take the parts round robin. */
 static __global__ void __launch_bounds__(THREADS)
 sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, bool add)
 {
@@ -293,7 +293,7 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
-/* Rows of a part: as many parts as multiprocessors take at once. */
+/* Rows of a part: as many parts as blocks are resident at once. */
 static int64_t sum_rows(int64_t n, int64_t width)
 {
     int64_t groups = cuda_blocks(width, 32 * WIDE), parts = SUM_BLOCKS / groups;

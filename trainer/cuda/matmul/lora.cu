@@ -1,17 +1,16 @@
 /*
- * lora - projections with a low-rank delta beside the matrix.
+ * lora - projections with LoRA beside the matrix.
  *
- * The delta's product t B^T joins the matrix' own where a kernel does both at once; else it goes
- * first, and the other is added to it, so that bias, activation and residual stay where they are
- * without it.  t = scale * xd A^T [n, r] and
- * dt = scale * dz B [n, r] have the device's type, rows padded to eight elements, and are made
- * again in backward.
+ * The product t B^T joins the matrix' own where one kernel computes both; else it goes first,
+ * and the other accumulates onto it, so that bias, activation and residual are applied as
+ * without LoRA. t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] have the device's type,
+ * rows padded to eight elements, and are recomputed in backward.
  *
- * Lengths of the rows of W' = W + scale B A, which a magnitude needs, come from
+ * The lengths of the rows of W' = W + scale B A, for a magnitude (DoRA), come from
  *   |W'_o|^2 = |W_o|^2 + B_o . (2 scale (W A^T)_o + scale^2 (A A^T) B_o),
  * without W' itself.
  *
- * With dropout of the delta's input the gradient through the delta is dropped out likewise:
+ * With dropout of LoRA's input, its gradient is dropped out likewise:
  *   dx = dy W + drop((dz - dy) W + dt A), dz = gain dy with a magnitude, else dy.
  */
 #include "trainer/cuda/matmul/lora.h"
@@ -92,7 +91,7 @@ struct matmul_args lora_product(const struct device *dev, const char *op,
     return p;
 }
 
-/* to[n, n_in] = drop(x) + add as the delta's input is dropped out; rest as in linear_mix. */
+/* to[n, n_in] = drop(x) + add, with LoRA's dropout; rest as in linear_mix. */
 static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
                     const void *x, const void *add)
 {
@@ -108,7 +107,7 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
     linear_mix(dev, &m);
 }
 
-/* t = scale * xd A^T, with xd = drop(x) first where there is such, and with rest x - xd. */
+/* t = scale * xd A^T; where there is dropout, xd = drop(x) first, and with rest x - xd. */
 static void down(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                  bool rest, bool back)
 {
@@ -176,7 +175,7 @@ void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct l
     matmul(dev, &p);
 }
 
-/* to[n, n_in] = dt A, on what is there with add. */
+/* to[n, n_in] = dt A, accumulated with add. */
 static void up_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                    void *to, bool add)
 {

@@ -1,11 +1,11 @@
 /*
- * lora_many - projections with low-rank changes that read one x, at once.
+ * lora_many - projections with LoRA that read the same x, at once.
  *
- * The factors A lie one below the other in the workspace, [R, n_in], R the sum of the ranks: so
- * x is read once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of
- * A; and dx gets what goes back through the changes from one product, dt A, which those of the
- * matrices join, or are added to.  Changes with a magnitude or dropout, ranks that are no multiple
- * of 8 and scales that differ are done one by one.
+ * The factors A are stacked in the workspace, [R, n_in], R the sum of the ranks: so x is read
+ * once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of A; and
+ * one product, dt A, computes the gradient of x through all of them, which the matrices' own
+ * products join or accumulate onto.  LoRA with a magnitude or dropout, ranks that are not
+ * multiples of 8 and different scales go one by one.
  */
 #include "trainer/cuda/matmul/lora.h"
 
@@ -285,7 +285,7 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
     for (int i = 0; !at_once && i < n; i++)
         cuda_linear_bwd(dev, &a[i]);
     for (int i = 0; at_once && i < n && a->n == 0; i++)
-        cuda_linear_bwd(dev, &a[i]);    /* what is written all the same */
+        cuda_linear_bwd(dev, &a[i]);    /* zeroes fresh gradients */
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_bwd", true))
         return;
     for (int i = 0; i < n; i++) {

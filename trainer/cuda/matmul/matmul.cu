@@ -1,11 +1,11 @@
 /*
  * matmul - see matmul.h.
  *
- * cuBLASLt counts by columns: the product of row-major matrices is asked for transposed, with
- * the factors' places exchanged.
+ * cuBLASLt is column-major: the product of row-major matrices is computed as its transpose,
+ * with the factors exchanged.
  *
  * Split sums go through the workspace in f32 (reduction scheme "compute type"); the scheme in
- * place, whose order depends on time, is never asked for.
+ * place, whose order depends on timing, is never used.
  *
  * Source: NVIDIA cuBLAS 13.0, cuBLASLt API.
  */
@@ -188,11 +188,11 @@ static cublasStatus_t multiply(struct device *dev, const struct matmul_call *x,
 }
 
 /*
- * Whether an algorithm's parts are all of k.  cuBLASLt 13.0 (its algorithm 66, on Hopper) makes
- * each as long as k / parts, rounded down, and this up to whole steps of 64: where it is whole
- * steps already what the division leaves is nobody's, 1 row of 1025 in two parts.  An algorithm
- * that was timed at one k serves others near it, so that this is asked at each.  (Others have
- * numbers of parts that may be more than k, and mean a most.)
+ * Whether the parts of a split algorithm cover all of k. cuBLASLt 13.0 (its algorithm 66, on
+ * Hopper) makes each part k / parts long, rounded down, then up to whole steps of 64: where it
+ * is whole steps already, the remainder of the division is left out, 1 row of 1025 in two
+ * parts.  An algorithm timed at one k serves others near it, so each launch checks. (Other
+ * algorithms have numbers of parts above k, which are a maximum.)
  */
 static bool sums_all(const cublasLtMatmulAlgo_t *algo, int64_t k)
 {
@@ -273,8 +273,8 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
         found = matmul_search(dev, a, x, &choice);
     choice.key = *key;
     choice.kept = false;
-    /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
-     * may meet another of the key's first. */
+    /* A choice that was not timed is kept too: the heuristic depends on exact sizes, and a
+     * resumed run may meet another size of the key first. */
     return matmul_choices_add(known, &choice, found && !cuda_graph_capturing(dev));
 }
 
@@ -287,7 +287,7 @@ static cublasStatus_t launch_other(struct device *dev, const struct matmul_call 
                                          : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The choice for the product, checksum now where there is none, and its call; NULL: no memory. */
+/* The choice for the product, searched now if there is none, and its call; NULL: no memory. */
 static const struct matmul_choice *choice_of(struct device *dev, const struct matmul_args *a,
                                              struct matmul_call *x)
 {

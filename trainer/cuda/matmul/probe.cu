@@ -1,10 +1,10 @@
 /*
- * matmul/probe - what a product checksum, as a few numbers that tell right results from wrong ones: the
- * sums of D under eight patterns of signs, and that of its squares.
+ * matmul/probe - checksums of a product that tell right results from wrong ones: the sums of D
+ * under eight patterns of signs, and the sum of its squares.
  *
- * Two algorithms round alike, so that their sums are as far apart as roundings are; one that
- * leaves a part of k out, or reads what it never wrote, is off by a part of D's norm in nearly all
- * of them.
+ * The sums of two correct algorithms differ only by rounding; those of one that leaves a part
+ * of k out, or reads memory it never wrote, differ by a part of D's norm in nearly all
+ * patterns.
  */
 #include "trainer/cuda/matmul/call.h"
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t signs_of(int64_t i)
     return h ^ h >> 16;
 }
 
-/* to[CHECKSUM_SIGNS + 1] += those of so many matrices d[m, n]. */
+/* to[CHECKSUM_SIGNS + 1] += the sums over `batch` matrices d[m, n]. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     checksum_kernel(double *to, const T *d, int64_t m, int64_t n, int64_t ld, int64_t stride,

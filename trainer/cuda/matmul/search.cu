@@ -1,10 +1,11 @@
 /*
- * matmul/search - which of cuBLASLt's algorithms, or our own kernel, computes a product fastest.
+ * matmul/search - which of cuBLASLt's algorithms, or our own kernel, computes a product
+ * fastest.
  *
- * Of a shape seen first, the algorithms that the heuristic names are timed on the stream itself:
- * into D, which is written again afterwards, or, where D is also read, into what is free of the
- * workspace, for as many rows as fit there.  What does not make what the heuristic's first makes
- * (matmul/probe.cu) is no candidate, however fast.
+ * When a shape is first seen, the heuristic's algorithms are timed on the stream itself: into
+ * D, which is written again afterwards, or, where D is also read, into the free part of the
+ * workspace, for as many rows as fit there.  An algorithm whose result differs from that of the
+ * heuristic's first (matmul/probe.cu) is no candidate, however fast.
  */
 #include "trainer/cuda/matmul/call.h"
 
@@ -20,16 +21,16 @@ enum {
     DEEP       = 256            /* a part's k: below, its product is a pass over D */
 };
 
-/* Sums at least so long, and D of at most so many elements, are tried in parts. */
+/* Sums at least so long, with D of at most so many elements, are also tried split. */
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
 /*
- * How finalists are read, in milliseconds: those of products that take `heavy` and more after
- * `warm` of work, each over `length` behind `settle`.  What counts is the speed that the chip's
- * power sustains, not that of the first milliseconds: small tiles that are the fastest in these
- * draw more and are up to a tenth slower then.  Those of 8 bits are read for a short time: one of
- * them ended in a launch failure when read for long beside other programs (cuBLASLt 13.0).
+ * How finalists are timed, in milliseconds: products that take `heavy` and more after `warm` of
+ * work, each over `length` after `settle`. What counts is the speed that the chip's power
+ * sustains, not that of the first milliseconds: small tiles that are the fastest at first draw
+ * more power and are up to a tenth slower later. 8-bit products are timed briefly: one of them
+ * ended in a launch failure when timed for long beside other programs (cuBLASLt 13.0).
  */
 struct reading { float heavy, warm, settle, length; };
 
@@ -76,9 +77,8 @@ int matmul_heuristic(struct device *dev, const struct matmul_call *x,
 /* Whether factors have 8 bits. */
 static bool eight(const struct matmul_args *a) { return matmul_size(a->in) == 1; }
 
-/* Adds to n algorithms the first of them with the sum over k in parts: where D is small its tiles
- * alone leave multiprocessors idle.  (Of 8 bits only what cuBLASLt names.)  Gives how many there
- * are now. */
+/* Append to n algorithms the first of them with k split: where D is small, its tiles alone
+ * leave multiprocessors idle. (For 8 bits only cuBLASLt's own.) Returns how many there are now. */
 static int splits(struct device *dev, const struct matmul_call *x, const struct matmul_args *a,
                   cublasLtMatmulHeuristicResult_t *all, int n)
 {
@@ -112,7 +112,8 @@ static int splits(struct device *dev, const struct matmul_call *x, const struct 
     return n;
 }
 
-/* Milliseconds of one of so many launches, behind others; a large number where it cannot run. */
+/* Milliseconds of one of so many launches, after `before` others; a large number if it cannot
+ * run. */
 static float time_of(struct device *dev, const struct matmul_call *x,
                      const cublasLtMatmulAlgo_t *algo, int before, int repeats)
 {
@@ -132,7 +133,7 @@ static float time_of(struct device *dev, const struct matmul_call *x,
     return ms / (float)repeats;
 }
 
-/* The candidates of a product: cuBLASLt's algorithms, and behind them matmul_tiles where it can. */
+/* The candidates of a product: cuBLASLt's algorithms, followed by matmul_tiles where it can. */
 struct candidates {
     const struct matmul_call                     *x;
     const cublasLtMatmulHeuristicResult_t *all;
@@ -191,9 +192,9 @@ static int finalists(struct device *dev, const struct candidates *f, int to[FINA
     return most;
 }
 
-/* Of so many finalists those that make what candidate 0 makes, or, where that is none of them, the
- * first of them; gives how many.  Where D is added to (fused_wins, which wants a time alone) each
- * makes more than the one before, and all are left. */
+/* Keep those finalists whose checksum matches candidate 0's, or, if it is not a finalist, that
+ * of the first; returns how many. Where D accumulates (fused_wins, which wants only a time)
+ * each launch adds to the last, and all are kept. */
 static int keep_correct(struct device *dev, const struct candidates *f, bool fast,
                         int at[FINALISTS], int n)
 {
@@ -273,13 +274,13 @@ static bool may_time(struct device *dev)
     return cuda_of(dev)->matmul->choices.path && !cuda_graph_capturing(dev);
 }
 
-/* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
+/* Bytes that a separate pass would move instead of the epilogue; 0: there is none. */
 static double pass_bytes(const struct matmul_args *a)
 {
     switch (a->epilogue) {
     case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
                               (double)matmul_size(a->out);
-    case MATMUL_DRELU:                  /* and a pass that makes its bits */
+    case MATMUL_DRELU:                  /* and a pass that computes its bits */
     case MATMUL_RELU:
     case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)matmul_size(a->out);
     default: return 0;
@@ -309,8 +310,8 @@ static bool better_unfused(struct device *dev, const struct matmul_args *a, floa
     return (double)without + pass < (double)with;
 }
 
-/* Whether all parts at once take less than one after the other: each on what is there by the
- * fastest for the first, the short ones as passes over D. */
+/* Whether one kernel for all parts is faster than one after another: each accumulating, by the
+ * fastest algorithm of the first; short ones count as passes over D. */
 static bool fused_wins(struct device *dev, const struct matmul_args *a)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];

@@ -1,10 +1,10 @@
 /*
- * matmul/tiles - dense products of 16 bits on Hopper by tiles.cuh, with what follows them:
+ * matmul/tiles - dense 16-bit products on Hopper by tiles.cuh, with their epilogues:
  *   D = epilogue(alpha (A op(B) + parts') + bias + beta C)
  *
- * A warp adds to its sums, and turns them into what is stored, while the other group of four goes
- * on multiplying.  Matrices that are read and written there pass by the warp's part of shared
- * memory, in rows of 256 bytes.
+ * A warp applies the epilogue and stores its sums while the other warpgroup goes on
+ * multiplying.  Matrices that the epilogue reads and writes pass through the warp's part of
+ * shared memory, in rows of 256 bytes.
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/matmul/call.h"
@@ -22,8 +22,8 @@ struct args {
     float       alpha, beta;
 };
 
-/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x what rows [0, rows) of
- * a matrix have there; zeros beyond. */
+/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x the elements of a
+ * matrix with rows [0, rows) there; zeros beyond. */
 template <typename T, typename F>
 __device__ __forceinline__ void with_fragments(const T *from, int64_t stride, T *tile, int rows,
                                                int cols, float (*sums)[4], F f)
@@ -69,7 +69,7 @@ __device__ __forceinline__ void add_bias(float (&sums)[TILE_COLS / 8][4], const 
         }
 }
 
-/* A warp's fragments of 128 columns become 0 where they have no bit; rows of bits `stride` bytes
+/* Zero the fragments of 128 columns whose bit is not set; rows of bits are `stride` bytes
  * apart. */
 [[maybe_unused]] __device__ __forceinline__ void clip(float (*sums)[4], const unsigned char *bits,
                                                       int64_t stride, int rows)

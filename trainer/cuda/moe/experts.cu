@@ -1,9 +1,9 @@
 /*
  * experts - routed feed-forwards.
  *
- * Rows are put in order by expert, so that each expert's products run over its own rows at once;
- * what experts make is added up row by row afterwards, by rising expert.  Where the matrices of
- * gate and up lie behind one another they are one product.
+ * Rows are sorted by expert, so that each expert's products run over its own rows at once; the
+ * experts' outputs are then summed row by row, in rising order of experts.  Where the gate's
+ * matrix is followed by up's, they are one product.
  */
 #include "trainer/cuda/moe/experts.h"
 
@@ -18,7 +18,7 @@ struct space {
     unsigned char *g, *dg;          /* [n k, F] */
     unsigned char *du;              /* bwd: [n k, 2F] */
     unsigned char *dlogits;         /* bwd: [n, E] */
-    const int32_t *first;           /* [E + 1] on the host, where it is needed there */
+    const int32_t *first;           /* [E + 1] on the host, if it is needed there */
     bool           here;
     uint64_t       busy;
 };
@@ -83,7 +83,7 @@ static bool open_space(struct space *s, struct device *dev, const struct op_expe
     return true;
 }
 
-/* Who goes where, and to the host how many go to each. */
+/* Sort slots by expert, and copy the experts' counts to the host if needed. */
 static void order(struct device *dev, const struct op_experts *a, struct space *s, bool outer)
 {
     size_t bytes = (size_t)(a->n_expert + 1) * sizeof(int32_t);
@@ -104,7 +104,7 @@ static const void *behind(const struct device *dev, const void *p, int64_t eleme
     return (const unsigned char *)p + elements * (dev->act == CKPT_F32 ? 4 : 2);
 }
 
-/* Products over rows: d = a op(b_e), on what is there with beta. */
+/* Products over rows: d = a op(b_e), accumulated with beta. */
 static struct moe_grouped rows_of(const struct op_experts *a, const struct space *s,
                                   const char *op)
 {
@@ -197,7 +197,7 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     moe_route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
 }
 
-/* The gradients of an expert's matrices: y is dout by slot, g what down read, weighted. */
+/* The gradients of an expert's matrices: y is dout by slot, g the weighted input of down. */
 static void matrices_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
     struct moe_grouped g = rows_of(a, s, "experts_bwd");

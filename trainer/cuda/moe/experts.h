@@ -1,7 +1,7 @@
 /*
- * experts - the parts of routed feed-forwards: who goes where, and products by expert.
+ * experts - the parts of routed feed-forwards: routing, and products by expert.
  *
- * A slot is one picked expert of one row.  Slots lie by expert, then row.
+ * A slot is one picked expert of one row.  Slots are sorted by expert, then row.
  */
 #ifndef CKPT_TRAINER_CUDA_MOE_EXPERTS_H
 #define CKPT_TRAINER_CUDA_MOE_EXPERTS_H
@@ -52,8 +52,8 @@ void moe_route_gate_bwd(struct device *dev, const struct op_experts *a,
 
 /*
  * Products by expert.  Rows: d[slots of e, n] = a[slots of e, k] op(b_e) + beta d.  Outer:
- * d_e[m, n] += a[slots of e, m]^T b[slots of e, n], in f32.  Matrices of expert e lie e * stride
- * elements behind those of expert 0; the others have rows by slot.
+ * d_e[m, n] += a[slots of e, m]^T b[slots of e, n], in f32.  Matrices of expert e are e *
+ * stride elements after those of expert 0; the others have rows by slot.
  */
 struct moe_grouped {
     const char    *op;

@@ -3,12 +3,12 @@
  * (tiles.cuh):
  *   d[slots of e, n] = a[slots of e, k] op(b_e) + beta d
  *
- * An expert's tiles go by twos one below the other; its last, where they are odd in number, by twos
- * beside each other.  How many rows an expert has is known on the device alone, where each block
- * counts tiles by a table of where experts' begin.
+ * An expert's tiles go in pairs, one below the other; its last, where their number is odd, in
+ * pairs side by side.  Only the device knows how many rows an expert has: each block counts
+ * tiles by a table of the experts' first tiles.
  *
- * With gated, half of a tile's columns are a gate's and half what it gates, whose product is
- * written too: b_e is both matrices, d both factors.
+ * With gated, half of a tile's columns are the gate's and half up's, and act(gate) * up is
+ * written too: b_e is both matrices, d both outputs.
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/moe/experts.h"
@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(ROUTE_MOST) start_kernel(int2 *start, const in
     return at.x * across_of(g) + at.y * ((across_of(g) + 1) / 2);
 }
 
-/* The block's part of its cluster's tile `at`, which is of expert t->matrix or of one behind it. */
+/* The block's part of its cluster's tile `at`, which belongs to expert t->matrix or a later
+ * one. */
 template <bool GATED>
 __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, int at)
 {
@@ -72,7 +73,7 @@ __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, in
 
     if (at >= tiles_before(g, g.E))
         return false;
-    do {                                /* the last whose tiles do not begin behind it */
+    do {                                /* the last expert whose tiles begin at or before it */
         int e = t->matrix + 1 + lane;
 
         more = __popc(__ballot_sync(0xffffffffu, e < g.E && tiles_before(g, e) <= at));

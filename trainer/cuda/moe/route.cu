@@ -1,10 +1,10 @@
 /*
- * moe/route - the router's softmax and choice, the order of slots, and what moves rows into
- * that order and back.
+ * moe/route - the router's softmax and top k, the sort of slots, and the gather and combine of
+ * rows.
  *
- * The order is made without the host: chunks of ROUTE_ROWS rows mark in bit masks who picked
- * which expert and count them; one block turns counts into places; each slot then finds its own
- * by the bits before it.  Nothing depends on who comes first.
+ * The sort needs no host: chunks of ROUTE_ROWS rows set bit masks of the rows of each expert
+ * and count them; one block turns counts into offsets; each slot then finds its place by the
+ * bits before it.  Nothing depends on timing.
  */
 #include "trainer/cuda/moe/experts.h"
 
@@ -243,7 +243,8 @@ void moe_route_count_used(struct device *dev, const struct op_experts *a,
     cuda_launched(dev, "experts_fwd");
 }
 
-/* A warp takes a row.  With renorm the weights' sum is one, so what all of them gain is lost. */
+/* A warp takes a row. With renorm the weights' sum is one, so a common change of all of them
+ * has no effect. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
 router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct moe_route r,

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/logits.h"
 #include "trainer/model/pass.h"         /* the description of a model */
 

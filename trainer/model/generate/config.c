@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 #define FILE_NAME "generation_config.json"
 

@@ -10,7 +10,7 @@
 
 #include "libckpt/mem.h"
 #include "trainer/model/generate/decode.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
 #define LOGIT_BYTES ((int64_t)256 << 20)

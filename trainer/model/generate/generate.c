@@ -6,7 +6,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/logits.h"
 #include "trainer/model/pass.h"
 #include "trainer/rng.h"

@@ -1,13 +1,12 @@
 /*
- * families_encoders - the families with an encoder: T5, which has a decoder beside it, and BERT
+ * encoders - the families with an encoder: T5, which has a decoder beside it, and BERT
  * and its kin, which have none.  Defaults are those of the configuration classes named per row.
  */
 #include <math.h>
 #include <string.h>
 
+#include "formats/families/keys.h"
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families_keys.h"
 
 /* transformers 5.17, models/t5/configuration_t5.py */
 static const struct family_key t5_keys[] = {
@@ -35,7 +34,7 @@ static const char *const t5_read[] = {
     "num_decoder_layers", "feed_forward_proj", "is_encoder_decoder", "scale_decoder_outputs", NULL,
 };
 /* A file that shares no tensors may have the embedding in the stacks alone. */
-static const struct older_name t5_older[] = {
+static const struct family_older_name t5_older[] = {
     {"encoder.embed_tokens.weight", "shared.weight"},
     {"decoder.embed_tokens.weight", "shared.weight"}, {NULL, NULL},
 };
@@ -53,10 +52,7 @@ static int read_feed_forward(struct arch *a, const json_t *config, struct ckpt_e
     if (ckpt_json_str_or(&text, config, "feed_forward_proj", "relu", err))
         return err->code;
     act = strncmp(text, "gated-", 6) == 0 ? text + 6 : text;
-    if (act != text) {
-        a->family++;                    /* the row behind names the two halves */
-        a->mlp = ARCH_MLP_GATED;
-    }
+    a->mlp = act == text ? ARCH_MLP_PLAIN : ARCH_MLP_GATED;
     if (strcmp(text, "gated-gelu") == 0)
         a->act = ARCH_GELU_TANH;
     else if (!arch_act_of(&a->act, act))
@@ -100,7 +96,7 @@ static int t5_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
     {"intermediate_size", NULL, KEY_INT, AT(intermediate_size), 3072, 1, MAX_HIDDEN},          \
     {"hidden_act", NULL, KEY_ACT, AT(act), ARCH_GELU_ERF, 0, 0},                               \
     {"max_position_embeddings", NULL, KEY_INT, AT(max_position_embeddings), 512, 1,            \
-     MAX_PLACES},                                                                              \
+     MAX_POSITIONS},                                                                              \
     {"type_vocab_size", NULL, KEY_INT, AT(type_vocab_size), 2, 1, MAX_VOCAB},                  \
     {"layer_norm_eps", NULL, KEY_NUM, AT(norm_eps), 1e-12, 1e-30, 1},                          \
     {"initializer_range", NULL, KEY_NUM, AT(initializer_range), 0.02, 0, 100},                 \
@@ -120,7 +116,7 @@ static const char *const bert_spare[] = {
 };
 
 /* The names of TensorFlow's norms. */
-static const struct older_name bert_older[] = {
+static const struct family_older_name bert_older[] = {
     {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}, {NULL, NULL},
 };
 
@@ -152,30 +148,81 @@ static int roberta_finish(struct arch *a, const json_t *config, struct ckpt_err 
     return bert_finish(a, config, err);
 }
 
-#define T5                                                                                     \
-    .model_type = "t5", .architecture = "T5ForConditionalGeneration", .prefix = "",            \
-    .fixed = {                                                                                 \
-        .stack = ARCH_ENCODER_DECODER, .pos = ARCH_POS_BUCKETS, .norm = ARCH_RMS_NORM,         \
-        .place = ARCH_PRE_NORM, .final_norm = true, .qkv = ARCH_QKV_SEPARATE,                  \
-        .mlp = ARCH_MLP_PLAIN, .weight_order = ARCH_OUT_IN, .init_by_fan = true,               \
-        .attn_scale = 1, .emb_mul = 1, .head_mul = 1,                                          \
-    },                                                                                         \
-    .keys = t5_keys, .ignored = t5_ignored, .read = t5_read, .finish = t5_finish,              \
-    .before = names_t5_before, .after = names_t5_after, .spare = t5_spare,       \
-    .older = t5_older
+static const struct family_name t5_before[] = {{ROLE_TOKENS, "shared.weight"}, NAMES_END};
+static const struct family_name t5_after[] = {
+    {ROLE_FINAL_NORM_W, "decoder.final_layer_norm.weight"}, {ROLE_HEAD_W, "^lm_head.weight"},
+    NAMES_END,
+};
+
+#define T5_SELF(stack)                                                                         \
+    {ROLE_Q_W, stack "layer.0.SelfAttention.q.weight"},                                        \
+    {ROLE_K_W, stack "layer.0.SelfAttention.k.weight"},                                        \
+    {ROLE_V_W, stack "layer.0.SelfAttention.v.weight"},                                        \
+    {ROLE_OUT_W, stack "layer.0.SelfAttention.o.weight"},                                      \
+    {ROLE_REL_BIAS, stack "layer.0.SelfAttention.relative_attention_bias.weight"},        \
+    {ROLE_NORM1_W, stack "layer.0.layer_norm.weight"}
+#define T5_MLP(layer)                                                                          \
+    {ROLE_UP_W, "-" layer "DenseReluDense.wi.weight"},                                         \
+    {ROLE_GATE_W, "+" layer "DenseReluDense.wi_0.weight"},                                     \
+    {ROLE_UP_W, "+" layer "DenseReluDense.wi_1.weight"},                                       \
+    {ROLE_DOWN_W, layer "DenseReluDense.wo.weight"},                                           \
+    {ROLE_NORM2_W, layer "layer_norm.weight"}
+
+static const struct family_name t5_encoder[] = {
+    T5_SELF("encoder.block.#."), T5_MLP("encoder.block.#.layer.1."),
+    {ROLE_ENCODER_NORM_W, "encoder.final_layer_norm.weight"}, NAMES_END,
+};
+static const struct family_name t5_block[] = {
+    T5_SELF("decoder.block.#."),
+    {ROLE_CROSS_Q_W, "decoder.block.#.layer.1.EncDecAttention.q.weight"},
+    {ROLE_CROSS_K_W, "decoder.block.#.layer.1.EncDecAttention.k.weight"},
+    {ROLE_CROSS_V_W, "decoder.block.#.layer.1.EncDecAttention.v.weight"},
+    {ROLE_CROSS_OUT_W, "decoder.block.#.layer.1.EncDecAttention.o.weight"},
+    {ROLE_CROSS_NORM_W, "decoder.block.#.layer.1.layer_norm.weight"},
+    T5_MLP("decoder.block.#.layer.2."), NAMES_END,
+};
+
+/* The pooler behind the last block is a classifier's: not among them. */
+static const struct family_name bert_before[] = {
+    {ROLE_TOKENS, "embeddings.word_embeddings.weight"},
+    {ROLE_POS, "embeddings.position_embeddings.weight"},
+    {ROLE_TOKEN_TYPE, "embeddings.token_type_embeddings.weight"},
+    {ROLE_EMB_NORM_W, "embeddings.LayerNorm.$"}, NAMES_END,
+};
+static const struct family_name bert_block[] = {
+    {ROLE_Q_W, "encoder.layer.#.attention.self.query.$"},
+    {ROLE_K_W, "encoder.layer.#.attention.self.key.$"},
+    {ROLE_V_W, "encoder.layer.#.attention.self.value.$"},
+    {ROLE_OUT_W, "encoder.layer.#.attention.output.dense.$"},
+    {ROLE_NORM1_W, "encoder.layer.#.attention.output.LayerNorm.$"},
+    {ROLE_UP_W, "encoder.layer.#.intermediate.dense.$"},
+    {ROLE_DOWN_W, "encoder.layer.#.output.dense.$"},
+    {ROLE_NORM2_W, "encoder.layer.#.output.LayerNorm.$"}, NAMES_END,
+};
+static const struct family_name bert_after[] = {NAMES_END};
+
 #define BERT_LIKE                                                                              \
     .stack = ARCH_ENCODER, .pos = ARCH_POS_LEARNED, .norm = ARCH_LAYER_NORM,                   \
     .place = ARCH_POST_NORM, .emb_norm = true, .qkv = ARCH_QKV_SEPARATE,                       \
     .mlp = ARCH_MLP_PLAIN, .weight_order = ARCH_OUT_IN, .qkv_bias = true, .out_bias = true,    \
     .mlp_bias = true, .tie_word_embeddings = true, .emb_mul = 1, .head_mul = 1
 #define BERT_NAMES                                                                             \
-    .ignored = bert_ignored, .read = bert_read, .before = names_bert_before,                   \
-    .block = names_bert_block, .after = names_bert_after, .spare = bert_spare,   \
-    .older = bert_older
+    .ignored = bert_ignored, .read = bert_read, .before = bert_before, .block = bert_block,    \
+    .after = bert_after, .spare = bert_spare, .older = bert_older
 
 const struct family families_encoders[] = {
-    {T5, .encoder = names_t5_encoder, .block = names_t5_block},
-    {T5, .encoder = names_t5_gated_encoder, .block = names_t5_gated_block},
+    {
+        .model_type = "t5", .architecture = "T5ForConditionalGeneration", .prefix = "",
+        .before = t5_before, .encoder = t5_encoder, .block = t5_block, .after = t5_after,
+        .spare = t5_spare, .older = t5_older, .lora_targets = "q,v",
+        .fixed = {
+            .stack = ARCH_ENCODER_DECODER, .pos = ARCH_POS_BUCKETS, .norm = ARCH_RMS_NORM,
+            .place = ARCH_PRE_NORM, .final_norm = true, .qkv = ARCH_QKV_SEPARATE,
+            .weight_order = ARCH_OUT_IN, .init_by_fan = true, .attn_scale = 1, .emb_mul = 1,
+            .head_mul = 1,
+        },
+        .keys = t5_keys, .ignored = t5_ignored, .read = t5_read, .finish = t5_finish,
+    },
     {
         .model_type = "bert", .architecture = "BertModel", .prefix = "bert.",
         .fixed = {BERT_LIKE}, .keys = bert_keys, .finish = bert_finish, BERT_NAMES,

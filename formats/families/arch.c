@@ -1,5 +1,5 @@
-/* config - see config.h. */
-#include "trainer/model/config.h"
+/* arch - see arch.h. */
+#include "formats/families/arch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
 
 #define MAX_CONFIG_BYTES ((uint64_t)16 << 20)   /* id2label of a large classifier is 1 MB */
 
@@ -49,7 +49,7 @@ static const char *const mechanisms[] = {
 
 static bool listed(const char *const *list, const char *key)
 {
-    for (; *list; list++)
+    for (; list && *list; list++)
         if (strcmp(*list, key) == 0)
             return true;
     return false;
@@ -80,7 +80,7 @@ static int check_keys(const struct family *f, const json_t *config, struct ckpt_
     /* jansson iterates through a non-const pointer and changes nothing. */
     json_object_foreach((json_t *)(uintptr_t)config, key, value) {
         if (key_of(f, key) || listed(harmless, key) || listed(f->ignored, key) ||
-            (f->read && listed(f->read, key)) || neutral(value))
+            listed(f->read, key) || neutral(value))
             continue;
         if (listed(mechanisms, key))
             return ckpt_fail_as(
@@ -206,7 +206,7 @@ static int find_family(const struct family **out, const json_t *config, struct c
     if (!type && !class)
         return ckpt_fail(err, CKPT_EFORMAT, "neither model_type nor architectures is there");
     *out = family_find(type, type ? NULL : class);
-    if (*out)
+    if (*out && (*out)->keys && !(*out)->untrained)
         return 0;
     return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "model-type",
                         "%s %s is not known here, known are: %s",
@@ -290,26 +290,24 @@ json_t *arch_config(const struct arch *arch) { return arch->config; }
 
 const char *arch_tied_name(const struct arch *arch)
 {
-    if (arch->tie_word_embeddings)
-        for (const struct name *n = arch->family->after; n->text; n++)
-            if (n->role == ROLE_HEAD_W)
-                return n->text;
-    return NULL;
+    const char *name = family_pattern(arch->family, ROLE_HEAD_W);
+
+    return arch->tie_word_embeddings && name ? name + (name[0] == '^') : NULL;
 }
 
-bool arch_encodes(const struct arch *arch, int64_t layer)
+bool arch_is_encoder(const struct arch *arch, int64_t layer)
 {
     return layer < arch->num_encoder_layers;
 }
 
-bool arch_crosses(const struct arch *arch, int64_t layer)
+bool arch_has_cross(const struct arch *arch, int64_t layer)
 {
     return arch->stack == ARCH_ENCODER_DECODER && layer >= arch->num_encoder_layers;
 }
 
 int64_t arch_stack_first(const struct arch *arch, int64_t layer)
 {
-    return arch_crosses(arch, layer) ? arch->num_encoder_layers : 0;
+    return arch_has_cross(arch, layer) ? arch->num_encoder_layers : 0;
 }
 
 bool arch_routed(const struct arch *arch, int64_t layer)
@@ -341,18 +339,14 @@ int arch_supported(const struct arch *a, struct ckpt_err *err)
                      a->family->model_type, what);
 }
 
-int64_t arch_places(const struct arch *arch)
+int64_t arch_max_positions(const struct arch *arch)
 {
     return arch->pos == ARCH_POS_LEARNED ? arch->max_position_embeddings : 0;
 }
 
 const char *arch_tokens_name(const struct arch *arch)
 {
-    const struct name *n = arch->family->before;
-
-    while (n->role != ROLE_TOKENS)
-        n++;
-    return n->text;
+    return family_pattern(arch->family, ROLE_TOKENS);
 }
 
 int arch_untie(struct arch *arch, struct ckpt_err *err)
@@ -371,27 +365,18 @@ int arch_untie(struct arch *arch, struct ckpt_err *err)
     return 0;
 }
 
-/* Elements of a list of names that exist. */
-static int64_t numel_of(const struct arch *arch, const struct name *list, int64_t layer)
-{
-    int64_t sum = 0, n;
-
-    for (; list->text; list++) {
-        struct ckpt_shape s = role_shape(arch, list->role);
-
-        if (role_exists(arch, list->role, layer) && ckpt_shape_numel(&n, &s))
-            sum += n * (role_is_expert(list->role) ? arch->num_experts : 1);
-    }
-    return sum;
-}
-
 int64_t arch_numel(const struct arch *arch)
 {
-    const struct family *f = arch->family;
-    int64_t sum = numel_of(arch, f->before, -1) + numel_of(arch, f->after, -1);
+    struct family_name part[ROLE_COUNT];
+    int64_t sum = 0, n;
 
-    for (int64_t l = 0; l < arch->num_hidden_layers; l++)
-        sum += numel_of(arch, family_block(arch, l), l);
+    for (int64_t l = -1; l <= arch->num_hidden_layers; l++)
+        for (size_t i = family_parts(part, arch, l); i-- > 0;) {
+            struct ckpt_shape s = role_shape(arch, part[i].role);
+
+            if (ckpt_shape_numel(&n, &s))
+                sum += n * (role_is_expert(part[i].role) ? arch->num_experts : 1);
+        }
     return sum;
 }
 

@@ -1,20 +1,23 @@
 /*
- * arch - the vocabulary for describing a model: choices and sizes, no family's name.
+ * arch - the description of a model: choices and sizes, no family's name; and how config.json
+ * becomes one.
  *
- * A family is a filled struct arch with the choices that never change (families.c) plus what
- * its config.json says (config.c).  The passes read this description and nothing else.  The
- * enums hold every choice of the families in model-families.md part 5, so that a description
- * can be written before its mechanism is built; arch_supported says what the passes can do
- * today.
+ * A description is a family's fixed choices (family.h) and what its config.json says.  The
+ * trainer's passes read the description and nothing else.  The enums hold choices that no pass
+ * has yet; arch_supported refuses those.
+ *
+ * The JSON is kept as it was read and is written beside new weights, unknown keys included.  A
+ * key that would change the mathematics and has no field here is refused by name; an unknown
+ * key is noted once.
  */
-#ifndef CKPT_TRAINER_MODEL_ARCH_H
-#define CKPT_TRAINER_MODEL_ARCH_H
+#ifndef CKPT_FORMATS_FAMILIES_ARCH_H
+#define CKPT_FORMATS_FAMILIES_ARCH_H
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/file.h"
 
 struct family;
 
@@ -31,7 +34,9 @@ enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a block's matrix 
 enum arch_rope    { ARCH_ROPE_DEFAULT, ARCH_ROPE_LINEAR, ARCH_ROPE_DYNAMIC, ARCH_ROPE_LLAMA3,
                     ARCH_ROPE_YARN, ARCH_ROPE_LONG };
 
-/* Rotary positions, by the names of config.json's rope_parameters (rope.h fills and uses it). */
+#define ARCH_MAX_ROTARY_DIM 8192
+
+/* Rotary positions, by the names of config.json's rope_parameters (rope_config.h fills it). */
 struct rope {
     enum arch_rope kind;
     int64_t rotary_dim;                         /* R: leading elements of a head that turn */
@@ -111,9 +116,9 @@ struct arch {
 };
 
 /* Is the block an encoder's: do its rows see all of their document? */
-bool arch_encodes(const struct arch *arch, int64_t layer);
+bool arch_is_encoder(const struct arch *arch, int64_t layer);
 /* Does the block also attend to what the encoder made? */
-bool arch_crosses(const struct arch *arch, int64_t layer);
+bool arch_has_cross(const struct arch *arch, int64_t layer);
 /* The first block of the block's stack. */
 int64_t arch_stack_first(const struct arch *arch, int64_t layer);
 /* Does a block's feed-forward consist of experts? */
@@ -124,5 +129,28 @@ double arch_scale(const struct arch *arch, int64_t layer);
 
 /* 0, or CKPT_EUNSUPPORTED naming the choice the passes do not have. */
 int arch_supported(const struct arch *arch, struct ckpt_err *err);
+
+/* Read a directory's config.json, or what stands for it.
+ * CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */
+int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct ckpt_err *err);
+/* The same from a parsed object, of which it takes its own reference. */
+int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err);
+void arch_free(struct arch *arch);
+
+/* The JSON to write back; borrowed. */
+json_t *arch_config(const struct arch *arch);
+/* The activation of that name; false when there is none here. */
+bool arch_act_of(enum arch_act *act, const char *name);
+/* Name under which a tied head may lie in a checkpoint; NULL when the head is not tied. */
+const char *arch_tied_name(const struct arch *arch);
+/* Name of the embedding behind the family's prefix; borrowed. */
+const char *arch_tokens_name(const struct arch *arch);
+/* Tokens that its positions reach to; 0: to any number. */
+int64_t arch_max_positions(const struct arch *arch);
+/* Give the head a matrix of its own; config.json says so from then on. */
+int arch_untie(struct arch *arch, struct ckpt_err *err);
+/* "bloom: 4 blocks, hidden 256, 8 heads of 32, ..."; cut to fit.  Returns dst. */
+const char *arch_describe(char *dst, size_t size, const struct arch *arch);
+int64_t arch_numel(const struct arch *arch);
 
 #endif
