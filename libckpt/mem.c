@@ -58,6 +58,27 @@ int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err
     return 0;
 }
 
+int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
+                     struct ckpt_err *err)
+{
+    size_t more = *cap ? *cap : 64;
+    void *p;
+
+    if (n <= *cap)
+        return 0;
+    while (more < n)
+        more = more > SIZE_MAX / 2 ? n : 2 * more;
+    for (size_t i = 0; i < n_all; i++) {
+        memcpy(&p, all[i].array, sizeof p);
+        p = ckpt_grow(p, more, all[i].size);
+        if (!p)
+            return ckpt_nomem(err, more * all[i].size);
+        memcpy(all[i].array, &p, sizeof p);
+    }
+    *cap = more;
+    return 0;
+}
+
 void ckpt_free(void *p) { free(p); }
 
 char *ckpt_strdup(const char *s)

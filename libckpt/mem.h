@@ -66,6 +66,11 @@ static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
 {
     return n < *cap ? 0 : ckpt_grow_double(array, cap, size, err);
 }
+/* Make space for n elements in each of arrays that grow together.  CKPT_ENOMEM, and nothing else,
+ * with *cap and the elements as they were. */
+struct ckpt_array { void *array; size_t size; };
+int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
+                     struct ckpt_err *err);
 /* NULL is accepted.  Frees what any of the calls above gave. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);

@@ -67,8 +67,9 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
     size_t n;
     int rc;
 
-    if (read_head(packed, head, &n, err))
-        return err->code;
+    rc = read_head(packed, head, &n, err);
+    if (rc)
+        return rc;
     if (!ckpt_spool_is_compressed(head, n))
         return 0;
     *file = NULL;
