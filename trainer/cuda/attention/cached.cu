@@ -362,7 +362,7 @@ static bool rotates(const struct device *dev, const struct op_cached *o, struct 
 
     in.kv_stride = in.kv_stride ? in.kv_stride : in.row_stride;
     if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->rotary_dim != o->dim ||
-        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attend_vec(&in, o->dim, size) ||
+        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attn_vec(&in, o->dim, size) ||
         !cuda_aligned(r->q_norm, 16) || !cuda_aligned(r->k_norm, 16) ||
         !cuda_aligned(r->table, 16))
         return false;
