@@ -274,7 +274,7 @@ static void measure_context(struct device *dev)
 
 /* In the order of struct ops, as C++ requires. */
 static const struct ops cuda_row = {
-    .name = "cuda",
+    .name = "cuda", .can = OP_CAN_FUSE | OP_CAN_GRAPH,
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
     .sync = cuda_sync, .close = cuda_close, .timestamp = cuda_timestamp, .elapsed = cuda_elapsed,
