@@ -8,7 +8,7 @@ struct lexer {
     size_t             i, n;
     int                line;
     bool               at_line_start;       /* the last tag took its line's end */
-    bool               strip;               /* "-" of the last tag: white space behind it goes */
+    bool               strip;               /* "-" of the last tag: white space after it goes */
     struct token      *token;
     size_t             n_token, cap;
     struct ckpt_arena *arena;
@@ -87,7 +87,7 @@ static int add_text(struct lexer *l, size_t tag)
     return 0;
 }
 
-/* Behind a tag's closing bytes: what "-" and trim_blocks take. */
+/* After a tag's closing bytes: what "-" and trim_blocks take. */
 static void end_tag(struct lexer *l, bool minus, bool plus, bool is_var)
 {
     l->strip = minus;

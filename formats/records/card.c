@@ -14,7 +14,7 @@
 
 /* -- patterns --------------------------------------------------------------------------------- */
 
-/* Where each name of a path begins, and behind the last its end; false when there are too many. */
+/* Where each name of a path begins, and after the last its end; false when there are too many. */
 static bool names_of(const char *path, const char *name[MAX_PARTS + 1], size_t *n)
 {
     *n = 0;
@@ -55,7 +55,7 @@ bool card_matches(const char *pattern, const char *path)
         bool all = len == 2 && memcmp(p[i], "**", 2) == 0;
 
         if (all) {
-            /* Any number of folders, none is one too; behind the last "/" at least a file. */
+            /* Any number of folders, none is one too; after the last "/" at least a file. */
             bool from_before = false;
 
             for (size_t k = 0; k <= n_s; k++) {

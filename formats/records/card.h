@@ -23,7 +23,7 @@ struct card_files {
 };
 
 struct card_config {
-    const char        *name, *data_dir;     /* data_dir: "" for none, without a "/" behind it */
+    const char        *name, *data_dir;     /* data_dir: "" for none, without a "/" after it */
     bool               is_default;
     struct card_files *files;               /* [n]; none: the files of data_dir by their names */
     size_t             n;

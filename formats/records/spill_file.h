@@ -2,7 +2,7 @@
  * records/spill_file - texts that were expensive to make, kept packed in a file without a name.
  *
  * Lines are put in order into parts and read back in any order.  The file lies in $TMPDIR, or
- * /var/tmp (libckpt/io/spool.h), and is gone when the shelf is closed or the process dies; it is
+ * /var/tmp (libckpt/io/spool.h), and is gone when the file is closed or the process dies; it is
  * about as large as the lines packed with LZ4, and memory is 24 bytes a block of some 16 KiB.
  */
 #ifndef CKPT_FORMATS_RECORDS_SPILL_FILE_H
@@ -27,7 +27,7 @@ void spill_file_close(struct spill_file *s);
 /* Append a line, without an end and with none inside.  CKPT_EIO when the disk is full. */
 int spill_file_put(struct spill_file *s, struct spill_part *p, const void *line, size_t len,
                    struct ckpt_err *err);
-/* Behind the last line: all of them can be read. */
+/* After the last line: all of them can be read. */
 int spill_file_flush(struct spill_file *s, struct spill_part *p, struct ckpt_err *err);
 /* Line i < p->lines into buf (cleared first).  After the flush; any thread. */
 int spill_file_get(struct spill_file *s, const struct spill_part *p, int64_t i,

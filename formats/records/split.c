@@ -97,7 +97,7 @@ enum split_rule split_rule_of(const char *const *path, size_t n)
 
 static const char *skip_blank(const char *s) { return s + strspn(s, " \t"); }
 
-/* A number with "_" between digits and perhaps "%" behind it. */
+/* A number with "_" between digits and perhaps "%" after it. */
 static const char *parse_bound(const char *s, bool *has, int64_t *value, bool *percent)
 {
     bool minus = *s == '-';

@@ -141,7 +141,7 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
         rc = ckpt_fail(err, CKPT_EFORMAT, "no message of fields at byte %zu of %zu", c.pos, n);
     if (rc == 0 && json_array_size(p->vocab) == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no pieces: this is no sentencepiece model");
-    /* They stand behind the pieces: a file that ends between two pieces is not taken for whole. */
+    /* They stand after the pieces: a file that ends between two pieces is not taken for whole. */
     if (rc == 0 && specs != 3)
         rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends at byte %zu without its %s", n,
                           specs & 1 ? "normalizer_spec" : "trainer_spec");

@@ -356,7 +356,7 @@ static int assemble(const struct post_template *tpl, struct encoding *enc, const
     return 0;
 }
 
-/* Windows behind the first of one text, each in the template. */
+/* Windows after the first of one text, each in the template. */
 static int give_windows(const struct tokenizer *t, const struct encoding *a, size_t n_a,
                         const struct encode_opts *o, struct ckpt_err *err)
 {

@@ -30,7 +30,7 @@ int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char
 struct encode_opts {
     bool                     special;
     const struct truncation *truncation;    /* NULL: none */
-    /* Of one text that is truncated: called for each window behind the first, which is yours for
+    /* Of one text that is truncated: called for each window after the first, which is yours for
      * the call.  NULL: they are not wanted. */
     int (*window)(void *ctx, const struct encoding *enc, struct ckpt_err *err);
     void                    *window_ctx;

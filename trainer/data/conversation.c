@@ -83,7 +83,7 @@ static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_
                      v && !json_is_null(v) ? "no list" : "absent or null");
 }
 
-/* The messages of one field behind those there are. */
+/* The messages of one field after those there are. */
 static int add_messages(struct conversation *t, const json_t *record, const char *field,
                         bool *sharegpt, struct ckpt_err *err)
 {
@@ -207,7 +207,7 @@ static bool find_mark(const struct ckpt_buf *b, size_t *at)
     return !memmem(p + k, b->len - *at - k, mark, k);
 }
 
-/* The chat with the mark behind the last character of message i that is no blank; false when it
+/* The chat with the mark after the last character of message i that is no blank; false when it
  * has no text. */
 static bool with_mark(const struct conversation *t, size_t i, struct conversation *out,
                       struct ckpt_err *err)
@@ -243,7 +243,7 @@ static bool with_mark(const struct conversation *t, size_t i, struct conversatio
 /*
  * Where message n - 1 ends in the whole text, when what follows changes how it is written, as with
  * templates that drop the reasoning of earlier turns: a mark at the end of its content shows where
- * that is, and what the template puts behind it where nothing follows is what belongs to it.  The
+ * that is, and what the template puts after it where nothing follows is what belongs to it.  The
  * mark taken out must leave the text as it is.
  */
 static bool end_by_mark(const struct conversation *t, const struct chat *c, size_t n,
@@ -353,7 +353,7 @@ static int add_turns(const struct conversation *t, const struct chat *c, size_t 
     return rc;
 }
 
-/* Of the template's spans those behind the first n messages: a turn may have several. */
+/* Of the template's spans those after the first n messages: a turn may have several. */
 static int keep_behind(const struct conversation *t, const struct chat *c, size_t n,
                        struct jinja_out *out, struct ckpt_err *err)
 {

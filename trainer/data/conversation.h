@@ -11,7 +11,7 @@
  * Loss is on what the assistant wrote: the template's {% generation %} spans where it has them;
  * otherwise a turn begins where the chat before it, rendered with the generation prompt, leaves
  * the whole text, and ends where the chat with it ends: that must be a beginning of the whole (but
- * for a closing eos, which some templates put behind every text), or a mark behind the turn's
+ * for a closing eos, which some templates put after every text), or a mark after the turn's
  * content must show the place.  Of prompt and completion it is on the completion, which begins
  * where the prompt leaves the text.
  *

@@ -144,7 +144,7 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
 }
 
 /* Tokens that end inside the first prompt bytes of the text carry no loss; what the
- * post-processor puts in front belongs to the prompt, what it puts behind to the completion. */
+ * post-processor puts in front belongs to the prompt, what it puts after to the completion. */
 static int64_t label_from(const struct encoding *enc, size_t prompt)
 {
     size_t i = 0;
@@ -153,7 +153,7 @@ static int64_t label_from(const struct encoding *enc, size_t prompt)
         return 0;
     while (i < enc->n && enc->end[i] <= (int64_t)prompt)
         i++;
-    /* Without any token of a completion, the tokens behind the text are behind the prompt. */
+    /* Without any token of a completion, the tokens after the text are after the prompt. */
     while (i > 0 && i == enc->n && enc->end[i - 1] == 0)
         i--;
     return (int64_t)i;

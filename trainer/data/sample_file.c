@@ -137,7 +137,7 @@ static uint64_t bytes_of(unsigned flags, uint64_t n, uint64_t n_enc)
     return (n + n_enc) * each + (flags & LISTED ? 4 * n : flags & BITS ? (n + 7) / 8 : 0);
 }
 
-/* The sample that bytes[n] are, behind their digest. */
+/* The sample that bytes[n] are, after their digest. */
 static int take_sample(struct sample *s, const unsigned char *bytes, size_t n,
                        struct ckpt_err *err)
 {

@@ -83,11 +83,11 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
                                   : d->o.loss_on_prompt ? CONVERSATION_ALL
                                                         : CONVERSATION_ASSISTANT;
     struct jinja_out out = {0};
-    struct conversation talk = {0};
-    int rc = conversation_of(&talk, record, d->chat_field, err);
+    struct conversation turns = {0};
+    int rc = conversation_of(&turns, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = conversation_render(&talk, d->chat, loss, &out, err);
+        rc = conversation_render(&turns, d->chat, loss, &out, err);
     if (rc == 0 && d->o.pair.wanted)
         rc = sample_pair_from_text(s, d->tok, (const char *)out.text.data, out.span[0].end,
                                    out.span[0].begin, d->o.no_eos ? -1 : tokenizer_eos(d->tok),
@@ -96,7 +96,7 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
         rc = sample_from_spans(s, d->tok, (const char *)out.text.data, out.text.len, out.span,
                                out.n_span, d->o.max_seq_length, err);
     jinja_out_release(&out);
-    conversation_release(&talk);
+    conversation_release(&turns);
     return rc;
 }
 
@@ -193,12 +193,12 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
                      struct ckpt_buf *completion, struct ckpt_err *err)
 {
-    struct conversation talk = {0};
-    int rc = conversation_of(&talk, record, d->chat_field, err);
+    struct conversation turns = {0};
+    int rc = conversation_of(&turns, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = conversation_question(&talk, d->chat, prompt, completion, err);
-    conversation_release(&talk);
+        rc = conversation_question(&turns, d->chat, prompt, completion, err);
+    conversation_release(&turns);
     return rc;
 }
 

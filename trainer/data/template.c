@@ -85,7 +85,7 @@ static bool name_byte(char c)
     return c && !strchr(".[]{}|'\"? \t\n/", c);
 }
 
-/* Up to the closing quote; p->i is behind the opening one. */
+/* Up to the closing quote; p->i is after the opening one. */
 static int parse_quoted(struct parse *p, char quote, const char **out, struct ckpt_err *err)
 {
     size_t from = p->i;
@@ -164,7 +164,7 @@ static int parse_path(struct parse *p, struct path **out, struct ckpt_err *err)
     return path->spelt ? 0 : ckpt_nomem(err, p->i - begin);
 }
 
-/* One filter; p->i is behind the bar. */
+/* One filter; p->i is after the bar. */
 static int parse_filter(struct parse *p, struct node *node, struct ckpt_err *err)
 {
     static const struct { const char *word; size_t len; } words[] = {
@@ -198,7 +198,7 @@ static int parse_close(struct parse *p, struct node *node, struct ckpt_err *err)
     return 0;
 }
 
-/* "{...}"; p->i is behind the brace. */
+/* "{...}"; p->i is after the brace. */
 static int parse_braces(struct parse *p, struct ckpt_err *err)
 {
     char first = p->i < p->n ? p->s[p->i] : '\0';
@@ -324,7 +324,7 @@ static int put_value(struct ckpt_buf *out, const struct node *node, const json_t
     return ckpt_json_write(out, v, 0, false, err);
 }
 
-/* trim and lower what stands behind from. */
+/* trim and lower what stands after from. */
 static void apply_filters(struct ckpt_buf *out, size_t from, const struct node *node)
 {
     unsigned char *s = out->data + from;

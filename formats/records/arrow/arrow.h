@@ -7,7 +7,7 @@
  *   "ARROW1\0\0"   of the file format only
  *   messages: u32 0xffffffff, u32 length of metadata (0: the end), metadata (FlatBuffers,
  *             padded to 8), body
- *   the file format has a footer behind them, which tells nothing new
+ *   the file format has a footer after them, which tells nothing new
  *
  * A field has, depth first, one node (length, nulls) and its type's buffers in each batch:
  * validity bits, then offsets or values.
@@ -29,7 +29,7 @@ struct arrow_field {
     enum arrow_layout layout;
     size_t            width;        /* of a fixed value, or of an offset: 1 to 64 */
     int64_t           list;         /* elements of a fixed list */
-    size_t            end;          /* behind its last descendant */
+    size_t            end;          /* after its last descendant */
     size_t            buffer;       /* its first one */
     bool              is_signed, is_float;
     int64_t           factor;       /* by which a stored time is multiplied; 1 mostly */
@@ -38,7 +38,7 @@ struct arrow_field {
     /* A dictionary: the field holds indices, the values lie in batches of their own. */
     bool              coded;
     int64_t           dictionary;   /* its id */
-    size_t            values;       /* the field of a value, behind those of the schema */
+    size_t            values;       /* the field of a value, after those of the schema */
 };
 
 struct arrow_buffer {

@@ -2,7 +2,7 @@
  * arrow/schema - see arrow/schema.h.
  *
  * A field with a dictionary is one of indices in the rows; what its values are is a field of
- * its own behind those of the schema.  Fields are read by functions that call themselves as
+ * its own after those of the schema.  Fields are read by functions that call themselves as
  * deep as they nest, at most ARROW_MAX_DEPTH.
  */
 #include "formats/records/arrow/schema.h"

@@ -3,7 +3,7 @@
  *
  * RFC 4180 with pandas' leniency (its C parser, 3.0): a record ends at "\n", "\r\n" or "\r"; a
  * field that begins with a quote goes on, over line ends, to the closing one, "" inside is one
- * quote and what stands behind the closing quote is taken as it is; lines of white space are no
+ * quote and what stands after the closing quote is taken as it is; lines of white space are no
  * records; a record with fewer fields than the header ends in nulls, one with more is an error.
  * The first record names the columns: an empty name becomes "Unnamed: 2", a second "a" "a.1".
  *
@@ -89,7 +89,7 @@ static void begin_row(struct row *r)
 }
 
 /* Take a byte.  True when it ended a record, which is then in r; the next byte begins another.
- * Behind "\r" the byte "\n" is nothing: *begun says whether the byte belongs to a record. */
+ * After "\r" the byte "\n" is nothing: *begun says whether the byte belongs to a record. */
 static bool take(struct row *r, char c, bool *begun)
 {
     *begun = true;
@@ -140,7 +140,7 @@ static size_t run_of(const struct row *r, const unsigned char *b, size_t n)
     if (r->state != PLAIN && r->state != BEHIND_QUOTE)
         return 0;
     /* Eight at a time: x has a zero byte where a byte of v is the one looked for, and only then
-     * (x - 1) & ~x has its top bit set, but for bytes behind one that is found. */
+     * (x - 1) & ~x has its top bit set, but for bytes after one that is found. */
     for (; i + 8 <= n; i += 8) {
         uint64_t v, x, y, z, found;
 

@@ -124,7 +124,7 @@ bool pq_delta_next(struct pq_delta *d, int64_t *out)
 
 bool pq_delta_end(struct pq_delta *d)
 {
-    /* The next value is known already; what is left behind it lies in miniblocks. */
+    /* The next value is known already; what is left after it lies in miniblocks. */
     while (d->left > 1) {
         if (d->in_mini == 0 && !next_mini(d))
             return false;

@@ -128,7 +128,7 @@ static int set_dictionary(struct pq_column *c, const struct pq_page *page, struc
     return c->leaf->type == PQ_BYTE_ARRAY ? list_entries(c, page, err) : 0;
 }
 
-/* Lengths, and the bytes they tell of behind them. */
+/* Lengths, and the bytes they tell of after them. */
 static bool begin_lengths(struct pq_delta *d, struct ckpt_cursor *rest,
                           const unsigned char *bytes, size_t len, uint64_t most)
 {
@@ -295,7 +295,7 @@ static bool dictionary_value(struct pq_column *c, struct pq_value *v)
     return true;
 }
 
-/* The next length and so many of the bytes behind the lengths. */
+/* The next length and so many of the bytes after the lengths. */
 static bool piece(struct pq_delta *lengths, struct ckpt_cursor *from, const unsigned char **b,
                   size_t *len)
 {

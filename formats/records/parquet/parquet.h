@@ -44,7 +44,7 @@ struct pq_node {
     uint8_t         def;            /* definition level from which on it is there */
     uint8_t         rep;            /* repetition level of a further value of it, if repeated;
                                        else of the repeated node around it */
-    size_t          end;            /* index behind its last descendant */
+    size_t          end;            /* index after its last descendant */
     size_t          leaf, leaf_end; /* leaves below it, or its own */
     size_t          element;        /* PQ_LIST: node of an element; the repeated node is the
                                        child, or element itself.  PQ_MAP: the repeated node */

@@ -3,7 +3,7 @@
  *
  * A row lies in as many places as the file has columns and is reached only by reading its row
  * group from the start.  So each row group is read once, when the first of its rows is asked
- * for, and its rows are kept as texts in a shelf; row groups are read side by side when several
+ * for, its rows lie as texts in a spill file; row groups are read side by side when several
  * threads ask.  Rows in front of a damaged place can be had.
  */
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct parquet {
     struct pq_file    meta;
     struct spill_file     *spill;            /* made for the first row */
     struct store     *store;            /* [n_group] */
-    pthread_mutex_t   lock;             /* of states and shelf */
+    pthread_mutex_t   lock;             /* of states and spill */
     pthread_cond_t    read;             /* a group was */
 };
 

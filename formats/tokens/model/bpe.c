@@ -229,7 +229,7 @@ static bool falls_back(const struct bpe *b, const unsigned char *s, size_t width
 }
 
 /* One symbol per character; returns how many.  An unknown one waits for the next known one, also
- * behind bytes that come between, as in the reference. */
+ * after bytes that come between, as in the reference. */
 static size_t first_chars(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
                           size_t n)
 {

@@ -1,5 +1,5 @@
 /*
- * wordpiece - a word cut from the left into the longest tokens, those behind the first spelt
+ * wordpiece - a word cut from the left into the longest tokens, those after the first spelt
  * with a prefix; a word with a rest that is no token is unknown altogether.
  *
  * Source: huggingface/tokenizers 0.23 src/models/wordpiece/mod.rs.
@@ -12,7 +12,7 @@
 
 struct wordpiece {
     struct trie *trie;
-    uint32_t     inner;             /* the node behind the prefix, or TRIE_NONE */
+    uint32_t     inner;             /* the node after the prefix, or TRIE_NONE */
     int32_t      unk_id;            /* -1: there is none */
     size_t       max_chars;         /* a longer word is unknown */
 };

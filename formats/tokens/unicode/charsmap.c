@@ -10,7 +10,7 @@
 struct charsmap {
     uint32_t      *unit;
     size_t         n_unit;
-    unsigned char *text;            /* replacements, valid UTF-8, NUL behind the last */
+    unsigned char *text;            /* replacements, valid UTF-8, NUL after the last */
     size_t         n_text;
     bool           ascii[128];      /* has a replacement by itself */
 };

@@ -161,7 +161,7 @@ static void recompose(struct compose_run *run)
 {
     struct change *item = run->item;
     size_t kept = 0, starter = SIZE_MAX;
-    int last = -1;                      /* class of what was kept behind the starter */
+    int last = -1;                      /* class of what was kept after the starter */
 
     for (size_t i = 0; i < run->n; i++) {
         struct change c = item[i];

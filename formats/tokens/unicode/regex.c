@@ -149,7 +149,7 @@ static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
     return 0;
 }
 
-/* One class; c->i is behind its "[".  Nested classes are unions: their brackets are dropped. */
+/* One class; c->i is after its "[".  Nested classes are unions: their brackets are dropped. */
 static int carry_class(struct carry *c, struct ckpt_err *err)
 {
     size_t depth = 1;
@@ -362,7 +362,7 @@ int regex_next(const struct regex *re, struct regex_run *run, const unsigned cha
             m->any = true;
             return 0;
         }
-        /* Empty, and where the last one ended: go on behind the next character. */
+        /* Empty, and where the last one ended: go on after the next character. */
         do
             m->from++;
         while (m->from < len && (s[m->from] & 0xc0) == 0x80);
