@@ -1,6 +1,6 @@
 /* opt_rows_of - a table with a row of every kind, and a parse of it. */
-#ifndef CKPT_TEST_OPT_ROWS_OF_H
-#define CKPT_TEST_OPT_ROWS_OF_H
+#ifndef CKPT_TESTS_UNIT_OPT_ROWS_OF_H
+#define CKPT_TESTS_UNIT_OPT_ROWS_OF_H
 
 #include "tests/unit/unit.h"
 #include "tools/opt/opt.h"

@@ -275,15 +275,12 @@ static int loop(struct run *r, struct ckpt_err *err)
         struct step_result res;
 
         report_phase("train step %lld", (long long)r->state.global_step + 1);
-        if (watch)
-            rc = run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
-                                     r->state.max_steps - first, err);
-        if (rc)
-            return rc;
-        rc = step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
-                      r->data.train.loader, &opts, lr, r->state.global_step + 1, err);
-        if (rc)
-            return rc;
+        if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
+                                      r->state.max_steps - first, err))
+            return err->code;
+        if (step_run(&res, &r->session, r->data.train.loader, &opts, lr,
+                     r->state.global_step + 1, err))
+            return err->code;
         r->state.global_step++;
         if (r->session.comm->rank == 0)
             ckpt_log_progress("training", "steps", (uint64_t)r->state.global_step,
