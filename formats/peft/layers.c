@@ -4,32 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/families/family.h"
 #include "libckpt/views/views.h"
 
 #define MAX_LAYERS 10000
-
-/* Where the layers of a language model are, behind any number of "model." */
-static const char *const lists[] = {"layers.", "h.", "transformer.h.", "encoder.layer.",
-                                    "bert.encoder.layer.", "decoder.layers."};
 
 /* The number of the layer that name belongs to, and where it is written; false for none. */
 static bool layer_of(size_t *layer, const char **digits, const char **rest, const char *name)
 {
     char *end;
 
-    while (strncmp(name, "model.", 6) == 0)
+    *digits = family_block_number(name);
+    while (!*digits && strncmp(name, "model.", 6) == 0) {
         name += 6;
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        size_t n = strlen(lists[i]);
-
-        if (strncmp(name, lists[i], n) != 0 || name[n] < '0' || name[n] > '9')
-            continue;
-        *digits = name + n;
-        *layer = strtoul(*digits, &end, 10);
-        *rest = end;
-        return *end == '.' && *layer < MAX_LAYERS;
+        *digits = family_block_number(name);
     }
-    return false;
+    if (!*digits)
+        return false;
+    *layer = strtoul(*digits, &end, 10);
+    *rest = end;
+    return *end == '.' && *layer < MAX_LAYERS;
 }
 
 static size_t count_layers(const struct ckpt_source *base)
