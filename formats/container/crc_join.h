@@ -21,7 +21,6 @@ struct crc_join {
     uint32_t          n, cap;
 };
 
-uint32_t crc_of(const void *p, size_t n);
 /* A piece that overlaps none that is there; CKPT_ESTATE otherwise. */
 int crc_join_add(struct crc_join *j, uint64_t start, uint64_t bytes, uint32_t crc,
                  struct ckpt_err *err);

@@ -35,9 +35,8 @@ bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f);
 void thrift_skip(struct ckpt_cursor *c, const struct thrift_field *f);
 /* In front of a list: its size, and the type of its elements.  Every element has a byte. */
 size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type);
-/* An element of a list of integers, or of texts (NULL and c->failed when cut). */
+/* An element of a list of integers. */
 int64_t thrift_int(struct ckpt_cursor *c);
-const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len);
 static inline bool thrift_is_int(const struct thrift_field *f)
 {
     return f->type >= THRIFT_I16 && f->type <= THRIFT_I64;

@@ -8,6 +8,7 @@
 #include "formats/container/crc_join.h"
 #include "formats/container/pickle/out.h"
 #include "formats/container/zip_out.h"
+#include "libckpt/base/crc32.h"
 
 /* Members before and behind the storages, in torch 2.7's order. */
 enum { M_PICKLE, M_FORMAT, M_ALIGNMENT, M_BYTEORDER, M_BEFORE, M_VERSION = 0, M_ID, M_BEHIND };
@@ -44,7 +45,7 @@ static int put_small(struct torch_writer *w, size_t i, const void *bytes, struct
 {
     struct zip_member *m = &w->member[i];
 
-    m->crc = crc_of(bytes, m->size);
+    m->crc = ckpt_crc32(0, bytes, m->size);
     return ckpt_out_write_at(w->out, bytes, (size_t)m->size, m->data, err);
 }
 
@@ -174,7 +175,7 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
                          (long long)start, (long long)count);
     if (bytes == 0)
         return 0;
-    crc = crc_of(src, (size_t)bytes);
+    crc = ckpt_crc32(0, src, (size_t)bytes);
     pthread_mutex_lock(&w->lock);
     rc = crc_join_add(&s->crc, at, bytes, crc, err);
     pthread_mutex_unlock(&w->lock);

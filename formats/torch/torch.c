@@ -50,7 +50,6 @@ void torch_archive_close(struct torch_archive *a)
 
 const struct value *torch_archive_root(const struct torch_archive *a) { return a->root; }
 struct ckpt_file *torch_archive_file(const struct torch_archive *a) { return a->file; }
-bool torch_archive_big_endian(const struct torch_archive *a) { return a->big_endian; }
 const char *torch_archive_container(const struct torch_archive *a) { return a->container; }
 size_t torch_archive_values(const struct torch_archive *a) { return a->storages.values; }
 
