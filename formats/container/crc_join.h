@@ -1,7 +1,7 @@
 /*
  * crc_join - the CRC-32 of bytes that arrive in pieces, in any order.
  *
- * Pieces that touch are joined at once, so that what is kept is as many as there are gaps.
+ * Pieces that touch are joined at once: only as many are kept as there are gaps.
  */
 #ifndef CKPT_FORMATS_CONTAINER_CRC_JOIN_H
 #define CKPT_FORMATS_CONTAINER_CRC_JOIN_H

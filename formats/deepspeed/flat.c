@@ -157,7 +157,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
 
 /* -- what the files say of the cut besides ---------------------------------------------------- */
 
-/* Filler behind parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+/* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
 {
     const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");

@@ -292,7 +292,7 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
                         (long long)*at);
 }
 
-/* FP16_Optimizer: a group is one tensor, in which its parameters lie one behind another. */
+/* FP16_Optimizer: a group is one tensor, in which its parameters lie one after another. */
 static int take_flat(struct match *m, struct optimizer *o, size_t g, const struct value *v,
                      struct ckpt_err *err)
 {

@@ -107,7 +107,8 @@ static int fill(struct ckpt_arena *a, struct value *root, struct torch_storage *
             (t->dtype >= CKPT_QI8 && t->dtype <= CKPT_QI32))    /* their scales are not known */
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s is not written to torch "
                              "archives", t->name, ckpt_dtype_name(t->dtype));
-        if (value_set_str(a, root, t->name, value_tensor_whole(a, t->dtype, &t->shape, s->storage[i])))
+        if (value_set_str(a, root, t->name,
+                          value_tensor_whole(a, t->dtype, &t->shape, s->storage[i])))
             return ckpt_nomem(err, (size_t)a->used);
     }
     return 0;

@@ -310,7 +310,7 @@ static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckp
     return 0;
 }
 
-/* One array of every trainable parameter, part behind part in its sub-group's storage. */
+/* One array of every trainable parameter, part after part in its sub-group's storage. */
 static int put_parts(struct torch_writer *w, const struct layout *l, int which,
                      enum adamw_array of, struct ckpt_err *err)
 {
