@@ -35,9 +35,9 @@ t "bfloat16 moments are BF16" bash -c "ckpt-inspect $T/adamw_anyprecision/checkp
 # From one kind to another: the run goes on, and what changes is told.
 onward() { SAY= train "$1" --optim "$2" --max-steps 4 --resume-from-checkpoint "$T/$3/checkpoint-3" 2>"$T/said"; }
 t "from float32 to codes" onward to-8 adamw_8bit adamw_torch
-t "which is told" grep -q "moments were float32, they are codes of 8 bits" "$T/said"
+t "which is told" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
 t "from codes to float32" onward to-32 adamw_torch adamw_8bit
-t "which is told too" grep -q "moments were codes of 8 bits, they are float32" "$T/said"
+t "which is told too" grep -q "moments were stored as 8-bit codes, this run keeps them as float32" "$T/said"
 t "from codes to bfloat16" onward to-16 adamw_anyprecision adamw_8bit
 t "from bfloat16 to codes" onward from-16 adamw_8bit adamw_anyprecision
 t "float32 in shards" train shards --nproc 2 --zero-stage 3
