@@ -162,7 +162,7 @@ $B/tools/inspect/page.inc: tools/inspect/page.html
 $B/tools/inspect/html.o: $B/tools/inspect/page.inc
 $B/tools/inspect/html.o: CPPFLAGS += -I$B
 
-check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit
+check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
 
 deps:                                               ## install what is missing (Debian, Ubuntu)
@@ -200,6 +200,15 @@ bundle: all                                         ## build/ckpt-VERSION-x86_64
 lint:                                               ## floors, banned functions, length of rooms
 	@tests/lint.sh
 
+# clang's static analyzer over the rooms that changed since they were last clean.
+CLANG    ?= clang
+ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(call rooms,libckpt formats trainer tools))
+build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c,$<),,-include tests/analyze.h) \
+	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@
+analyze: $(ANALYZED)                                ## clang's static analyzer, over what changed since the last time
+
 bench: all                                          ## figures of speed and memory against peers, where they are installed
 	@tests/perf/bench.sh $B
 
@@ -235,7 +244,11 @@ clean:                                              ## remove build/
 
 help:                                               ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo; echo 'One test (tests/README.md):'
+	@echo '  make check ONLY=test_lock                   a suite, or all whose path has this in it'
+	@echo '  $B/units/libckpt lock               a suite of a folder; --list tells their names'
+	@echo '  BUILD=$B bash tests/e2e/40-merge.sh    a script'
 
--include $(shell find $B -name '*.d' 2>/dev/null)
+-include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint bench bench-gpu check-peers fuzz install dist clean help
+.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz install dist clean help
