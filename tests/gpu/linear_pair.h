@@ -1,8 +1,8 @@
 /*
  * linear_pair - one projection on both devices, forward and backward, every field of op_linear.
  */
-#ifndef CKPT_TEST_LINEAR_PAIR_H
-#define CKPT_TEST_LINEAR_PAIR_H
+#ifndef CKPT_TESTS_GPU_LINEAR_PAIR_H
+#define CKPT_TESTS_GPU_LINEAR_PAIR_H
 
 #include "tests/gpu/gpu.h"
 

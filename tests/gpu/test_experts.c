@@ -10,7 +10,8 @@ struct experts_case {
 };
 
 struct experts_pair {
-    struct both x, residual, dout, router, w, out, dx, u, probs, used, dused, top_k_index, drouter, dw;
+    struct both x, residual, dout, router, w, out, dx, u, probs, used, dused, top_k_index, drouter,
+        dw;
 };
 
 static struct experts_pair arrays(struct gpu *g, const struct experts_case *c)

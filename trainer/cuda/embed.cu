@@ -275,10 +275,10 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
 
 template <typename T> bool whole(const struct args<T> *a)
 {
-    return row_whole<T>(a->out, a->dim) && row_whole<T>(a->table, a->dim) &&
-           row_whole<T>(a->tokens, a->dim) && row_whole<T>(a->pos, a->dim) &&
-           row_whole<T>(a->token_type, a->dim) && row_whole<T>(a->w, a->dim) &&
-           row_whole<T>(a->b, a->dim);
+    return row_packable<T>(a->out, a->dim) && row_packable<T>(a->table, a->dim) &&
+           row_packable<T>(a->tokens, a->dim) && row_packable<T>(a->pos, a->dim) &&
+           row_packable<T>(a->token_type, a->dim) && row_packable<T>(a->w, a->dim) &&
+           row_packable<T>(a->b, a->dim);
 }
 
 template <typename T> void launch_gather(struct device *dev, const struct args<T> &a)

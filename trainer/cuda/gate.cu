@@ -96,9 +96,10 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
 
 template <typename T> void run(struct device *dev, const struct op_gate *op, bool back)
 {
-    bool whole = row_whole<T>(op->u, op->ff) &&
-                 (!back || (row_whole<T>(op->du, op->ff) && row_whole<T>(op->dout, op->ff))) &&
-                 ((back && !op->recompute) || row_whole<T>(op->out, op->ff));
+    bool whole = row_packable<T>(op->u, op->ff) &&
+                 (!back || (row_packable<T>(op->du, op->ff) &&
+                            row_packable<T>(op->dout, op->ff))) &&
+                 ((back && !op->recompute) || row_packable<T>(op->out, op->ff));
 
     if (whole)
         launch<T, CUDA_PACK<T>>(dev, op, back);

@@ -2,10 +2,10 @@
  * attention/bwd_choice - backward of attention: the choice of kernels, their workspace, and the
  * last step of the bias gradient.
  *
- * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32: f32.cu),
- * except with dropout on Hopper, which takes one (bwd_one_pass.cu): it computes the dropout
- * words and the scores once, but needs a whole multiprocessor for a block and adds dq in turns.
- * It does not compute the bias gradient.
+ * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32: f32.cu), except
+ * with dropout on Hopper, which takes one (bwd_one_pass.cu): it computes the dropout words and the
+ * scores once, but needs a whole multiprocessor for a block and adds dq in a fixed order.  It does
+ * not compute the bias gradient.
  */
 #include "trainer/cuda/attention/attention.cuh"
 
@@ -116,9 +116,9 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     a.dout = o->dout;
     a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
               cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
-    once = once_can(dev, a);
-    if (once)
-        bytes = once_bytes(o->n, o->n_head, o->dim);
+    one_pass = one_pass_supported(dev, a);
+    if (one_pass)
+        bytes = one_pass_bytes(o->n, o->n_head, o->dim);
     else if (o->rel_bias.dtable)
         bytes += dline_bytes(a.far, o->n_head);
     work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
@@ -145,7 +145,7 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     if (!a.dline || o->n == 0 || dev->err.code ||
         !cuda_ok(dev, "attention_bwd", cuda_allow_shared(fold_lines, line)))
         return;
-    cuda_early(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
-               (float *)o->rel_bias.dtable, (int)o->rel_bias.n_bucket, a.groups, parts);
+    cuda_pdl_launch(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
+                    (float *)o->rel_bias.dtable, (int)o->rel_bias.n_bucket, a.groups, parts);
     cuda_launched(dev, "attention_bwd");
 }
