@@ -1,7 +1,7 @@
 /*
  * experts - routed feed-forwards.
  *
- * A slot is one of the top k experts of one row.  Slots are put in order by expert, then row, so that
+ * A slot is one of the top k experts of one row.  Slots are ordered by expert, then row, so that
  * each expert's products run over its own rows at once; threads take experts.  What experts make
  * is added up row by row afterwards, by rising expert, so the sums' order never depends on
  * threads.

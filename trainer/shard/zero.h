@@ -73,7 +73,7 @@ const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err);
 void zero_judge(struct zero *z, double max_norm, double scale);
 const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device */
 struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
-/* The weights were changed in place: what was gathered is stale, what is rounded is rounded anew. */
+/* The weights were changed in place: gathered ones are stale, rounded ones are rounded anew. */
 void zero_changed(struct zero *z);
 /* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
  * parameters that decay. */
