@@ -255,15 +255,3 @@ TEST(an_adapter_is_extracted)
     sprout_close(&s);
     scratch_remove(dir);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_lowers_the_loss),
-        cmocka_unit_test(test_its_gguf_has_llama_cpp_names),
-        cmocka_unit_test(test_its_adapter_has_the_row_s_targets),
-        cmocka_unit_test(test_an_adapter_is_extracted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -89,14 +89,3 @@ TEST(the_sentence_has_the_values)
     s.min_lr = 1;
     refused(&s, "polynomial ends at `min_lr 1`: it must be smaller than `learning_rate 5e-05`");
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_default_that_is_given_counts),
-        cmocka_unit_test(test_recompute_beside_gradient_checkpointing),
-        cmocka_unit_test(test_the_sentence_has_the_values),
-    };
-
-    return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
-}
