@@ -91,8 +91,7 @@ static int doubt(const struct ckpt_place *p, const char *name, const char *why,
                  struct ckpt_err *err)
 {
     ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous", "%s: %s", p->path, why);
-    ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
-    return err->code;
+    return ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
 }
 
 /* The newest of numbered folders, unless its save was cut off. */
@@ -242,12 +241,14 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
 {
     const char *only = NULL;
     size_t n = 0;
+    int rc;
 
     *out = NULL;
     if (place_has(p, SNAPSHOT))
         return pick_snapshot(out, p, arena, err);
-    if (pick_numbered(out, p, err) || *out)
-        return err->code;
+    rc = pick_numbered(out, p, err);
+    if (rc || *out)
+        return rc;
     if (has_folder(p, "checkpoint"))
         *out = "checkpoint";
     else if (has_folder(p, "checkpoints"))
@@ -296,8 +297,9 @@ int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bo
     if (file) {
         struct ckpt_file *f;
 
-        if (ckpt_file_open_at(&f, p->dir, file, err) || place_of_file(&inner, f, err))
-            return err->code;
+        if ((rc = ckpt_file_open_at(&f, p->dir, file, err)) != 0 ||
+            (rc = place_of_file(&inner, f, err)) != 0)
+            return rc;
     } else {
         rc = ckpt_dir_open_at(&inner.dir, p->dir, name, err);
         if (rc == 0)

@@ -100,19 +100,21 @@ static int put_piece(struct file *f, struct torch_writer *w, size_t i, int k, in
     enum adamw_array moment = k ? ADAMW_EXP_AVG_SQ : ADAMW_EXP_AVG;
     size_t s = storage_of(i, k);
     int64_t blocks = (n + BNB_BLOCK - 1) / BNB_BLOCK;
+    int rc;
 
     if (p->kind != ADAMW_8BIT) {
-        if (!whole && r->read(r->ctx, i, moment, at, n, f->piece, err))
-            return err->code;
+        if (!whole && (rc = r->read(r->ctx, i, moment, at, n, f->piece, err)) != 0)
+            return rc;
         return torch_writer_put(w, s, at, n, whole ? whole + at : f->piece, err);
     }
     if (whole)
         bnb_pack(f->code, f->piece, whole + at, n, &f->codec[k]);
-    else if (r->read(r->ctx, i, moment, at, n, f->code, err) ||
-             r->read(r->ctx, i, k ? ADAMW_ABSMAX_SQ : ADAMW_ABSMAX, at, n, f->piece, err))
-        return err->code;
-    return torch_writer_put(w, s, at, n, f->code, err)
-               ? err->code : torch_writer_put(w, s + 1, at / BNB_BLOCK, blocks, f->piece, err);
+    else if ((rc = r->read(r->ctx, i, moment, at, n, f->code, err)) != 0 ||
+             (rc = r->read(r->ctx, i, k ? ADAMW_ABSMAX_SQ : ADAMW_ABSMAX, at, n, f->piece,
+                           err)) != 0)
+        return rc;
+    rc = torch_writer_put(w, s, at, n, f->code, err);
+    return rc ? rc : torch_writer_put(w, s + 1, at / BNB_BLOCK, blocks, f->piece, err);
 }
 
 static int put_states(struct file *f, struct torch_writer *w, struct ckpt_err *err)

@@ -47,9 +47,11 @@ static void lay_out(struct layout *l, const struct dcp_blob *b)
 
 int dcp_blob_pickle(struct ckpt_buf *out, const struct value *v, struct ckpt_err *err)
 {
+    int rc;
+
     out->len = 0;
-    if (pickle_write(out, v, NULL, 0, err))
-        return err->code;
+    if ((rc = pickle_write(out, v, NULL, 0, err)) != 0)
+        return rc;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
@@ -60,6 +62,7 @@ int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
     struct value v = {.kind = VALUE_TENSOR, .u.tensor = &t};
     struct pickle_storage storage = {.dtype = dtype};
     int64_t stride = 1;
+    int rc;
 
     if (!ckpt_shape_numel(&storage.numel, shape))
         return ckpt_fail(err, CKPT_EFORMAT, "its size overflows");
@@ -68,8 +71,8 @@ int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
         stride *= shape->dim[d] ? shape->dim[d] : 1;
     }
     out->len = 0;
-    if (pickle_write(out, &v, &storage, 1, err))
-        return err->code;
+    if ((rc = pickle_write(out, &v, &storage, 1, err)) != 0)
+        return rc;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 

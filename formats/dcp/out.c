@@ -133,12 +133,14 @@ static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err
 /* Where each item lies, and how long the files become. */
 static int lay_out(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
         uint64_t bytes = 0;
 
-        if (pickle_of(b, it, err))
-            return err->code;
+        if ((rc = pickle_of(b, it, err)) != 0)
+            return rc;
         if (!it->value && !ckpt_shape_bytes(&bytes, it->shape, it->dtype))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: its size overflows", it->fqn);
         dcp_blob_plan(&it->blob, b, !it->value, bytes);
@@ -152,13 +154,15 @@ static int lay_out(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 
 static int open_files(struct sink *s, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->n_file; i++) {
         char name[64];
 
         snprintf(name, sizeof name, "__0_%zu.distcp", i);
-        if (ckpt_outdir_file(&s->file[i], s->base.dir, name, err) ||
-            ckpt_out_reserve(s->file[i], s->size[i], err))
-            return err->code;
+        if ((rc = ckpt_outdir_file(&s->file[i], s->base.dir, name, err)) != 0 ||
+            (rc = ckpt_out_reserve(s->file[i], s->size[i], err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -181,17 +185,22 @@ static bool is_step(const struct sink *s, size_t item)
 /* Headers of all items, and the bytes of those that come from no tensor. */
 static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
         struct ckpt_out *out = s->file[it->file];
 
-        if (pickle_of(b, it, err) || dcp_blob_begin(out, &it->blob, b, err))
-            return err->code;
-        if (is_step(s, i) &&
-            (ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload,
-                               err) ||
-             dcp_blob_wrote(&it->blob, 0, sizeof s->step, crc_of(&s->step, sizeof s->step), err)))
-            return err->code;
+        if ((rc = pickle_of(b, it, err)) != 0 ||
+            (rc = dcp_blob_begin(out, &it->blob, b, err)) != 0)
+            return rc;
+        if (!is_step(s, i))
+            continue;
+        rc = ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload, err);
+        if (rc == 0)
+            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step, crc_of(&s->step, sizeof s->step), err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -121,13 +121,15 @@ int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *pat
                   const struct value *root, struct ckpt_err *err)
 {
     struct ckpt_out *out;
+    int rc;
 
-    if (ckpt_outdir_file(&out, dir, path, err) ||
-        torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL, err))
-        return err->code;
+    if ((rc = ckpt_outdir_file(&out, dir, path, err)) != 0 ||
+        (rc = torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL,
+                               err)) != 0)
+        return rc;
     for (size_t i = 0; i < file->n_copied; i++)
-        if (put_copied(file, &file->copied[i], err))
-            return err->code;
+        if ((rc = put_copied(file, &file->copied[i], err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -161,11 +163,12 @@ int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int
 {
     static const unsigned char zero[4096];
     int64_t step = (int64_t)(sizeof zero / ckpt_dtype_size(file->storage[storage].dtype));
+    int rc;
 
     for (int64_t at = 0; at < count; at += step)
-        if (ds_file_put(file, storage, start + at, count - at < step ? count - at : step, zero,
-                        err))
-            return err->code;
+        if ((rc = ds_file_put(file, storage, start + at, count - at < step ? count - at : step,
+                              zero, err)) != 0)
+            return rc;
     return 0;
 }
 

@@ -33,10 +33,12 @@ void ds_swap_close(struct ds_swap *s)
 static int open_file(struct ckpt_file **out, struct ds_swap *s, const char *path,
                      struct ckpt_err *err)
 {
+    int rc;
+
     if (ckpt_reserve(&s->file, s->n, &s->cap, sizeof *s->file, err))
         return CKPT_ENOMEM;
-    if (ckpt_file_open_at(out, s->dir, path, err))
-        return err->code;
+    if ((rc = ckpt_file_open_at(out, s->dir, path, err)) != 0)
+        return rc;
     s->file[s->n++] = *out;
     return 0;
 }

@@ -149,6 +149,7 @@ static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *e
     struct field f[MAX_COLUMNS];
     int count = split(f, line, n);
     double time, gpu = 0;
+    int rc;
 
     if (count != r->n_column)
         return ckpt_fail(err, CKPT_EFORMAT, "line %llu has %d fields, the first has %d",
@@ -159,12 +160,12 @@ static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *e
                          (unsigned long long)r->log->records + 2, (int)f[r->index].n,
                          f[r->index].at, MAX_GPUS - 1);
     time = r->time >= 0 ? time_of(f[r->time]) : NAN;
-    if (r->name >= 0 && name_gpu(r, (int64_t)gpu, f[r->name], err))
-        return err->code;
+    if (r->name >= 0 && (rc = name_gpu(r, (int64_t)gpu, f[r->name], err)) != 0)
+        return rc;
     for (int i = 0; i < count; i++)
         if (i != r->index && i != r->name && i != r->time &&
-            put(r, i, (int64_t)gpu, f[i], time, err))
-            return err->code;
+            (rc = put(r, i, (int64_t)gpu, f[i], time, err)) != 0)
+            return rc;
     r->step[(int64_t)gpu]++;
     r->log->records++;
     return 0;

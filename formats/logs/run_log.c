@@ -95,7 +95,7 @@ int run_log_scalar(struct run_log *log, const void *tag, size_t len, const struc
     struct log_series *s = series_of(log, tag, len, "scalar", err);
 
     if (!s)
-        return err->code;
+        return ckpt_err_code(err);
     if (ckpt_reserve(&s->point, s->count, &s->cap, sizeof *s->point, err))
         return CKPT_ENOMEM;
     s->point[s->count] = *p;
@@ -109,7 +109,7 @@ int run_log_other(struct run_log *log, const void *tag, size_t len, const char *
     struct log_series *s = series_of(log, tag, len, kind, err);
 
     if (!s)
-        return err->code;
+        return ckpt_err_code(err);
     count(s, step);
     if (!text)
         return 0;
@@ -186,7 +186,7 @@ int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
         const unsigned char *b = run_log_window_at(w, offset, n, err);
 
         if (!b)
-            return err->code;
+            return ckpt_err_code(err);
         for (size_t i = 0; i < n; i++)
             if (b[i])
                 *zeros = false;

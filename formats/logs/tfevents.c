@@ -340,16 +340,17 @@ static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
     uint64_t left = ckpt_file_size(w->file) - *at, len;
     const unsigned char *b;
     bool zeros;
+    int rc;
 
     if (left < FRAME)
         return 0;
     b = run_log_window_at(w, *at, FRAME, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     len = le64(b);
     if (le32(b + 8) != crc32c_masked(b, 8)) {
-        if (run_log_window_zeros(w, *at, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, *at, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "checksum",
                                         "the checksum of a length does not hold");
     }
@@ -360,10 +361,10 @@ static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
         return 0;
     b = run_log_window_at(w, *at + FRAME, (size_t)len + 4, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     if (le32(b + len) != crc32c_masked(b, (size_t)len)) {
-        if (run_log_window_zeros(w, *at + FRAME, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, *at + FRAME, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "checksum",
                                         "the checksum of an event does not hold");
     }

@@ -40,6 +40,7 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
     const unsigned char *b;
     size_t len;
     bool zeros;
+    int rc;
 
     *c = (struct chunk){0};
     if (BLOCK - at % BLOCK < CHUNK)
@@ -48,11 +49,11 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
         return 0;
     b = run_log_window_at(w, at, CHUNK, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     len = (size_t)b[4] | (size_t)b[5] << 8;
     if (b[6] < WHOLE || b[6] > LAST || len > BLOCK - CHUNK - at % BLOCK) {
-        if (run_log_window_zeros(w, at, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, at, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail(err, CKPT_EFORMAT, "a chunk of type %u with %zu bytes",
                                      b[6], len);
     }
@@ -60,7 +61,7 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
         return 0;
     b = run_log_window_at(w, at, CHUNK + len, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     if (le32(b) != (uint32_t)crc32(0, b + 6, (unsigned)len + 1))
         return ckpt_fail_as(err, CKPT_EFORMAT, "checksum", "the checksum of a chunk does not hold");
     *c = (struct chunk){b + CHUNK, len, b[6], at + CHUNK + len};
@@ -74,11 +75,12 @@ static int read_record(struct ckpt_buf *rec, struct run_log_window *w, uint64_t 
 {
     uint64_t next = *at;
     struct chunk c;
+    int rc;
 
     rec->len = 0;
     do {
-        if (read_chunk(&c, w, next, err))
-            return err->code;
+        if ((rc = read_chunk(&c, w, next, err)) != 0)
+            return rc;
         if (!c.data)
             return 0;
         if ((c.type == WHOLE || c.type == FIRST) != (next == *at))

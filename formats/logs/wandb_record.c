@@ -29,8 +29,9 @@ struct item {
 
 int wandb_record_begin(struct run_log *log, struct ckpt_err *err)
 {
-    return run_log_fact(log, "config", json_object(), err) ||
-           run_log_fact(log, "summary", json_object(), err) ? err->code : 0;
+    int rc = run_log_fact(log, "config", json_object(), err);
+
+    return rc ? rc : run_log_fact(log, "summary", json_object(), err);
 }
 
 static int parse_item(struct item *it, const struct protobuf_field *from, struct ckpt_err *err)
@@ -209,6 +210,7 @@ static int history_point(struct log_point *p, struct ckpt_cursor c, struct ckpt_
     struct protobuf_field f;
     struct item it;
     json_t *v;
+    int rc;
 
     while (protobuf_next(&c, &f)) {
         if (protobuf_is(&f, 2, PROTOBUF_BYTES)) {               /* step { num } */
@@ -220,12 +222,12 @@ static int history_point(struct log_point *p, struct ckpt_cursor c, struct ckpt_
         }
         if (!protobuf_is(&f, 1, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         if (!is_key(&it, "_step") && !is_key(&it, "_timestamp"))
             continue;
-        if (item_value(&v, &it, err))
-            return err->code;
+        if ((rc = item_value(&v, &it, err)) != 0)
+            return rc;
         if (is_key(&it, "_timestamp"))
             p->time = json_number_value(v);
         else if (json_is_integer(v))
@@ -284,6 +286,7 @@ static int stats(struct run_log *log, const struct protobuf_field *from, struct 
     struct log_point p = {0};
     struct protobuf_field f;
     struct item it;
+    int rc;
 
     while (protobuf_next(&c, &f))
         if (protobuf_is(&f, 2, PROTOBUF_BYTES))
@@ -293,16 +296,16 @@ static int stats(struct run_log *log, const struct protobuf_field *from, struct 
 
         if (!protobuf_is(&f, 3, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         /* StatsItem: key and value_json alone. */
         it.n_nested = 1;
         it.nested[0] = it.key;
         if (!it.key.bytes || !it.json.bytes)
             continue;
         p.step = count_of(log, tag, join(tag, "system/", &it));
-        if (put_value(log, "system/", &it, &p, err))
-            return err->code;
+        if ((rc = put_value(log, "system/", &it, &p, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -338,19 +341,20 @@ static int updates(json_t *root, const struct protobuf_field *from, struct ckpt_
     struct protobuf_field f;
     struct item it;
     json_t *v;
+    int rc;
 
     while (protobuf_next(&c, &f)) {
         if (!protobuf_is(&f, 1, PROTOBUF_BYTES) && !protobuf_is(&f, 2, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         if (f.number == 2) {
             if (it.n_nested == 1)
                 json_object_deln(root, (const char *)it.nested[0].bytes, it.nested[0].len);
             continue;
         }
-        if (item_value(&v, &it, err) || set_nested(root, &it, v, err))
-            return err->code;
+        if ((rc = item_value(&v, &it, err)) != 0 || (rc = set_nested(root, &it, v, err)) != 0)
+            return rc;
     }
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "an update that is cut") : 0;
 }
@@ -375,12 +379,13 @@ static int texts(struct run_log *log, const struct protobuf_field *from,
 {
     struct ckpt_cursor c = protobuf_inside(from);
     struct protobuf_field f;
+    int rc;
 
     while (protobuf_next(&c, &f))
         for (size_t i = 0; i < n; i++)
             if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) &&
-                put_text(log, fact[i].key, &f, err))
-                return err->code;
+                (rc = put_text(log, fact[i].key, &f, err)) != 0)
+                return rc;
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "a record that is cut") : 0;
 }
 
@@ -423,6 +428,7 @@ static int run_exit(struct run_log *log, const struct protobuf_field *from,
     struct ckpt_cursor c = protobuf_inside(from);
     int32_t code = 0, runtime = 0;
     struct protobuf_field f;
+    int rc;
 
     while (protobuf_next(&c, &f)) {
         if (protobuf_is(&f, 1, PROTOBUF_VARINT))
@@ -430,8 +436,8 @@ static int run_exit(struct run_log *log, const struct protobuf_field *from,
         if (protobuf_is(&f, 2, PROTOBUF_VARINT))
             runtime = (int32_t)f.bits;
     }
-    return run_log_fact(log, "exit_code", json_integer(code), err) ||
-           run_log_fact(log, "runtime", json_integer(runtime), err) ? err->code : 0;
+    rc = run_log_fact(log, "exit_code", json_integer(code), err);
+    return rc ? rc : run_log_fact(log, "runtime", json_integer(runtime), err);
 }
 
 static int header(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)

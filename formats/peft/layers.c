@@ -119,21 +119,16 @@ static int replicate(struct ckpt_source **out, struct ckpt_source *base,
         ckpt_source_close(base);
         return ckpt_fail(err, CKPT_ELIMIT, "layer_replication: %zu tensors", uses);
     }
-    if (view_new(&v, base, uses, err))
+    if (view_new(&v, sizeof *v, base, uses, err))
         return err->code;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = add_uses(v, &list, l, i, err);
     if (rc == 0)
         rc = view_tie(v, &list, err);
-    if (rc) {
-        ckpt_tensors_release(&list);
-        view_close(v);
-        return rc;
-    }
-    for (size_t i = 0; i < list.n; i++)
+    for (size_t i = 0; rc == 0 && i < list.n; i++)
         if (layer_of(&layer, &digits, &rest, list.item[i].name))
             list.item[i].alias_of = i;          /* copies go ways of their own */
-    return view_finish(out, &view_plain_ops, v, &list, err);
+    return view_finish(out, &view_plain_ops, v, &list, rc, err);
 }
 
 int peft_replicate(struct ckpt_source **out, struct peft_layers *layers, struct ckpt_source *base,

@@ -107,11 +107,12 @@ static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_e
     unsigned char raw[8];
     struct ckpt_cursor c;
     size_t i;
+    int rc;
 
     for (size_t k = 0; k < keys->n; k++) {
-        if (find_key(s, keys->item[k], &i, err) ||
-            ckpt_file_read_at(l->file, raw, sizeof raw, at, err))
-            return err->code;
+        if ((rc = find_key(s, keys->item[k], &i, err)) != 0 ||
+            (rc = ckpt_file_read_at(l->file, raw, sizeof raw, at, err)) != 0)
+            return rc;
         ckpt_cursor_init(&c, raw, sizeof raw);
         if (ckpt_cursor_u64le(&c) != (uint64_t)s->item[i].numel)
             return ckpt_fail(err, CKPT_EFORMAT, "storage %s: the pickle says %lld elements, its "
@@ -140,14 +141,15 @@ int torch_legacy_read(struct value **root, struct torch_storages *storages, bool
 {
     struct legacy l = {.file = file, .arena = arena};
     int rc = run_all(&l, err);
+    int refused = strict ? torch_names_check(&l.names, rc != 0, err) : 0;
 
-    if (strict && torch_names_check(&l.names, rc != 0, err))
-        return err->code;
-    if (rc || check_system(&l, big_endian, err))
-        return err->code;
+    if (refused || rc)
+        return refused ? refused : rc;
+    if ((rc = check_system(&l, big_endian, err)) != 0)
+        return rc;
     storages->legacy = true;
-    if (torch_value_resolve(l.v[P_OBJECT], storages, arena, strict, err))
-        return err->code;
+    if ((rc = torch_value_resolve(l.v[P_OBJECT], storages, arena, strict, err)) != 0)
+        return rc;
     *root = l.v[P_OBJECT];
     return place(&l, storages, err);
 }

@@ -140,6 +140,7 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
                      size_t n_storage, const char *record, struct ckpt_err *err)
 {
     struct torch_writer *t = ckpt_alloc(1, sizeof *t);
+    int rc;
 
     *w = NULL;
     if (!t) {
@@ -150,9 +151,10 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
     t->out = out;
     t->n_storage = n_storage;
     t->record = record;
-    if (begin(t, top, root, storage, err)) {
+    rc = begin(t, top, root, storage, err);
+    if (rc) {
         torch_writer_abort(t);
-        return err->code;
+        return rc;
     }
     *w = t;
     return 0;
@@ -244,13 +246,15 @@ int torch_write(struct ckpt_out *out, const char *top, const struct value *root,
                 struct ckpt_err *err)
 {
     struct torch_writer *w;
+    int rc;
 
-    if (torch_writer_new(&w, out, top, root, storage, n_storage, NULL, err))
-        return err->code;
-    for (size_t i = 0; i < n_storage; i++)
-        if (storage[i].numel && torch_writer_put(w, i, 0, storage[i].numel, data[i], err)) {
-            torch_writer_abort(w);
-            return err->code;
-        }
-    return torch_writer_commit(w, err);
+    if ((rc = torch_writer_new(&w, out, top, root, storage, n_storage, NULL, err)) != 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < n_storage; i++)
+        if (storage[i].numel)
+            rc = torch_writer_put(w, i, 0, storage[i].numel, data[i], err);
+    if (rc == 0)
+        return torch_writer_commit(w, err);
+    torch_writer_abort(w);
+    return rc;
 }

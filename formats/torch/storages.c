@@ -38,8 +38,10 @@ enum ckpt_dtype torch_storage_dtype(const struct value *class)
 int torch_storages_add(struct torch_storages *s, size_t *index, const char *key,
                        enum ckpt_dtype dtype, int64_t numel, struct ckpt_err *err)
 {
-    if (!s->by_key && ckpt_map_new(&s->by_key, 64, err))
-        return err->code;
+    int rc;
+
+    if (!s->by_key && (rc = ckpt_map_new(&s->by_key, 64, err)) != 0)
+        return rc;
     *index = ckpt_map_get(s->by_key, key, strlen(key));
     if (*index != CKPT_MAP_NONE)
         return s->item[*index].dtype == dtype && s->item[*index].numel == numel
@@ -56,9 +58,10 @@ int torch_storages_name(struct torch_storages *s, const char *id, struct value_t
                         struct ckpt_err *err)
 {
     size_t n;
+    int rc;
 
-    if (!s->by_id && ckpt_map_new(&s->by_id, 64, err))
-        return err->code;
+    if (!s->by_id && (rc = ckpt_map_new(&s->by_id, 64, err)) != 0)
+        return rc;
     n = ckpt_map_count(s->by_id);
     if (ckpt_reserve(&s->named, n, &s->cap_named, sizeof *s->named, err))
         return CKPT_ENOMEM;

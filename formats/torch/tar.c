@@ -76,9 +76,10 @@ static int next_pickle(struct tar *t, struct value **v, struct ckpt_err *err)
 static int next_count(struct tar *t, int64_t *n, struct ckpt_err *err)
 {
     struct value *v;
+    int rc;
 
-    if (next_pickle(t, &v, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0)
+        return rc;
     return value_as_int(v, n) && *n >= 0 && (uint64_t)*n <= ckpt_file_size(t->member)
                ? 0 : bad(err, "a number of storages or tensors is none");
 }
@@ -122,9 +123,11 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
     uint64_t numel, bytes, base;
     struct window w = {0};
     char *key;
+    int rc;
 
-    if (next_pickle(t, &v, err) || ckpt_file_read_at(t->member, raw, sizeof raw, t->at, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0 ||
+        (rc = ckpt_file_read_at(t->member, raw, sizeof raw, t->at, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, sizeof raw);
     numel = ckpt_cursor_u64le(&c);
     t->at += sizeof raw;
@@ -138,8 +141,8 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
                             "storage %s: %llu elements of %s pass the end of its member", key,
                             (unsigned long long)numel, ckpt_dtype_name(dtype));
     w.numel = (int64_t)numel;
-    if (torch_storages_add(t->storages, &w.storage, key, dtype, w.numel, err))
-        return err->code;
+    if ((rc = torch_storages_add(t->storages, &w.storage, key, dtype, w.numel, err)) != 0)
+        return rc;
     (void)ckpt_file_fd(t->member, &base);
     t->storages->item[w.storage].offset = base - t->base + t->at;
     t->at += bytes;
@@ -149,9 +152,10 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
 static int read_views(struct tar *t, struct ckpt_err *err)
 {
     struct value *list;
+    int rc;
 
-    if (next_pickle(t, &list, err))
-        return err->code;
+    if ((rc = next_pickle(t, &list, err)) != 0)
+        return rc;
     if (!value_is(list, VALUE_LIST))
         return bad(err, "no list of views behind the storages");
     for (size_t i = 0; i < list->u.seq.n; i++) {
@@ -166,8 +170,8 @@ static int read_views(struct tar *t, struct ckpt_err *err)
             offset > root->numel || numel > root->numel - offset)
             return bad(err, "a view does not lie in its storage");
         w = (struct window){root->storage, root->offset + offset, numel};
-        if (add_window(t, key, w, err))
-            return err->code;
+        if ((rc = add_window(t, key, w, err)) != 0)
+            return rc;
     }
     return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the storages");
 }
@@ -175,12 +179,13 @@ static int read_views(struct tar *t, struct ckpt_err *err)
 static int read_storages(struct tar *t, struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (enter(t, "storages", err) || next_count(t, &n, err))
-        return err->code;
+    if ((rc = enter(t, "storages", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++)
-        if (read_storage(t, err))
-            return err->code;
+        if ((rc = read_storage(t, err)) != 0)
+            return rc;
     return read_views(t, err);
 }
 
@@ -194,15 +199,16 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     struct value *v;
     uint32_t rank;
     char *key;
+    int rc;
 
     if (!tensor)
         return ckpt_nomem(err, sizeof *tensor);
-    if (next_pickle(t, &v, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0)
+        return rc;
     left -= t->at;
     left = left < sizeof raw ? left : sizeof raw;
-    if (ckpt_file_read_at(t->member, raw, (size_t)left, t->at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(t->member, raw, (size_t)left, t->at, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, (size_t)left);
     rank = ckpt_cursor_u32le(&c);
     ckpt_cursor_skip(&c, 4);
@@ -224,8 +230,8 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     t->at += c.pos;
     tensor->storage = w->storage;
     tensor->dtype = t->storages->item[w->storage].dtype;
-    if (torch_storages_fit(t->storages, tensor, w->numel, err))
-        return err->code;
+    if ((rc = torch_storages_fit(t->storages, tensor, w->numel, err)) != 0)
+        return rc;
     tensor->offset += w->offset;        /* both below 2^63, the sum inside the storage */
     return torch_storages_name(t->storages, key, tensor, err);
 }
@@ -233,19 +239,22 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
 static int read_tensors(struct tar *t, struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (enter(t, "tensors", err) || next_count(t, &n, err))
-        return err->code;
+    if ((rc = enter(t, "tensors", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++)
-        if (read_tensor(t, err))
-            return err->code;
+        if ((rc = read_tensor(t, err)) != 0)
+            return rc;
     return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the tensors");
 }
 
 static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
 {
-    if (enter(t, "pickle", err) || next_pickle(t, root, err))
-        return err->code;
+    int rc;
+
+    if ((rc = enter(t, "pickle", err)) != 0 || (rc = next_pickle(t, root, err)) != 0)
+        return rc;
     return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the object");
 }
 

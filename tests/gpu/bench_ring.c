@@ -42,8 +42,9 @@ static void need(int rc, const struct ckpt_err *err)
 static int moves(void *ctx, int64_t k, struct ring_move *move)
 {
     const struct bench *b = ctx;
+    unsigned char *at = b->host + (size_t)k * b->piece;
 
-    *move = (struct ring_move){b->host + (size_t)k * b->piece, 0, b->piece, b->in, b->out};
+    *move = (struct ring_move){b->in ? at : NULL, b->out ? at : NULL, 0, b->piece};
     return 1;
 }
 

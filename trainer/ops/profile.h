@@ -14,7 +14,7 @@
 
 struct profile;
 
-/* From now on.  CKPT_EUNSUPPORTED where the device makes no stamps. */
+/* From now on.  CKPT_ESTATE where a profile is on already. */
 int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err);
 /* A table of operations, most time first: of a step, when steps passed since profile_on. */
 void profile_print(struct profile *p, FILE *to, int64_t steps);

@@ -40,7 +40,7 @@ int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_
     r->slot = device_alloc(dev, (size_t)ring_bytes(slot_bytes), err);
     if (!r->slot) {
         ring_free(r);
-        return err->code;
+        return ckpt_err_code(err);
     }
     /* The slots have been zeroed in the main order. */
     for (int k = 0; k < RING_SLOTS; k++)
@@ -67,7 +67,7 @@ static void fetch(struct ring *r, int64_t k, const struct ring_move *move, int n
     ops->stream_wait_event(r->dev, OP_STREAM_IN, mark_of(r, k, WRITTEN));
     for (int i = 0; i < n; i++)
         if (move[i].in)
-            ops->stream_copy(r->dev, OP_STREAM_IN, slot + move[i].at, move[i].host, move[i].bytes);
+            ops->stream_copy(r->dev, OP_STREAM_IN, slot + move[i].at, move[i].in, move[i].bytes);
     ops->event_record(r->dev, OP_STREAM_IN, mark_of(r, k, FETCHED));
 }
 
@@ -79,7 +79,7 @@ static void write_back(struct ring *r, int64_t k, const struct ring_move *move, 
     ops->stream_wait_event(r->dev, OP_STREAM_OUT, mark_of(r, k, WORKED));
     for (int i = 0; i < n; i++)
         if (move[i].out)
-            ops->stream_copy(r->dev, OP_STREAM_OUT, move[i].host, slot + move[i].at, move[i].bytes);
+            ops->stream_copy(r->dev, OP_STREAM_OUT, move[i].out, slot + move[i].at, move[i].bytes);
     ops->event_record(r->dev, OP_STREAM_OUT, mark_of(r, k, WRITTEN));
 }
 

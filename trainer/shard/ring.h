@@ -17,11 +17,11 @@ enum { RING_SLOTS = 3 };
 
 struct ring;
 
-/* One array's part of a piece: bytes at `host` and at offset `at` of the slot. */
+/* One array's part of a piece: bytes of pinned memory, and at offset `at` of the slot. */
 struct ring_move {
-    void  *host;                        /* pinned */
-    size_t at, bytes;
-    bool   in, out;                     /* fetched; written back */
+    const void *in;                     /* fetched from there; NULL: not fetched */
+    void       *out;                    /* written back to there; NULL: not */
+    size_t      at, bytes;
 };
 
 struct ring_run {

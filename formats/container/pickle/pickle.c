@@ -311,9 +311,10 @@ static int push_line(struct machine *m)
     const char *p, *why = NULL;
     struct value *v;
     size_t n;
+    int rc;
 
-    if (line(m, &p, &n))
-        return m->err->code;
+    if ((rc = line(m, &p, &n)) != 0)
+        return rc;
     switch (m->op) {
     case 'F': v = pickle_line_float(m->a, p, n, &why); break;
     case 'S': v = pickle_line_string(m->a, p, n, &why); break;
@@ -327,9 +328,10 @@ static int line_index(struct machine *m, size_t *i)
 {
     const char *p;
     size_t n;
+    int rc;
 
-    if (line(m, &p, &n))
-        return m->err->code;
+    if ((rc = line(m, &p, &n)) != 0)
+        return rc;
     *i = 0;
     for (size_t k = 0; k < n; k++) {
         if (p[k] < '0' || p[k] > '9' || *i > PICKLE_MAX_MEMO)
@@ -344,9 +346,11 @@ static int push_line_global(struct machine *m)
 {
     const char *module, *name;
     size_t n_module, n_name;
+    int rc;
 
-    return line(m, &module, &n_module) || line(m, &name, &n_name)
-               ? m->err->code : push_global(m, module, n_module, name, n_name);
+    if ((rc = line(m, &module, &n_module)) != 0 || (rc = line(m, &name, &n_name)) != 0)
+        return rc;
+    return push_global(m, module, n_module, name, n_name);
 }
 
 /* -- opcodes by family ----------------------------------------------------------------------- */
@@ -394,6 +398,7 @@ static int op_container(struct machine *m)
 {
     struct value **item, *v, *key;
     size_t n = 0;
+    int rc;
 
     switch (m->op) {
     case ')':  return push(m, make(m, VALUE_TUPLE));
@@ -424,7 +429,8 @@ static int op_container(struct machine *m)
     case 0x91: return push(m, sequence(m, VALUE_SET, item, n));
     case 'd':
         v = make(m, VALUE_DICT);
-        return v && set_items(m, v, item, n) ? m->err->code : push(m, v);
+        rc = v ? set_items(m, v, item, n) : 0;
+        return rc ? rc : push(m, v);
     case 'e':  return append(m, top(m), item, n);
     case 'u':  return set_items(m, top(m), item, n);
     case 0x90:
@@ -444,10 +450,11 @@ static int op_inst(struct machine *m)
 {
     struct value **item, *class = NULL, *args;
     size_t n = 0;
+    int rc;
 
     if (m->op == 'i') {
-        if (push_line_global(m))
-            return m->err->code;
+        if ((rc = push_line_global(m)) != 0)
+            return rc;
         class = pop(m);
     }
     item = pop_mark(m, &n);
@@ -468,6 +475,7 @@ static int op_record(struct machine *m)
     struct value *a, *b, *c;
     const char *p;
     size_t i, n;
+    int rc;
 
     switch (m->op) {
     case 'c': return push_line_global(m);
@@ -493,8 +501,8 @@ static int op_record(struct machine *m)
         a = pop(m);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : bad(m, "no persistent id");
     case 'P':
-        if (line(m, &p, &n))
-            return m->err->code;
+        if ((rc = line(m, &p, &n)) != 0)
+            return rc;
         a = text(m, VALUE_STR, p, n);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : nomem(m);
     case 'q':  return memo_put(m, ckpt_cursor_u8(m->c));
@@ -502,8 +510,10 @@ static int op_record(struct machine *m)
     case 0x94: return memo_put(m, m->next_memo++);
     case 'h':  return memo_get(m, ckpt_cursor_u8(m->c));
     case 'j':  return memo_get(m, ckpt_cursor_u32le(m->c));
-    case 'p':  return line_index(m, &i) ? m->err->code : memo_put(m, i);
-    case 'g':  return line_index(m, &i) ? m->err->code : memo_get(m, i);
+    case 'p':
+    case 'g':
+        rc = line_index(m, &i);
+        return rc ? rc : m->op == 'p' ? memo_put(m, i) : memo_get(m, i);
     default:   return 1;
     }
 }

@@ -77,6 +77,7 @@ static int push_name(struct walker *k, const char *module, size_t n_module, cons
     char *key = n_module > 4096 || n_name > 4096 ? NULL
                 : ckpt_arena_alloc(&w->arena, n_module + n_name + 2, 1);
     struct item item = {NAME, 0, {0}};
+    int rc;
 
     if (n_module > 4096 || n_name > 4096) {
         odd(k, true, "a global's name of more than 4096 bytes");
@@ -94,8 +95,8 @@ static int push_name(struct walker *k, const char *module, size_t n_module, cons
         if (ckpt_reserve(&w->use, w->n_use, &w->cap_use, sizeof *w->use, k->err))
             return CKPT_ENOMEM;
         item.n = w->n_use;
-        if (ckpt_map_add(k->seen, key, n_module + n_name + 1, item.n, k->err))
-            return k->err->code;
+        if ((rc = ckpt_map_add(k->seen, key, n_module + n_name + 1, item.n, k->err)) != 0)
+            return rc;
         w->use[w->n_use++] = (struct pickle_use){key, key + n_module + 1, k->base + k->at, false,
                                                  false};
     }
@@ -423,10 +424,11 @@ static int op_inst(struct walker *k)
 {
     struct item class = {OTHER, 0, {0}}, none = {TUPLE, 0, {0}};
     size_t from, n;
+    int rc;
 
     if (k->op == 'i') {
-        if (push_line_name(k))
-            return k->err->code;
+        if ((rc = push_line_name(k)) != 0)
+            return rc;
         if (k->c.failed)
             return 0;
         class = pop(k);

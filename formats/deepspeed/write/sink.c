@@ -81,22 +81,24 @@ static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
 {
     const struct ds_run *run = &s->cut.run;
     const struct ds_file *file = &s->optim[rank];
+    int rc;
 
     for (size_t which = 0; which <= run->n_moment; which++) {
         for (size_t k = 0; run->stage < 3 && k < run->n_flat; k++) {
             int64_t used = ds_run_part(run, k) - ds_run_padding(run, k, rank);
             int64_t pad = ds_optim_numel(&s->cut, k, which, rank) - used;
 
-            if (ds_file_zeros(file, ds_optim_storage(run, k, which), used, pad, err))
-                return err->code;
+            if ((rc = ds_file_zeros(file, ds_optim_storage(run, k, which), used, pad,
+                                    err)) != 0)
+                return rc;
         }
         for (size_t i = 0; run->stage == 3 && i < run->n_param; i++) {
             struct ds_piece p = ds_run_piece(run, i, rank);
 
-            if (ds_file_zeros(file, ds_optim_storage(run, run->param[i].flat, which),
-                              run->param[i].at + p.count,
-                              ds3_part(run->param[i].numel, run->world) - p.count, err))
-                return err->code;
+            if ((rc = ds_file_zeros(file, ds_optim_storage(run, run->param[i].flat, which),
+                                    run->param[i].at + p.count, ds3_part(run->param[i].numel,
+                                                                         run->world) - p.count, err)) != 0)
+                return rc;
         }
     }
     return 0;
@@ -104,13 +106,16 @@ static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
 
 static int pad_model(const struct sink *s, int rank, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; s->cut.run.stage == 3 && i < s->cut.list->n; i++) {
         int64_t numel = s->cut.list->item[i].numel, part = ds3_part(numel, s->cut.run.world);
         int64_t count = ds3_piece(numel, 0, rank, s->cut.run.world).count;
 
         if (s->cut.target[i].kind == DS_FROZEN &&
-            ds_file_zeros(&s->model[rank], s->cut.target[i].storage, count, part - count, err))
-            return err->code;
+            (rc = ds_file_zeros(&s->model[rank], s->cut.target[i].storage, count, part - count,
+                                err)) != 0)
+            return rc;
     }
     return 0;
 }

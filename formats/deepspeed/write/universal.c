@@ -68,7 +68,7 @@ static int begin_one(struct sink *s, size_t i, struct ckpt_err *err)
     root = value_dict(&o->file.arena, false);
     v = ds_file_new_tensor(&o->file, &storage, t->dtype, &t->shape, err);
     if (!v)
-        return err->code;
+        return ckpt_err_code(err);
     v->u.tensor->requires_grad = to->kind == DS_TRAINED;
     if (value_set_str(&o->file.arena, root, "cat_dim", value_int(&o->file.arena, 0)) ||
         value_set_str(&o->file.arena, root, "param", v))
@@ -138,9 +138,10 @@ static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file,
     static const char key[] = "universal_checkpoint_info";
     struct value *root, *info;
     char path[3 * DS_MAX_TAG];
+    int rc;
 
-    if (ds_model_states(&root, file, cut, 0, err))
-        return err->code;
+    if ((rc = ds_model_states(&root, file, cut, 0, err)) != 0)
+        return rc;
     if (!value_get(root, key)) {
         info = value_dict(&file->arena, false);
         if (value_set_str(&file->arena, info, "universal_checkpoint_version",
@@ -167,7 +168,7 @@ static int write_steps(struct sink *s, struct ckpt_err *err)
         if (!step)
             continue;
         root = ds_file_take(&file, run->state_file, step, err);
-        rc = root ? begin_state(s, &file, i, "step", root, err) : err->code;
+        rc = root ? begin_state(s, &file, i, "step", root, err) : ckpt_err_code(err);
         if (rc == 0)
             rc = ds_file_commit(&file, err);
         ds_file_close(&file);
@@ -204,15 +205,18 @@ static int take_facts(struct ds_file *file, struct value *root, const struct ds_
 
     for (size_t i = 0; saved && i < saved->u.dict.n; i++) {
         const char *key = value_as_str(saved->u.dict.key[i]);
+        struct value *v;
         size_t k = 0;
 
         while (key && k < sizeof cut / sizeof cut[0] && strcmp(cut[k], key) != 0)
             k++;
         if (key && k < sizeof cut / sizeof cut[0])
             continue;
-        if (value_set(&file->arena, root, saved->u.dict.key[i],
-                      ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err)))
-            return err->code ? err->code : ckpt_nomem(err, sizeof *root);
+        v = ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err);
+        if (!v)
+            return ckpt_err_code(err);
+        if (value_set(&file->arena, root, saved->u.dict.key[i], v))
+            return ckpt_nomem(err, sizeof *root);
     }
     return 0;
 }

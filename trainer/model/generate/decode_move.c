@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/model/cross.h"
 #include "trainer/model/generate/decode.h"
 
 /* The batch of documents [from, to) for the encoder; what it points to is the caller's. */
@@ -15,17 +16,18 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
     struct batch b = {.n_docs = to - from, .n_enc = start[to - from], .enc_ids = ids,
                       .enc_start = start, .doc_start = d->none};
     struct pass p;
+    int rc = pass_begin(&p, d->m, w, &b, false, err);
 
-    if (pass_begin(&p, d->m, w, &b, false, err))
-        return err->code;
+    if (rc)
+        return rc;
     encoder_fwd(&p);
-    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
-        struct layer u = layer_acquire(&p, l + 1);
+    for (int i = d->first; i < (int)d->m->arch->num_hidden_layers; i++) {
+        struct layer l = layer_acquire(&p, i + 1);
         uint64_t row = d->cross_bytes / (uint64_t)(d->n_seq * d->max_len);
 
-        cross_keys(&p, &u, (unsigned char *)d->cross + (uint64_t)(l - d->first) * d->cross_bytes +
+        cross_keys(&p, &l, (unsigned char *)d->cross + (uint64_t)(i - d->first) * d->cross_bytes +
                                (uint64_t)d->enc_first[from] * row, b.n_enc);
-        layer_release(&p, &u);
+        layer_release(&p, &l);
     }
     return device_sync(dev, err);
 }
