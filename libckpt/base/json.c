@@ -187,9 +187,10 @@ int ckpt_json_get(json_t **out, const json_t *obj, const char *key, json_type ty
 int ckpt_json_str(const char **out, const json_t *obj, const char *key, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
-    if (ckpt_json_get(&v, obj, key, JSON_STRING, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&v, obj, key, JSON_STRING, err)) != 0)
+        return rc;
     *out = json_string_value(v);
     return 0;
 }
@@ -197,9 +198,10 @@ int ckpt_json_str(const char **out, const json_t *obj, const char *key, struct c
 int ckpt_json_int(int64_t *out, const json_t *obj, const char *key, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
-    if (ckpt_json_get(&v, obj, key, JSON_INTEGER, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&v, obj, key, JSON_INTEGER, err)) != 0)
+        return rc;
     *out = json_integer_value(v);
     return 0;
 }

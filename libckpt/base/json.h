@@ -22,7 +22,7 @@ enum ckpt_json_flags {
     /* Python's writer emits NaN, Infinity and -Infinity, which are read as strings of that name,
      * and integers of any length: those beyond 64 bits are read as reals. */
     CKPT_JSON_PYTHON = 1 << 0,
-    /* The text is one line of a file, whose number the caller tells: errors name the column. */
+    /* The text is one line of a file, whose number the caller adds: errors name the column. */
     CKPT_JSON_LINE = 1 << 1
 };
 

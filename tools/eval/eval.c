@@ -167,34 +167,22 @@ static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
     return 0;
 }
 
-static void override_int(int64_t *to, int64_t said)
-{
-    if (said != EVAL_UNSAID)
-        *to = said;
-}
-
-static void override_real(double *to, double said)
-{
-    if (!isnan(said))
-        *to = said;
-}
-
 /* An option that this way of continuing has no use for. */
 static int check_use(const struct generate_opts *o, const struct eval_want *w,
                      struct ckpt_err *err)
 {
-    const struct { const char *name; bool given, used; const char *by; } of[] = {
-        {"temperature", !isnan(w->temperature), o->do_sample, "--do-sample"},
-        {"top-k", w->top_k != EVAL_UNSAID, o->do_sample, "--do-sample"},
-        {"top-p", !isnan(w->top_p), o->do_sample, "--do-sample"},
-        {"min-p", !isnan(w->min_p), o->do_sample, "--do-sample"},
-        {"length-penalty", !isnan(w->length_penalty), o->num_beams > 1, "--num-beams"},
-        {"early-stopping", w->early_stopping != NULL, o->num_beams > 1, "--num-beams"},
+    const struct { const char *name, *option; bool used; const char *by; } of[] = {
+        {"temperature", "temperature", o->do_sample, "do-sample"},
+        {"top_k", "top-k", o->do_sample, "do-sample"},
+        {"top_p", "top-p", o->do_sample, "do-sample"},
+        {"min_p", "min-p", o->do_sample, "do-sample"},
+        {"length_penalty", "length-penalty", o->num_beams > 1, "num-beams"},
+        {"early_stopping", "early-stopping", o->num_beams > 1, "num-beams"},
     };
 
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
-        if (of[i].given && !of[i].used)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without %s", of[i].name,
+        if (opt_has(&w->given, of[i].name) && !of[i].used)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without --%s", of[i].option,
                              of[i].by);
     return 0;
 }
@@ -203,35 +191,36 @@ static int check_use(const struct generate_opts *o, const struct eval_want *w,
 static int choices(struct generate_opts *o, const struct generate_config *c,
                    const struct eval_want *w, const int32_t *eos, struct ckpt_err *err)
 {
+#define FIELD(name) {#name, offsetof(struct generate_opts, name), sizeof o->name}
+    static const struct { const char *name; size_t at, size; } of[] = {
+        FIELD(max_new_tokens), FIELD(min_new_tokens), FIELD(top_k), FIELD(no_repeat_ngram_size),
+        FIELD(num_beams), FIELD(temperature), FIELD(top_p), FIELD(min_p),
+        FIELD(repetition_penalty), FIELD(length_penalty), FIELD(do_sample),
+    };
+#undef FIELD
+    int rc;
+
     *o = c->opts;
     if (o->n_eos == 0 && *eos >= 0) {
         o->eos = eos;
         o->n_eos = 1;
     }
     o->seed = (uint64_t)w->seed;
-    override_int(&o->max_new_tokens, w->max_new_tokens);
-    override_int(&o->min_new_tokens, w->min_new_tokens);
-    override_int(&o->top_k, w->top_k);
-    override_int(&o->no_repeat_ngram_size, w->no_repeat_ngram_size);
-    override_int(&o->num_beams, w->num_beams);
-    override_real(&o->temperature, w->temperature);
-    override_real(&o->top_p, w->top_p);
-    override_real(&o->min_p, w->min_p);
-    override_real(&o->repetition_penalty, w->repetition_penalty);
-    override_real(&o->length_penalty, w->length_penalty);
-    if (w->do_sample != EVAL_UNSAID)
-        o->do_sample = w->do_sample != 0;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (opt_has(&w->given, of[i].name))
+            memcpy((char *)o + of[i].at, (const char *)&w->gen + of[i].at, of[i].size);
     if (w->early_stopping)
         o->early_stopping = strcmp(w->early_stopping, "true") == 0    ? GENERATE_FULL
                             : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
                                                                       : GENERATE_LIKELY;
-    if (w->max_new_tokens != EVAL_UNSAID)
+    if (opt_has(&w->given, "max_new_tokens"))
         o->max_length = 0;              /* it wins, as in transformers */
-    if (w->min_new_tokens != EVAL_UNSAID)
+    if (opt_has(&w->given, "min_new_tokens"))
         o->min_length = 0;
     if (o->max_new_tokens == 0)
         o->max_new_tokens = o->max_length > 0 ? o->max_length : EVAL_MAX_NEW_TOKENS;
-    return check_use(o, w, err) ? err->code : generate_config_built(c, o, err);
+    rc = check_use(o, w, err);
+    return rc ? rc : generate_config_built(c, o, err);
 }
 
 /* Every prompt as its tokens. */

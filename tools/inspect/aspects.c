@@ -322,7 +322,7 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
 
     if (has_moments(src))
         return put_states(o, src, json_object_get(ckpt_source_info(src), "param_groups"),
-                          cli->jobs, err);
+                          (int)cli->jobs, err);
     rc = find_optimizer(&file, &dir, w, cli, path, err);
     if (rc == 0 && file && inspect_is_torch(file)) {
         rc = read_groups(&groups, file, err);
@@ -335,7 +335,7 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
             rc = err->code;
         }
         if (rc == 0 && (groups || states))
-            rc = put_states(o, states ? states : src, groups, cli->jobs, err);
+            rc = put_states(o, states ? states : src, groups, (int)cli->jobs, err);
     }
     if (rc == 0 && !groups)
         ckpt_log(CKPT_LOG_NOTE, "%s: no optimizer's state in it", path);

@@ -114,7 +114,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     else if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->plot)
-        rc = inspect_source(o, &page, src, cli->jobs, err);
+        rc = inspect_source(o, &page, src, (int)cli->jobs, err);
     if (rc == 0 && w->optimizer && !w->tensor && !w->plot)
         rc = inspect_optimizer(o, src, w, cli, path, err);
     ckpt_source_close(src);
@@ -185,7 +185,8 @@ static int list_refused(struct out *o, const struct inspect_want *w, const struc
     if (rc == 0)
         rc = torch_look(&src, file, err);       /* takes it */
     if (rc == 0)
-        rc = ckpt_source_count(src) ? inspect_source(o, w, src, cli->jobs, err) : CKPT_ENOTFOUND;
+        rc = ckpt_source_count(src) ? inspect_source(o, w, src, (int)cli->jobs, err)
+                                    : CKPT_ENOTFOUND;
     ckpt_source_close(src);
     return rc;
 }

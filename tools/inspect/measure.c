@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/base/pool.h"
+#include "libckpt/io/guard.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/mapped.h"
 

@@ -195,7 +195,7 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
     if (rc == 0) {
         out_str(o, "path", "first", path[0]);
         out_str(o, "compared_with", "second", path[1]);
-        rc = inspect_diff(o, w, a, b, cli->jobs, differ, err);
+        rc = inspect_diff(o, w, a, b, (int)cli->jobs, differ, err);
     }
     ckpt_source_close(a);
     ckpt_source_close(b);

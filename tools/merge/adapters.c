@@ -51,12 +51,11 @@ int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt
         return ckpt_nomem(err, 2 * all.n * sizeof *item);
     w->exclude = (struct opt_list){item, 0};
     w->exclude_adapter = (struct opt_list){item + all.n, 0};
-    for (size_t i = 0; i < all.n; i++) {
-        struct opt_list *to = strncmp(all.item[i], prefix, sizeof prefix - 1) == 0
-                                  ? &w->exclude_adapter : &w->exclude;
-
-        to->item[to->n++] = all.item[i];
-    }
+    for (size_t i = 0; i < all.n; i++)
+        if (strncmp(all.item[i], prefix, sizeof prefix - 1) == 0)
+            item[all.n + w->exclude_adapter.n++] = all.item[i];
+        else
+            item[w->exclude.n++] = all.item[i];
     return 0;
 }
 

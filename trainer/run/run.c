@@ -272,8 +272,8 @@ static int loop(struct run *r, struct ckpt_err *err)
         if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                       r->state.max_steps - first, err))
             return err->code;
-        if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
-                     r->data.train.loader, &opts, lr, r->state.global_step + 1, err))
+        if (step_run(&res, &r->session, r->data.train.loader, &opts, lr,
+                     r->state.global_step + 1, err))
             return err->code;
         r->state.global_step++;
         if (r->session.comm->rank == 0)
