@@ -64,7 +64,7 @@ TEST(ring)
     gpu_close(&g);
 }
 
-/* The host waits for one mark, not for all. */
+/* The host waits for one event, not for all. */
 TEST(wait)
 {
     struct gpu g;

@@ -170,7 +170,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 static void cuda_sync(struct device *dev)
 {
     cuda_streams_sync(dev);
-    cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
+    cuda_ok(dev, "earlier work", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
 static void cuda_timestamp(struct device *dev, int64_t i)
