@@ -95,10 +95,11 @@ $(TOOLS): $B/%: $B/tools/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $< $(filter %.a,$^) $(if $(filter %ckpt-train %ckpt-eval,$@),$(LIBS_TRAIN)) $(LIBS_TOOLS)
 
-# Tests share the rooms as one object: what changes in a room links that, and no test anew.
+# Tests share the rooms as one object: what changes in a room links that, and no test anew.  A test
+# may put a table of its own in the place of the library's.
 $B/libhouse.so: $(call obj,$(CKPT) $(TRAIN) $(SHARED))
 	$(if $(V),,@echo LD $@)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-Bsymbolic -o $@ $^ $(LIBS_TRAIN) $(LIBS_TOOLS)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-Bsymbolic-functions -o $@ $^ $(LIBS_TRAIN) $(LIBS_TOOLS)
 $(foreach d,$(SUITES),$(eval $B/units/$(notdir $d): $(call obj,$(wildcard $d/test_*.c))))
 $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	@mkdir -p $(@D)

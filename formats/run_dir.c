@@ -36,7 +36,7 @@ static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "
                                      "*scaler*", "*sampler*", "extra_state*", "training_args*"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What stands behind the stem when that is a number of at most 18 digits; else -1. */
+/* What stands after the stem when that is a number of at most 18 digits; else -1. */
 static int64_t number_of(const char *name, const char *stem)
 {
     size_t n = strlen(stem), digits;
@@ -197,7 +197,7 @@ static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_e
     return 0;
 }
 
-/* The number behind "step=" in a name of Lightning's, or -1. */
+/* The number after "step=" in a name of Lightning's, or -1. */
 static int64_t step_of(const char *name)
 {
     const char *at = strstr(name, "step=");

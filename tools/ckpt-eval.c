@@ -141,9 +141,10 @@ static int report(const struct cli *cli, const struct eval_result *base,
     const struct eval_result *both[2] = {base ? base : model, model};
     size_t n = base ? 2 : 1;
     struct out *o;
+    int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
     out_str(o, "model", NULL, model->model);
     if (model->n_targets)
         table_of_losses(o, both, n);

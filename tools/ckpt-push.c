@@ -39,9 +39,10 @@ static int print_plan(const struct push_plan *p, const struct cli *cli, const ch
         {"path", "path", OUT_LEFT}, {"how", "how", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
     };
     struct out *o;
+    int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
     out_str(o, "source", "source", p->source);
     out_str(o, "destination", "destination", dest);
     out_int(o, "files", "files", (int64_t)p->n);

@@ -3,10 +3,10 @@
  * followed.
  *
  * Source: flatbuffers.dev, "Internals".  A buffer begins with a u32 offset to its root table.  A
- * table begins with an i32: its own place less that is its vtable, which is u16 its size, u16
- * the table's size, and for each field (slot) u16 where in the table it lies, 0 for absent.
- * Tables, texts and vectors are told as u32 offsets from where the offset stands; a text or a
- * vector begins with its u32 length.  All is little endian.
+ * table begins with an i32: its own position minus this number is its vtable, which holds a u16 of
+ * its own size, a u16 of the table's size, and for each field (slot) a u16 of its position in the
+ * table, 0 for absent.  Tables, texts and vectors are u32 offsets, relative to the place of the
+ * offset itself; a text or a vector begins with its u32 length.  All is little endian.
  */
 #ifndef CKPT_FORMATS_CONTAINER_FLATBUFFER_H
 #define CKPT_FORMATS_CONTAINER_FLATBUFFER_H

@@ -1,6 +1,6 @@
 /*
- * container/protobuf - protocol buffers as they lie in a message: one field after another,
- * nothing decoded that was not asked for.
+ * container/protobuf - fields of a protocol buffers message, one after another, decoded only when
+ * asked for.
  *
  * Source: protobuf.dev, "Encoding".  A field is a varint key (number << 3 | type) and a value:
  * type 0 a varint, 1 eight bytes, 2 a varint length and so many bytes (text, sub-messages,

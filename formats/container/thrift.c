@@ -7,7 +7,8 @@
 
 int64_t thrift_int(struct ckpt_cursor *c) { return protobuf_zigzag(protobuf_varint(c)); }
 
-const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len)
+/* NULL and c->failed when cut. */
+static const unsigned char *text(struct ckpt_cursor *c, size_t *len)
 {
     uint64_t n = protobuf_varint(c);
 
@@ -53,7 +54,7 @@ bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f)
     case THRIFT_I8: f->i = (int8_t)ckpt_cursor_u8(c); break;
     case THRIFT_I16: case THRIFT_I32: case THRIFT_I64: f->i = thrift_int(c); break;
     case THRIFT_DOUBLE: ckpt_cursor_skip(c, 8); break;
-    case THRIFT_BYTES: f->bytes = thrift_text(c, &f->len); break;
+    case THRIFT_BYTES: f->bytes = text(c, &f->len); break;
     default: break;
     }
     return !c->failed;
@@ -95,7 +96,7 @@ static bool skip_value(struct ckpt_cursor *c, uint8_t type, bool field, struct l
     case THRIFT_I8: ckpt_cursor_skip(c, 1); return false;
     case THRIFT_I16: case THRIFT_I32: case THRIFT_I64: protobuf_varint(c); return false;
     case THRIFT_DOUBLE: ckpt_cursor_skip(c, 8); return false;
-    case THRIFT_BYTES: thrift_text(c, &n); return false;
+    case THRIFT_BYTES: text(c, &n); return false;
     case THRIFT_LIST: case THRIFT_SET:
         inner->left = thrift_list(c, &element);
         inner->type[0] = inner->type[1] = (uint8_t)element;

@@ -252,7 +252,7 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
     return rc;
 }
 
-/* The descriptor behind m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
+/* The descriptor after m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
 static int check_descriptor(const struct raw *m, const unsigned char *p, size_t n,
                             struct ckpt_err *err)
 {
@@ -264,10 +264,10 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     if (n == 0 && ((m->flags & 8) == 0 || m->e.size == 0))
         return 0;
     if (n != 0 && (m->flags & 8) == 0)
-        return fault(err, m->full, "bytes behind it belong to no member");
+        return fault(err, m->full, "bytes after it belong to no member");
     ckpt_cursor_init(&c, p, n);
     if (ckpt_cursor_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
-        return fault(err, m->full, "no data descriptor behind it, or more than that");
+        return fault(err, m->full, "no data descriptor after it, or more than that");
     crc = ckpt_cursor_u32le(&c);
     packed = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
     size = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
@@ -292,7 +292,7 @@ static int read_local_extra(const struct zip *z, struct raw *m, uint16_t n, uint
     return read_extra(m->full, size, packed, NULL, c, err);
 }
 
-/* The local header at p, name behind it, agrees with the directory; finds the payload. */
+/* The local header at p, name after it, agrees with the directory; finds the payload. */
 static int check_local(const struct zip *z, struct raw *m, const unsigned char *p, uint64_t limit,
                        struct ckpt_err *err)
 {

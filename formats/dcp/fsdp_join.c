@@ -163,7 +163,7 @@ static const struct ckpt_tensor *known(struct lister *l, const char *name)
     return i == SIZE_MAX ? NULL : ckpt_source_tensor(l->shapes, i);
 }
 
-/* Runs of a flattened parameter, one behind the other in the order of ranks. */
+/* Runs of a flattened parameter, one after the other in the order of ranks. */
 static int add_runs(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n,
                     const struct ckpt_shape *shape)
 {

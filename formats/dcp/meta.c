@@ -58,7 +58,7 @@ static int read_numbers(struct reader *r, int64_t out[CKPT_MAX_RANK], int *n,
 
 /* -- where items lie ------------------------------------------------------------------------- */
 
-/* The key of an item: its name, and of a tensor's box the offsets behind a NUL. */
+/* The key of an item: its name, and of a tensor's box the offsets after a NUL. */
 static char *item_key(struct ckpt_arena *a, size_t *len, const char *fqn, const int64_t *offset,
                       int n)
 {
@@ -358,7 +358,7 @@ static int load(struct reader *r, struct value **root, struct ckpt_file *file)
     if (refused || rc)
         return refused ? refused : rc;
     if (ckpt_cursor_left(&c) != 0)
-        return ckpt_fail_as(r->err, CKPT_EFORMAT, "trailing", "%zu bytes behind the pickle",
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "trailing", "%zu bytes after the pickle",
                             ckpt_cursor_left(&c));
     rc = torch_value_resolve(*root, &storages, a, true, r->err);
     if (rc == 0 && storages.n)

@@ -7,6 +7,7 @@
 
 #include "formats/dcp/state.h"
 #include "formats/dir_sink.h"
+#include "libckpt/base/crc32.h"
 #include "libckpt/split.h"
 
 #define MAX_PICKLE ((size_t)1 << 30)
@@ -35,7 +36,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
     struct dcp_out_item *it = &s->index.item[s->item_of[i]];
     size_t width = ckpt_dtype_size(it->dtype), n = (size_t)count * width;
     uint64_t at = (uint64_t)start * width;
-    uint32_t crc = crc_of(src, n);
+    uint32_t crc = ckpt_crc32(0, src, n);
     int rc;
 
     rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
@@ -198,7 +199,7 @@ static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
             continue;
         rc = ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload, err);
         if (rc == 0)
-            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step, crc_of(&s->step, sizeof s->step), err);
+            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step, ckpt_crc32(0, &s->step, sizeof s->step), err);
         if (rc)
             return rc;
     }

@@ -13,7 +13,7 @@
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* A decimal number without leading zeros; the character behind it, or NULL. */
+/* A decimal number without leading zeros; the character after it, or NULL. */
 static const char *read_number(size_t *out, const char *s)
 {
     char *end;

@@ -26,15 +26,7 @@ size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t nume
 struct value *ds_file_tensor(struct ds_file *file, size_t storage,
                              const struct ckpt_shape *shape)
 {
-    struct value_tensor t = {.dtype = file->storage[storage].dtype, .shape = *shape,
-                             .storage = storage};
-    int64_t stride = 1;
-
-    for (int d = shape->rank; d-- > 0;) {
-        t.stride[d] = stride;
-        stride *= shape->dim[d] ? shape->dim[d] : 1;
-    }
-    return value_tensor_new(&file->arena, &t);
+    return value_tensor_whole(&file->arena, file->storage[storage].dtype, shape, storage);
 }
 
 struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckpt_dtype dtype,

@@ -58,7 +58,7 @@ struct names {
     const char  *last_mp;               /* a file of that */
 };
 
-/* "mp_rank_MM", the number and what comes behind it; NULL. */
+/* "mp_rank_MM", the number and what comes after it; NULL. */
 static const char *mp_of(size_t *mp, const char *s)
 {
     char *end;

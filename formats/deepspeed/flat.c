@@ -27,13 +27,14 @@ struct reader {
     const struct ds_files *f;
     const char            *state;       /* moment, or NULL for weights */
     const char            *what;        /* what the flat tensors are called in the files */
-    struct flat_states            flat;
+    struct flat_states     flat;
     struct ckpt_err       *err;
 };
 
-int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
-                     struct ckpt_arena *arena, const struct torch_archive *a,
-                     const struct value *v, const char *what, struct ckpt_err *err)
+/* A contiguous 1-D tensor of an archive: its fragment covers all of it.  what names it. */
+static int flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
+                         struct ckpt_arena *arena, const struct torch_archive *a,
+                         const struct value *v, const char *what, struct ckpt_err *err)
 {
     const char *file = ckpt_file_name(torch_archive_file(a));
 
@@ -92,11 +93,11 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
     struct flat_states *flat = &r->flat;
-    enum ckpt_dtype dtype;
-    int rc;
+    enum ckpt_dtype dtype = CKPT_DTYPE_NONE;
+    int rc = flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
+                           r->err);
 
-    if ((rc = ds_flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v,
-                               what, r->err)) != 0)
+    if (rc)
         return rc;
     if (k > 0 && dtype != flat->dtype)
         return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank %zu has %s",
@@ -156,7 +157,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
 
 /* -- what the files say of the cut besides ---------------------------------------------------- */
 
-/* Filler behind parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+/* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
 {
     const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");

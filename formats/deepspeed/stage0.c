@@ -244,17 +244,13 @@ static const struct value_tensor *window(struct ckpt_arena *a, const struct valu
                                          int64_t at, const struct ckpt_shape *shape)
 {
     struct value_tensor *t = ckpt_arena_alloc(a, 1, sizeof *t);
-    int64_t stride = 1;
 
     if (!t)
         return NULL;
     *t = *flat;
     t->offset += at;
     t->shape = *shape;
-    for (int d = shape->rank; d-- > 0;) {
-        t->stride[d] = stride;
-        stride *= shape->dim[d] ? shape->dim[d] : 1;
-    }
+    value_tensor_pack(t);
     return t;
 }
 
@@ -296,7 +292,7 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
                         (long long)*at);
 }
 
-/* FP16_Optimizer: a group is one tensor, in which its parameters lie one behind another. */
+/* FP16_Optimizer: a group is one tensor, in which its parameters lie one after another. */
 static int take_flat(struct match *m, struct optimizer *o, size_t g, const struct value *v,
                      struct ckpt_err *err)
 {

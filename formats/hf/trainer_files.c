@@ -213,20 +213,6 @@ struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *gr
     return groups;
 }
 
-/* A contiguous tensor over a whole storage. */
-static struct value *whole_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
-                                  const struct ckpt_shape *shape, size_t storage)
-{
-    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
-    int64_t stride = 1;
-
-    for (int i = shape->rank; i-- > 0;) {
-        t.stride[i] = stride;
-        stride *= shape->dim[i];
-    }
-    return value_tensor_new(a, &t);
-}
-
 static enum ckpt_dtype moment_type(const struct adamw_param *p)
 {
     return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
@@ -240,9 +226,9 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
     struct value *d = value_dict(a, false);
     enum ckpt_dtype type = moment_type(p);
 
-    return value_set_str(a, d, "step", whole_tensor(a, CKPT_F32, &scalar, 3 * i)) |
-           value_set_str(a, d, "exp_avg", whole_tensor(a, type, &p->shape, 3 * i + 1)) |
-           value_set_str(a, d, "exp_avg_sq", whole_tensor(a, type, &p->shape, 3 * i + 2)) |
+    return value_set_str(a, d, "step", value_tensor_whole(a, CKPT_F32, &scalar, 3 * i)) |
+           value_set_str(a, d, "exp_avg", value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
+           value_set_str(a, d, "exp_avg_sq", value_tensor_whole(a, type, &p->shape, 3 * i + 2)) |
            value_set(a, state, value_int(a, (int64_t)i), d);
 }
 

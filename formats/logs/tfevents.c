@@ -333,7 +333,7 @@ static int add_event(struct reader *r, const unsigned char *payload, size_t len,
     return rc;
 }
 
-/* The record at *at; *at moves behind it, or stays where the file is cut. */
+/* The record at *at; *at moves after it, or stays where the file is cut. */
 static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)
 {

@@ -19,7 +19,7 @@ struct chunk {
     const unsigned char *data;      /* NULL: the file is cut here, or ends */
     size_t               len;
     unsigned             type;
-    uint64_t             next;      /* where the one behind it begins */
+    uint64_t             next;      /* where the one after it begins */
 };
 
 bool wandb_is(const unsigned char *head, size_t len)
@@ -68,7 +68,7 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
     return 0;
 }
 
-/* The record that begins at *at, in rec (cleared first); *at moves behind it, or stays where the
+/* The record that begins at *at, in rec (cleared first); *at moves after it, or stays where the
  * file is cut. */
 static int read_record(struct ckpt_buf *rec, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)

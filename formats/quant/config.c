@@ -127,13 +127,13 @@ static int read_description(struct quant_config *c, const json_t *q, const char 
     q = json_is_object(inner) ? inner : q;
     read_format(c, q);
     c->zeros_as_they_are = strcmp(c->format, "gptq_v2") == 0;
-    if ((rc = ckpt_json_int_or(&c->bits, q, json_object_get(q, "w_bit") ? "w_bit" : "bits", 0,
-                               err)) != 0 ||
-        (rc = read_blocks(c, q, "weight_block_size", err)) != 0 ||
-        (rc = read_group(c, q, json_object_get(q,
-                                               "q_group_size") ? "q_group_size" : "group_size", err)) != 0)
-        return rc;
-    return read_schemes(c, q, err);
+    rc = ckpt_json_int_or(&c->bits, q, json_object_get(q, "w_bit") ? "w_bit" : "bits", 0, err);
+    if (rc == 0)
+        rc = read_blocks(c, q, "weight_block_size", err);
+    if (rc == 0)
+        rc = read_group(c, q, json_object_get(q, "q_group_size") ? "q_group_size" : "group_size",
+                        err);
+    return rc ? rc : read_schemes(c, q, err);
 }
 
 /* The description within a config, and the key it has there. */

@@ -32,7 +32,7 @@ struct legacy {
     uint64_t                end;        /* of the pickles */
 };
 
-/* Run the pickles in the first n bytes.  *more: they go on behind those. */
+/* Run the pickles in the first n bytes.  *more: they go on after those. */
 static int run(struct legacy *l, uint64_t n, bool *more, struct ckpt_err *err)
 {
     struct ckpt_arena scratch = {0};
@@ -131,7 +131,7 @@ static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_e
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "the key list has %zu of %zu storages",
                             keys->n, s->n);
     return at == size ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "trailing",
-                                         "%llu bytes behind the last storage",
+                                         "%llu bytes after the last storage",
                                          (unsigned long long)(size - at));
 }
 

@@ -211,17 +211,17 @@ static void cut(const struct placement *p, int64_t *start, int64_t *count)
     count[p->dim] = step < left - skip ? step : left - skip;
 }
 
-/* True when strided axis k is split into all plain ones behind it and nothing else: a box. */
+/* True when strided axis k is split into all plain ones after it and nothing else: a box. */
 static bool is_box(const struct placement *p, int n, int k)
 {
-    int64_t behind = 1;
+    int64_t after = 1;
 
     for (int i = 0; i < n; i++)
         if (i != k && p[i].shard && p[i].dim == p[k].dim) {
-            if (p[i].strided || i < k || __builtin_mul_overflow(behind, p[i].size, &behind))
+            if (p[i].strided || i < k || __builtin_mul_overflow(after, p[i].size, &after))
                 return false;
         }
-    return behind == p[k].factor;
+    return after == p[k].factor;
 }
 
 /* The box that all axes leave; copy: a rank before has it. */

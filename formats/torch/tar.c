@@ -10,7 +10,7 @@
 
 #define FIRST_READ ((uint64_t)4096)
 #define MAX_READ   ((uint64_t)64 << 20)
-#define MAX_TENSOR (24 + 16 * CKPT_MAX_RANK)    /* bytes behind a tensor's pickle, at most */
+#define MAX_TENSOR (24 + 16 * CKPT_MAX_RANK)    /* bytes after a tensor's pickle, at most */
 
 /* A key of the storages member: a storage, or a view of one. */
 struct window { size_t storage; int64_t offset, numel; };
@@ -157,7 +157,7 @@ static int read_views(struct tar *t, struct ckpt_err *err)
     if ((rc = next_pickle(t, &list, err)) != 0)
         return rc;
     if (!value_is(list, VALUE_LIST))
-        return bad(err, "no list of views behind the storages");
+        return bad(err, "no list of views after the storages");
     for (size_t i = 0; i < list->u.seq.n; i++) {
         const struct value *v = list->u.seq.item[i];
         const struct window *root = find_window(t, key_of(t, item(v, 1, 4)));
@@ -173,7 +173,7 @@ static int read_views(struct tar *t, struct ckpt_err *err)
         if ((rc = add_window(t, key, w, err)) != 0)
             return rc;
     }
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the storages");
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the storages");
 }
 
 static int read_storages(struct tar *t, struct ckpt_err *err)
@@ -246,7 +246,7 @@ static int read_tensors(struct tar *t, struct ckpt_err *err)
     for (int64_t i = 0; i < n; i++)
         if ((rc = read_tensor(t, err)) != 0)
             return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the tensors");
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the tensors");
 }
 
 static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
@@ -255,7 +255,7 @@ static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
 
     if ((rc = enter(t, "pickle", err)) != 0 || (rc = next_pickle(t, root, err)) != 0)
         return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the object");
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the object");
 }
 
 int torch_tar_read(struct value **root, struct torch_storages *storages, struct ckpt_file *file,

@@ -52,7 +52,6 @@ void torch_archive_close(struct torch_archive *a)
 
 const struct value *torch_archive_root(const struct torch_archive *a) { return a->root; }
 struct ckpt_file *torch_archive_file(const struct torch_archive *a) { return a->file; }
-bool torch_archive_big_endian(const struct torch_archive *a) { return a->big_endian; }
 const char *torch_archive_container(const struct torch_archive *a) { return a->container; }
 size_t torch_archive_values(const struct torch_archive *a) { return a->storages.values; }
 
@@ -170,7 +169,7 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     if (refused || rc)
         return refused ? refused : rc;
     if (ckpt_cursor_left(&c) != 0)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes behind the pickle",
+        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes after the pickle",
                             ckpt_cursor_left(&c));
     if ((rc = torch_value_resolve(a->root, &a->storages, &a->arena, strict, err)) != 0)
         return rc;

@@ -65,7 +65,7 @@ static int view_of(struct walk *w, struct base *b, const struct value *v)
     return 0;
 }
 
-/* ('storage', class, key, location, numel), in legacy files with a view behind. */
+/* ('storage', class, key, location, numel), in legacy files with a view after. */
 static int find_storage(struct walk *w, const struct value *v, struct base *b)
 {
     const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;

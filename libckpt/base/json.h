@@ -58,5 +58,7 @@ int ckpt_json_str_or(const char **out, const json_t *obj, const char *key, const
  */
 int ckpt_json_write(struct ckpt_buf *out, const json_t *value, unsigned indent, bool sort,
                     struct ckpt_err *err);
+/* A string in quotes, as Python's json.dumps(ensure_ascii=False).  Bytes that are no UTF-8 pass. */
+void ckpt_json_put_string(struct ckpt_buf *out, const char *s, size_t n);
 
 #endif

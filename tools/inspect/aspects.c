@@ -273,6 +273,7 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
     struct ckpt_open_opts opts = {.tag = w->tag, .follow = cli->follow, .spool = cli_spool(),
                                   .part = w->part, .n_part = w->n_part};
     const char *name;
+    int rc;
 
     *file = NULL;
     *dir = NULL;
@@ -280,8 +281,9 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
         return ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (strcmp(path, "-") == 0)
         return 0;
-    if (formats_open_dir(dir, path, &opts, err) || !*dir)
-        return err->code;
+    rc = formats_open_dir(dir, path, &opts, err);
+    if (rc || !*dir)
+        return rc;
     name = side_files_optimizer(*dir);
     return name ? ckpt_file_open_at(file, *dir, name, err) : 0;
 }

@@ -14,7 +14,7 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Numbers of what stands on the left; behind it comes x. */
+/* Numbers of the left factor, after which x is packed. */
 static int64_t left_numbers(int64_t n, int64_t n_in, int64_t n_out)
 {
     int64_t forward = tiles_packed(n, n_in), back = tiles_packed(n, n_out);

@@ -2,7 +2,7 @@
  * lora - projections with a low-rank change beside the matrix, with dropout, or with both.
  *
  * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are made once, by
- * rows, and never kept between the passes: to make them again costs r / n_out of the product
+ * rows, and never kept between the passes: to recompute them costs r / n_out of the product
  * itself.  Threads own rows for dx, columns of the output for the gradients of B and of the
  * magnitude, columns of the input for A's.
  */
@@ -225,7 +225,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     }
 }
 
-/* What comes behind act(p), by whole rows. */
+/* What follows act(p), by whole rows. */
 static void leave(const struct op_linear *a, int64_t r0, int64_t r1)
 {
     int64_t ld = linear_out_ld(a);

@@ -95,8 +95,8 @@ void encoder_bwd(const struct pass *p)
 }
 
 /*
- * The bucket of keys that lie `distance` behind the query (before it: negative): near ones have
- * one each, farther ones share by the logarithm.  A decoder sees none behind; an encoder has a
+ * The bucket of keys that lie `distance` after the query (before it: negative): near ones have
+ * one each, farther ones share by the logarithm.  A decoder sees none after it; an encoder has a
  * half of the buckets for either side.
  */
 static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_t max_distance)
@@ -157,8 +157,8 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
     int rc;
 
     if (m->arch->stack != ARCH_ENCODER || n_blocks < 0 || n_blocks > layers)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states behind block %lld: an encoder "
-                         "alone has them, behind 0 to %lld", (long long)n_blocks,
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states after block %lld: an encoder "
+                         "alone has them, after 0 to %lld", (long long)n_blocks,
                          (long long)layers);
     without.n_rows = 0;
     rc = pass_begin(&p, m, w, &without, false, err);

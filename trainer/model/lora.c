@@ -205,7 +205,7 @@ void lora_free(struct lora *l)
     ckpt_free(l);
 }
 
-/* The first number behind a dot and a name: "model.layers.3.mlp" gives 3; -1: none. */
+/* The first number after a dot and a name: "model.layers.3.mlp" gives 3; -1: none. */
 static int64_t layer_of(const char *module)
 {
     for (const char *dot = strchr(module, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -217,7 +217,7 @@ static int64_t layer_of(const char *module)
     return -1;
 }
 
-/* The number behind one of the given names, wherever it stands. */
+/* The number after one of the given names, wherever it stands. */
 static int64_t layer_by(const char *module, const char *name)
 {
     size_t k = strlen(name);

@@ -27,7 +27,7 @@ static struct op_rownorm norm_in(const struct pass *p, const struct layer *l,
     };
 }
 
-/* Post-norm: the norm behind the sum s. */
+/* Post-norm: the norm after the sum s. */
 static struct op_rownorm norm_out(const struct pass *p, const struct layer *l,
                                   const struct block_bufs *b)
 {
@@ -108,7 +108,7 @@ static struct op_linear down_linear(const struct pass *p, const struct layer *l,
     return op;
 }
 
-/* u behind the norm that makes y2; with g also what the products down read. */
+/* u, after the norm that makes y2; with g also what the products down read. */
 static void up_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
                    const struct op_rownorm *norm, bool g)
 {

@@ -72,10 +72,10 @@ static int append_factors(struct build *b, const struct param *of, const struct 
                           enum lora_module kind, struct ckpt_err *err)
 {
     bool embedding = kind == LORA_EMBEDDING;
-    bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
+    bool transposed = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
                   role_is_transposed((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
-    int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
+    int64_t in = embedding || transposed ? rows : cols, out = embedding || transposed ? cols : rows;
     int rc;
 
     if ((rc = append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
@@ -277,7 +277,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
 }
 
 /* Where ".default" goes in a wrapped model's names. */
-static const char *behind(const struct param *q)
+static const char *tail_of(const struct param *q)
 {
     switch (q->kind) {
     case PARAM_LORA_A:
@@ -291,7 +291,7 @@ static const char *behind(const struct param *q)
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
 {
     const struct param *q = &p->item[i];
-    size_t n = module_length(q->name), k = strlen(q->name) - strlen(behind(q));
+    size_t n = module_length(q->name), k = strlen(q->name) - strlen(tail_of(q));
 
     if (!p->adapted)
         snprintf(dst, size, "%s", q->name);
@@ -305,7 +305,7 @@ const char *params_saved_name(char *dst, size_t size, const struct params *p, si
     else if (live && q->kind == PARAM_MAGNITUDE)
         snprintf(dst, size, "%s.default.weight", q->name);
     else if (live)
-        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, behind(q));
+        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, tail_of(q));
     else
         snprintf(dst, size, "%s", q->name);
     return dst;

@@ -2,7 +2,7 @@
  * model/plan - see model/plan.h.
  *
  * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
- * backward, last block first (ten of them rebuild the forward when blocks are recomputed
+ * backward, last block first (ten of them are the forward ones, when blocks are recomputed
  * whole); the embedding's backward.  The table below says in which phase of its block each
  * buffer is written and last read, so that everything that is not needed at the same time may
  * lie in the same place.
@@ -20,7 +20,7 @@ enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
 #define LOGIT_ROWS  64
 
 /* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, [cross: 4 norm, 5 projections, 6 attention,
- * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same again, then 10 down, 11 up, 12 norm,
+ * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same, recomputed, then 10 down, 11 up, 12 norm,
  * [13 out, 14 attention, 15 projections, 16 norm,] 17 out, 18 attention, 19 qkv, 20 norm. */
 static const struct life {
     const char *name;
@@ -47,7 +47,7 @@ static const struct life {
     [BUF_Y2] = {"y2", 8, 10, 11, -1},
     [BUF_STATS2] = {"stats2", 8, 8, 12, -1},
     [BUF_PROBS] = {"probs", 9, 10, 11, -1},
-    [BUF_TOP_K] = {"picked", 9, 10, 11, -1},
+    [BUF_TOP_K] = {"top_k", 9, 10, 11, -1},
     [BUF_U] = {"u", 9, -1, 10, -1},
     [BUF_G] = {"g", 9, 10, 10, 10},
     [BUF_LOW] = {"low", 1, -1, 19, -1},
@@ -81,7 +81,7 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
     if (post && buf == BUF_G)
         l.back_first = 9;               /* s is rebuilt from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
-        l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
+        l.back_first = 10;              /* takes outputs nobody reads, when recomputing */
     if (buf == BUF_G && a->mlp != ARCH_MLP_GATED && level == RECOMPUTE_NONE)
         l.back_first = -1;
     if (norms && buf == BUF_Y2)

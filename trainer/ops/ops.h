@@ -67,7 +67,7 @@ struct op_verdict {
 
 /*
  * Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first).  With
- * 8BIT moments the update is made from what the moments were before they are coded again.
+ * 8BIT moments the update is made from what the moments were before they are coded anew.
  */
 struct adamw {
     double lr, beta1, beta2, eps;
@@ -277,7 +277,7 @@ struct op_rel_bias {
  *   y[j + R/2]   = x[j + R/2] c + x[j] s        c, s = table[position][j], j < R/2
  * Elements from R on pass.  With norms x = RMS(in) * w over the d elements of each head, in and
  * out lie apart and v is copied; without, out is `in`.
- * Backward turns the gradients in place, from those of out to those of in.
+ * Backward rotates the gradients in place, from those of out to those of in.
  * Source: Su et al. 2021; transformers 5.17, rotate_half of modeling_llama.py.
  */
 struct op_rope {

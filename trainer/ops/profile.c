@@ -23,7 +23,7 @@ struct profile {
     struct device    *dev;
     const struct ops *inner;
     struct ops        row;
-    struct call      *call;             /* since the start; stamp i + 1 is behind call i */
+    struct call      *call;             /* since the start; timestamp i + 1 follows call i */
     size_t            n, cap;
     struct kind       kind[256];
     int               n_kind;

@@ -63,8 +63,8 @@ static int64_t numel_of(const struct layout *l, size_t i)
     return l->flat->grad_base[i + 1] - l->flat->grad_base[i];
 }
 
-/* Where what comes `most` elements behind p begins: at a block's edge, or a parameter's end. */
-static struct place behind(const struct layout *l, struct place p, int64_t most)
+/* The place `most` elements after p: at a block's edge, or a parameter's end. */
+static struct place place_after(const struct layout *l, struct place p, int64_t most)
 {
     while (p.i < l->flat->params->n && most > 0) {
         int64_t left = numel_of(l, p.i) - p.at;
@@ -88,7 +88,7 @@ static void cut(struct layout *l)
         if (l->chunk)
             l->chunk[k] = p;
         k++;
-        p = behind(l, p, l->opts->chunk ? l->opts->chunk : CHUNK);
+        p = place_after(l, p, l->opts->chunk ? l->opts->chunk : CHUNK);
     }
     if (l->chunk)
         l->chunk[k] = p;
@@ -203,7 +203,7 @@ static int allocate(struct optim_state *s, int a, struct ckpt_err *err)
 }
 
 int optim_state_new(struct optim_state **out, const struct flat *flat,
-                    const struct optim_state_opts *opts, struct device *dev, int mark,
+                    const struct optim_state_opts *opts, struct device *dev, int event,
                     struct ckpt_err *err)
 {
     struct optim_state *s = ckpt_alloc(1, sizeof *s);
@@ -221,7 +221,7 @@ int optim_state_new(struct optim_state **out, const struct flat *flat,
         rc = allocate(s, a, err);
     slot = rc == 0 ? slot_bytes(&s->l) : 0;
     if (slot)
-        rc = ring_new(&s->ring, dev, slot, OPTIM_STATE_ARRAYS + 1 + n, mark, err);
+        rc = ring_new(&s->ring, dev, slot, OPTIM_STATE_ARRAYS + 1 + n, event, err);
     if (rc) {
         optim_state_free(s);
         return rc;

@@ -97,10 +97,9 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
 static struct value *flat_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype, size_t storage,
                                  int64_t numel)
 {
-    struct value_tensor t = {.dtype = dtype, .storage = storage, .stride = {1},
-                             .shape = ckpt_shape_1d(numel)};
+    struct ckpt_shape shape = ckpt_shape_1d(numel);
 
-    return value_tensor_new(a, &t);
+    return value_tensor_whole(a, dtype, &shape, storage);
 }
 
 static struct value *scalar_tensor(struct ckpt_arena *a, size_t storage)
@@ -311,7 +310,7 @@ static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckp
     return 0;
 }
 
-/* One array of every trainable parameter, part behind part in its sub-group's storage. */
+/* One array of every trainable parameter, part after part in its sub-group's storage. */
 static int put_parts(struct torch_writer *w, const struct layout *l, int which,
                      enum adamw_array of, struct ckpt_err *err)
 {

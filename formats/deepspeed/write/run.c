@@ -58,8 +58,9 @@ static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *
     return 0;
 }
 
-/* Take back what dealing n parameters out to ranks did: entry k went where it now stands. */
-static int undeal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
+/* Deal n parameters out to ranks, one after another; or, back, take that back. */
+static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
+                struct ckpt_err *err)
 {
     struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
     size_t k = 0;
@@ -68,23 +69,8 @@ static int undeal(struct ds_run_param *param, size_t n, size_t ranks, struct ckp
         return ckpt_nomem(err, n * sizeof *was);
     memcpy(was, param, n * sizeof *was);
     for (size_t r = 0; r < ranks; r++)
-        for (size_t i = r; i < n; i += ranks)
-            param[i] = was[k++];
-    ckpt_free(was);
-    return 0;
-}
-
-static int deal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
-{
-    struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
-    size_t k = 0;
-
-    if (!was)
-        return ckpt_nomem(err, n * sizeof *was);
-    memcpy(was, param, n * sizeof *was);
-    for (size_t r = 0; r < ranks; r++)
-        for (size_t i = r; i < n; i += ranks)
-            param[k++] = was[i];
+        for (size_t i = r; i < n; i += ranks, k++)
+            param[back ? i : k] = was[back ? k : i];
     ckpt_free(was);
     return 0;
 }
@@ -111,7 +97,7 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
             return rc;
     }
     return round_robin(run, run->f->stage)
-               ? undeal(run->param + before, run->n_param - before, run->f->world, err) : 0;
+               ? deal(run->param + before, run->n_param - before, run->f->world, true, err) : 0;
 }
 
 /* The same out of a universal checkpoint, as a state that every group has. */
@@ -297,8 +283,9 @@ static int cut(struct ds_run *run, struct ckpt_err *err)
         size_t first = run->first[g];
         size_t end = g + 1 < run->n_group ? run->first[g + 1] : run->n_param;
 
-        if (round_robin(run, run->stage) && (rc = deal(run->param + first, end - first,
-                                                       (size_t)run->world, err)) != 0)
+        if (round_robin(run, run->stage))
+            rc = deal(run->param + first, end - first, (size_t)run->world, false, err);
+        if (rc)
             return rc;
         if ((rc = cut_group(run, g, first, end, (int64_t)limit, err)) != 0)
             return rc;

@@ -76,7 +76,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
 
 /* -- padding --------------------------------------------------------------------------------- */
 
-/* Stage 3: behind each parameter's piece; 1 and 2: at the end of the rank's part. */
+/* Stage 3: after each parameter's piece; 1 and 2: at the end of the rank's part. */
 static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
 {
     const struct ds_run *run = &s->cut.run;

@@ -372,7 +372,7 @@ static int64_t padding_of(struct maker *m, size_t k)
     return m->rank == run->world - 1 ? ds_run_part(run, k) * run->world - run->flat[k].numel : 0;
 }
 
-/* No filler behind any parameter. */
+/* No filler after any parameter. */
 static struct value *alignment(struct maker *m)
 {
     struct value *list = value_list(m->a);

@@ -1,6 +1,6 @@
 /*
  * A family that nobody has heard of, known by its row alone: it is described, trained, exported
- * to GGUF and adapted.  The table here stands for the library's own, which is then not linked.
+ * to GGUF and adapted.  The table here takes the place of the library's own.
  */
 #include "tests/unit/unit.h"
 

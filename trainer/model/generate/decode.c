@@ -97,7 +97,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     return 0;
 }
 
-/* Longrope's angles all change at one length: what is cached is then computed again. */
+/* Longrope's angles all change at one length: what is cached is then recomputed. */
 static bool replays(const struct arch *a)
 {
     return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
@@ -148,12 +148,12 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
                    sizeof *d->view.positions.rope_host);
     if (replays(m->arch)) {
         d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);
-        d->again = ckpt_alloc(n * (size_t)max_len, sizeof *d->again);
+        d->replay = ckpt_alloc(n * (size_t)max_len, sizeof *d->replay);
         d->n_past = ckpt_alloc(n, sizeof *d->n_past);
     }
     d->view.positions.rope_rows = max_len;
     d->view.positions.rope_regime = -1;
-    if ((replays(m->arch) && (!d->past || !d->again || !d->n_past)) || !d->positions ||
+    if ((replays(m->arch) && (!d->past || !d->replay || !d->n_past)) || !d->positions ||
         !d->enc_len || !d->enc_first || !d->none ||
         !d->feed_host || !d->top_host ||
         !d->view.positions.rope_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
@@ -193,7 +193,7 @@ void decode_free(struct decode *d)
     ckpt_free(d->positions);
     ckpt_free(d->past);
     ckpt_free(d->n_past);
-    ckpt_free(d->again);
+    ckpt_free(d->replay);
     ckpt_free(d->view.positions.rope_host);
     ckpt_free(d);
 }
@@ -267,11 +267,11 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
 }
 
 /*
- * Note what is fed.  Where the table of turns has become another one under cached keys, all
+ * Note what is fed.  Where the table of rope has become another one under cached keys, all
  * sequences start again: ids and n_new then name the whole of each.
  */
 static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_new,
-                      int64_t n_docs, bool turned)
+                      int64_t n_docs, bool changed)
 {
     int64_t at = 0, all = 0;
     bool cached = false;
@@ -283,14 +283,14 @@ static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_n
         d->n_past[i] += (*n_new)[i];
         at += (*n_new)[i];
     }
-    if (!turned || !cached)
+    if (!changed || !cached)
         return;
     for (int64_t i = 0; i < n_docs; i++) {
-        memcpy(d->again + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
+        memcpy(d->replay + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
         all += d->n_past[i];
         d->len[i] = 0;
     }
-    *ids = d->again;
+    *ids = d->replay;
     *n_new = d->n_past;
 }
 

@@ -96,15 +96,15 @@ static void move_cache(struct decode *d, unsigned char *layer, const int32_t *fr
         }
 }
 
-/* The tokens fed so far, where a prefix may be computed again. */
+/* The tokens fed so far, where a prefix may be recomputed. */
 static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err)
 {
     size_t row = (size_t)d->max_len, n = (size_t)d->n_seq;
 
-    memcpy(d->again, d->past, n * row * sizeof *d->past);
+    memcpy(d->replay, d->past, n * row * sizeof *d->past);
     memcpy(d->done, d->n_past, n * sizeof *d->n_past);
     for (size_t i = 0; i < n; i++) {
-        memcpy(d->past + i * row, d->again + (size_t)from[i] * row, row * sizeof *d->past);
+        memcpy(d->past + i * row, d->replay + (size_t)from[i] * row, row * sizeof *d->past);
         d->n_past[i] = d->done[from[i]];
     }
     return device_sync(d->m->dev, err);

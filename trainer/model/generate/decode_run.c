@@ -2,8 +2,8 @@
  * decode_run - a chunk of a generation session's new rows through the model; see decode.h.
  *
  * All that the operations of a chunk index with goes to the device in one copy.  A step that feeds
- * one token to each of as many sequences as the last one did is what the device keeps as one piece
- * of work (ops.h, record) and does again: what differs, ids, positions and lengths, it reads from
+ * one token to each of as many sequences as the last one did is what the device captures as a
+ * graph (ops.h) and launches again: what differs, ids, positions and lengths, it reads from
  * that copy, and the number of keys by which attention is cut into parts is rounded up.
  */
 #include "trainer/model/generate/decode.h"
@@ -124,7 +124,7 @@ static int64_t rounded(int64_t keys, int64_t most)
 }
 
 /* The step as the device keeps it, made now if it was run like that before; false: run it. */
-static bool again(struct decode *d, struct pass *p, const struct shape *shape)
+static bool launch_graph(struct decode *d, struct pass *p, const struct shape *shape)
 {
     const struct ops *ops = p->dev->ops;
     struct shape *last = &d->shape;
@@ -160,7 +160,7 @@ void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
     if (p->dev->discrete)
         shape.max_keys = rounded(s->max_keys, d->max_len);
     shape.max_enc = p->max_enc;
-    if (s->rows == s->n && p->w->fixed && !p->dev->profile && again(d, p, &shape))
+    if (s->rows == s->n && p->w->fixed && !p->dev->profile && launch_graph(d, p, &shape))
         return d->recorded_h;
     return queue(d, p, shape.max_keys);
 }
