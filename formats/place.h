@@ -6,6 +6,21 @@
 
 #include "libckpt/format.h"
 
+#define CKPT_HEAD_BYTES 512
+
+/* What bidders see, and openers start from.  Borrowed by both. */
+struct ckpt_place {
+    const char              *path;      /* as the user gave it */
+    struct ckpt_dir         *dir;       /* set when it is a directory */
+    const struct ckpt_entry *entry;     /* its entries, sorted by name */
+    size_t                   n_entry;
+    struct ckpt_file        *file;      /* set when it is a file; see `took` */
+    unsigned char            head[CKPT_HEAD_BYTES];
+    size_t                   head_len;
+    bool                     packed;    /* dir is what an archive holds */
+    bool                     took;      /* an opener sets it when it took dir or file over */
+};
+
 /*
  * Open path, and opts->part with it; entries of a directory live in arena.  "-" is standard
  * input.  A compressed file is unpacked; a tar or zip file becomes the directory inside, except

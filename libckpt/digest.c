@@ -21,6 +21,7 @@ static int start(struct ckpt_sha256 *s, struct ckpt_err *err)
 int ckpt_sha256_new(struct ckpt_sha256 **out, struct ckpt_err *err)
 {
     struct ckpt_sha256 *s = ckpt_alloc(1, sizeof *s);
+    int rc;
 
     *out = NULL;
     if (!s)
@@ -30,9 +31,10 @@ int ckpt_sha256_new(struct ckpt_sha256 **out, struct ckpt_err *err)
         ckpt_free(s);
         return ckpt_nomem(err, sizeof *s);
     }
-    if (start(s, err)) {
+    rc = start(s, err);
+    if (rc) {
         ckpt_sha256_free(s);
-        return err->code;
+        return rc;
     }
     *out = s;
     return 0;

@@ -7,8 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
+
+CKPT_BEGIN_C
 
 #define CKPT_SHA256_BYTES 32
 #define CKPT_SHA256_HEX   65    /* with terminator */
@@ -37,5 +40,7 @@ void ckpt_xxh128_add(struct ckpt_xxh128_state *s, const void *bytes, size_t n);
 /* Fill digest and start anew. */
 void ckpt_xxh128_end(struct ckpt_xxh128_state *s, unsigned char digest[CKPT_XXH128_BYTES]);
 void ckpt_xxh128_free(struct ckpt_xxh128_state *s);
+
+CKPT_END_C
 
 #endif

@@ -120,7 +120,7 @@ static bool begins_with(const char *text, const char *name, size_t n)
     return false;
 }
 
-/* Format, escape, and put behind (or, with front, before) what is there. */
+/* Format, escape, and append to what is there (with front: prepend). */
 static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
 {
     char raw[sizeof err->text], old[sizeof err->text];
@@ -196,7 +196,7 @@ int ckpt_err_in(struct ckpt_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     say(err, true, ": ", fmt, ap);
     va_end(ap);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
@@ -210,7 +210,7 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
     va_end(ap);
     ckpt_secret_mask(raw);
     ckpt_err_escape(err->hint, sizeof err->hint, raw, strlen(raw));
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int ckpt_err_code(struct ckpt_err *err)

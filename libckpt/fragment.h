@@ -1,19 +1,22 @@
 /*
  * fragment - one stored piece of a tensor: the box it covers and where its bytes lie.
  *
- * A tensor of a sharded checkpoint is a list of fragments.  Formats write the list; this room
- * alone turns it into bytes.  Boxes count elements, row-major, outermost axis first; flat
+ * A tensor of a sharded checkpoint is a list of fragments.  Formats fill the list; only this room
+ * reads bytes by it.  Boxes count elements, row-major, outermost axis first; flat
  * partitions (ZeRO) use the rank-1 view of the tensor (struct ckpt_tensor's flat).  File
  * offsets count bytes.
  */
 #ifndef CKPT_LIBCKPT_FRAGMENT_H
 #define CKPT_LIBCKPT_FRAGMENT_H
 
+#include "libckpt/api.h"
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "libckpt/mem.h"
 #include "libckpt/shape.h"
+
+CKPT_BEGIN_C
 
 struct ckpt_box {
     int64_t start[CKPT_MAX_RANK];   /* first element covered, per axis */
@@ -63,10 +66,11 @@ int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dt
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
-/* True when elements [start, start + count) lie in one piece in one file, as they
- * are read. */
+/* True when elements [start, start + count) lie verbatim in one piece of one file. */
 bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
                           enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
                           int64_t start, int64_t count);
+
+CKPT_END_C
 
 #endif

@@ -114,7 +114,7 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
         if (!b)
             return NULL;
         b->size = block;
-        /* A block of its own goes behind the head, so that the head's rest stays in use. */
+        /* A block of its own goes after the head, so that the head's rest stays in use. */
         if (a->head && block == bytes) {
             b->next = a->head->next;
             a->head->next = b;

@@ -11,7 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
+
+CKPT_BEGIN_C
 
 /* *out = a + b, a * b.  False on overflow, *out is then untouched. */
 static inline bool ckpt_add(uint64_t *out, uint64_t a, uint64_t b)
@@ -35,8 +38,8 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 }
 
 /*
- * A large local buffer that is filled before it is read: -ftrivial-auto-var-init would zero it at
- * every call.
+ * For a large local buffer that is filled before it is read, which -ftrivial-auto-var-init would
+ * zero at every call.
  */
 #if defined(__has_attribute)
 #if __has_attribute(uninitialized)
@@ -91,5 +94,7 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size);   /* NULL w
 char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len);
 char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 void ckpt_arena_release(struct ckpt_arena *a);
+
+CKPT_END_C
 
 #endif

@@ -62,8 +62,10 @@ static int check_range(struct ckpt_sink *sink, size_t i, int64_t start, int64_t 
 int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                     const void *src, struct ckpt_err *err)
 {
-    if (check_range(sink, i, start, count, err))
-        return err->code;
+    int rc;
+
+    if ((rc = check_range(sink, i, start, count, err)) != 0)
+        return rc;
     if (count == 0)
         return 0;
     if (sink->ops->write(sink->self, i, start, count, src, err))

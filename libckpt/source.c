@@ -112,7 +112,7 @@ static int in_tensor(struct ckpt_err *err, const char *name)
 
     if (strncmp(err->text, "tensor ", 7) == 0 && strncmp(err->text + 7, name, n) == 0 &&
         err->text[7 + n] == ':')
-        return err->code;
+        return ckpt_err_code(err);
     return ckpt_err_in(err, "tensor %s", name);
 }
 

@@ -20,7 +20,7 @@ struct cli {
     int         verbose;        /* -v: notes, -vv: debug */
     bool        json;           /* --json */
     bool        nul;            /* -0: end artifact lines with NUL */
-    int         jobs;           /* -j N; 0: by CPUs */
+    int64_t     jobs;           /* -j N; 0: by CPUs */
     bool        strict;         /* --strict: warnings are errors */
     bool        follow;         /* --follow-symlinks */
     unsigned long warnings;     /* counted; repeated in one closing line */

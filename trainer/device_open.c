@@ -172,7 +172,7 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
         return rc;
     /* A driver without a plug-in that works is worth a word; a machine without one is not. */
     if (rc && dlopen(driver, RTLD_NOW | RTLD_NOLOAD))
-        ckpt_log(CKPT_LOG_NOTE, "%s: going on on the CPU", err->text);
+        ckpt_log(CKPT_LOG_NOTE, "%s: continuing on the CPU", err->text);
     ckpt_err_clear(err);
     return open_cpu(out, opts, err);
 }

@@ -22,7 +22,7 @@ int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t lef
         dev->fp8_cache_bytes = dry || dev->fp8_cache ? bytes : 0;
         return dry || dev->fp8_cache ? 0 : ckpt_err_code(err);
     }
-    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "
-             "rounded at each use", (double)bytes / (1 << 30));
+    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory for %.2f GiB of 8-bit weights: they are rounded at "
+             "each use", (double)bytes / (1 << 30));
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "formats/dcp/boxes.h"
 #include "formats/dcp/files.h"
 #include "formats/hf/safetensors.h"
+#include "formats/place.h"
 
 /* A box on its way to the tensor it belongs to. */
 struct box {

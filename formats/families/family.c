@@ -76,6 +76,46 @@ const char *family_pattern(const struct family *f, enum role role)
     return NULL;
 }
 
+const char *family_tail(const struct family *f, enum role role)
+{
+    const char *pattern = family_pattern(f, role), *dot = pattern ? strrchr(pattern, '.') : NULL;
+
+    if (!dot)
+        return NULL;
+    while (dot > pattern && dot[-1] != '.' && dot[-1] != '^')
+        dot--;
+    return dot;
+}
+
+bool family_has_module(const char *last, enum role role)
+{
+    const struct family *f;
+    size_t n = strlen(last);
+
+    for (size_t i = 0; (f = family_at(i)) != NULL; i++) {
+        const char *tail = family_tail(f, role);
+
+        if (tail && strncmp(tail, last, n) == 0 && tail[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+const char *family_block_number(const char *name)
+{
+    const struct family *f;
+
+    for (size_t i = 0; (f = family_at(i)) != NULL; i++) {
+        size_t n = strlen(f->prefix), k = f->block ? strcspn(f->block->pattern, "#") : 0;
+        const char *at = strncmp(name, f->prefix, n) == 0 ? name + n : name;
+
+        if (k && !f->encoder && strncmp(at, f->block->pattern, k) == 0 && at[k] >= '0' &&
+            at[k] <= '9')
+            return at + k;
+    }
+    return NULL;
+}
+
 const struct family_name *family_name_find(const struct family *f, const char *name,
                                            struct family_place *at)
 {

@@ -110,9 +110,16 @@ const char *family_known(char *dst, size_t size);
 size_t family_parts(struct family_name part[ROLE_COUNT], const struct arch *arch, int64_t layer);
 /* The pattern a family has for a role, or NULL. */
 const char *family_pattern(const struct family *f, enum role role);
-/* The family's row for a tensor's name, with or without the prefix, or NULL. */
+/* The last two parts of that name, "wte.weight", or NULL. */
+const char *family_tail(const struct family *f, enum role role);
+/* Is that the last part of a module's path that has the role in some family? */
+bool family_has_module(const char *last, enum role role);
+/* The family's list entry for a tensor's name, with or without the prefix, or NULL. */
 const struct family_name *family_name_find(const struct family *f, const char *name,
                                            struct family_place *at);
+/* The number after which a name continues as a block's, where it is written, for a name of any
+ * family whose blocks are one stack; NULL when name is none of a block. */
+const char *family_block_number(const char *name);
 /* A tensor that no model of the family needs. */
 bool family_is_spare(const struct family *f, const char *name);
 /* The key that fills the field at an offset of struct arch, or NULL. */

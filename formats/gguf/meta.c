@@ -56,20 +56,26 @@ static unsigned traits(const struct family *f)
            (f->longrope ? LONGROPE : 0);
 }
 
+const char *gguf_field(char dst[160], const struct family *f, size_t at)
+{
+    const struct family_key *k = family_key_of(f, at);
+
+    dst[0] = '\0';
+    if (k)
+        snprintf(dst, 160, "%s%s%s", k->name, k->alias ? "|" : "", k->alias ? k->alias : "");
+    return dst;
+}
+
 /* "a|b": where the family's config.json has a row's value; "" when it has none. */
 static const char *names_of(char dst[160], const struct family *f, const struct row *r)
 {
-    const struct family_key *k = r->at == NAMED ? NULL : family_key_of(f, r->at);
-
     dst[0] = '\0';
     if (r->of & ~traits(f))
         return dst;
     for (const struct family_gguf_key *g = f->gguf_keys; g && g->key; g++)
         if (strcmp(g->key, r->key) == 0)
             return g->names;
-    if (k)
-        snprintf(dst, 160, "%s%s%s", k->name, k->alias ? "|" : "", k->alias ? k->alias : "");
-    return r->names ? r->names : dst;
+    return r->at == NAMED ? (r->names ? r->names : dst) : gguf_field(dst, f, r->at);
 }
 
 bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value)
@@ -178,14 +184,15 @@ static bool put_rope(json_t *keys, const struct family *f, const json_t *config)
 }
 
 /* The hidden size, and the size of a head. */
-static int read_sizes(int64_t *hidden, int64_t *heads, int64_t *head_dim, const json_t *config,
-                      struct ckpt_err *err)
+static int read_sizes(int64_t *hidden, int64_t *heads, int64_t *head_dim, const struct family *f,
+                      const json_t *config, struct ckpt_err *err)
 {
     const json_t *v = gguf_config(config, "head_dim");
-    int rc = gguf_config_int(hidden, config, "hidden_size|n_embd|n_embed", err);
+    char names[160];
+    int rc = gguf_config_int(hidden, config, gguf_field(names, f, AT(hidden_size)), err);
 
     if (rc == 0)
-        rc = gguf_config_int(heads, config, "num_attention_heads|n_head", err);
+        rc = gguf_config_int(heads, config, gguf_field(names, f, AT(num_attention_heads)), err);
     if (rc == 0)
         *head_dim = json_is_integer(v) ? json_integer_value(v) : *hidden / *heads;
     return rc;
@@ -219,7 +226,7 @@ static int put_derived(json_t *keys, const struct family *f, const json_t *confi
     const json_t *v;
     double part;
     bool ok = true;
-    int rc = read_sizes(&hidden, &heads, &head_dim, config, err);
+    int rc = read_sizes(&hidden, &heads, &head_dim, f, config, err);
 
     if (rc)
         return rc;
@@ -314,7 +321,7 @@ int gguf_meta_factors(json_t **out, const struct family *f, const json_t *config
     const json_t *rope = rope_of(config);
     int64_t hidden, heads, dim;
     bool ok = true;
-    int rc = read_sizes(&hidden, &heads, &dim, config, err);
+    int rc = read_sizes(&hidden, &heads, &dim, f, config, err);
 
     if (rc)
         return rc;

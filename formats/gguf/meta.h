@@ -21,6 +21,9 @@ const json_t *gguf_config(const json_t *config, const char *names);
 /* The same as an integer that must be there, 1 to 2^31 - 1. */
 int gguf_config_int(int64_t *out, const json_t *config, const char *names, struct ckpt_err *err);
 
+/* "a|b": where the family's config.json has the field at an offset of struct arch, or "". */
+const char *gguf_field(char dst[160], const struct family *f, size_t at);
+
 /* Append general.architecture, general.type and the architecture's own keys. */
 int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
                    struct ckpt_err *err);

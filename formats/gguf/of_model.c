@@ -337,9 +337,11 @@ static int begin(struct work *w, struct ckpt_err *err)
 {
     const char *type;
     const json_t *v;
+    char names[160];
+    int rc = side_json(w, "config.json", &w->config, err);
 
-    if (side_json(w, "config.json", &w->config, err))
-        return err->code;
+    if (rc)
+        return rc;
     type = json_string_value(json_object_get(w->config, "model_type"));
     w->family = type ? gguf_family(type) : NULL;
     if (!w->family) {
@@ -347,11 +349,15 @@ static int begin(struct work *w, struct ckpt_err *err)
                  type ? "model_type " : "no config.json", type ? type : "");
         return 0;
     }
-    if (gguf_config_int(&w->heads, w->config, "num_attention_heads|n_head", err) ||
-        gguf_config_int(&w->kv_heads, w->config,
-                        "num_key_value_heads|num_attention_heads|n_head", err))
-        return err->code;
-    v = gguf_config(w->config, "num_local_experts|num_experts");
+    gguf_field(names, w->family, offsetof(struct arch, num_attention_heads));
+    rc = gguf_config_int(&w->heads, w->config, names, err);
+    w->kv_heads = w->heads;
+    gguf_field(names, w->family, offsetof(struct arch, num_key_value_heads));
+    if (rc == 0 && gguf_config(w->config, names))
+        rc = gguf_config_int(&w->kv_heads, w->config, names, err);
+    if (rc)
+        return rc;
+    v = gguf_config(w->config, gguf_field(names, w->family, offsetof(struct arch, num_experts)));
     w->experts = json_is_integer(v) ? json_integer_value(v) : 0;
     if (w->heads > 65536 || w->kv_heads > 65536 || w->experts < 0 || w->experts > MAX_EXPERTS)
         return ckpt_fail(err, CKPT_ELIMIT, "config.json: more than 65536 heads or experts");

@@ -6,6 +6,7 @@
 
 #include "formats/hf/safetensors_header.h"
 #include "formats/hf/safetensors_out.h"
+#include "formats/place.h"
 #include "libckpt/base/buf.h"
 
 /* Product of dims and width without stopping at a zero, as the reference computes it. */

@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "formats/jinja/parts.h"
+#include "libckpt/base/json.h"
 
 #define MAX_NESTED 64           /* lists in lists that are compared or printed */
 
@@ -378,24 +379,6 @@ void jv_print(struct ckpt_buf *b, const struct jv *v, bool quoted)
     print_at(b, v, quoted, 0);
 }
 
-static void json_string_out(struct ckpt_buf *b, const char *s, size_t n)
-{
-    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
-
-    ckpt_buf_put_u8(b, '"');
-    for (size_t i = 0; i < n; i++) {
-        const char *at = s[i] ? strchr(from, s[i]) : NULL;
-
-        if (at)
-            ckpt_buf_printf(b, "\\%c", to[at - from]);
-        else if ((unsigned char)s[i] < 0x20)
-            ckpt_buf_printf(b, "\\u%04x", s[i]);
-        else
-            ckpt_buf_put_u8(b, (uint8_t)s[i]);
-    }
-    ckpt_buf_put_u8(b, '"');
-}
-
 static void json_gap(struct ckpt_buf *b, int indent, int level)
 {
     if (indent >= 0) {
@@ -418,7 +401,7 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
     case V_BOOL:   ckpt_buf_put_str(b, v->b ? "true" : "false"); return 0;
     case V_INT:    ckpt_buf_printf(b, "%" PRId64, v->i); return 0;
     case V_FLOAT:  print_real(b, v->d, true); return 0;
-    case V_STRING: json_string_out(b, v->str.s, v->str.n); return 0;
+    case V_STRING: ckpt_json_put_string(b, v->str.s, v->str.n); return 0;
     case V_LIST:
     case V_MAP:    break;
     default:
@@ -433,7 +416,7 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
 
             ckpt_buf_init(&key, JINJA_MAX_OUTPUT);
             jv_print(&key, &v->map->pair[i].key, false);
-            json_string_out(b, key.len ? (const char *)key.data : "", key.len);
+            ckpt_json_put_string(b, key.len ? (const char *)key.data : "", key.len);
             ckpt_buf_release(&key);
             ckpt_buf_put_str(b, ": ");
         }

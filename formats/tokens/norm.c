@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "formats/tokens/base64.h"
 #include "formats/tokens/component.h"
 #include "formats/tokens/norm_steps.h"
 #include "formats/tokens/spm.h"
@@ -117,21 +116,10 @@ static int parse_precompiled(void *n, const json_t *json, struct ckpt_err *err)
 {
     struct norm_step *s = add_step(n, norm_precompiled, err);
     const char *text;
-    unsigned char *blob;
-    size_t len, n_blob;
-    int rc;
 
     if (!s || ckpt_json_str(&text, json, "precompiled_charsmap", err))
         return ckpt_err_code(err);
-    len = strlen(text);
-    blob = ckpt_alloc(len / 4 * 3 + 1, 1);
-    if (!blob)
-        return ckpt_nomem(err, len);
-    rc = base64_decode(blob, &n_blob, text, len)
-             ? charsmap_new(&s->map, blob, n_blob, err)
-             : ckpt_fail(err, CKPT_EFORMAT, "precompiled_charsmap is not base64");
-    ckpt_free(blob);
-    return rc;
+    return charsmap_parse(&s->map, text, err);
 }
 
 static int parse_bert(void *n, const json_t *json, struct ckpt_err *err)

@@ -7,6 +7,7 @@
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/zip.h"
+#include "formats/place.h"
 #include "formats/torch/export.h"
 #include "formats/torch/legacy.h"
 #include "formats/torch/list.h"
@@ -15,6 +16,7 @@
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/map.h"
+#include "libckpt/io/guard.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)
 

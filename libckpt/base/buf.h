@@ -63,7 +63,7 @@ void ckpt_cursor_skip(struct ckpt_cursor *c, size_t n);
 
 /* True when s[0..len) is strict UTF-8: no overlong form, no surrogate, no NUL. */
 bool ckpt_utf8_valid(const void *s, size_t len);
-/* How many bytes at the start of s are that: where the first stands that is not. */
+/* How many bytes at the start of s are strict UTF-8. */
 size_t ckpt_utf8_prefix(const void *s, size_t len);
 
 #endif

@@ -70,7 +70,7 @@ int ckpt_pool_run(size_t n_workers, size_t n, ckpt_pool_fn *fn, void *ctx, struc
     pthread_mutex_destroy(&s.lock);
     if (atomic_load(&s.failed))
         *err = s.err;
-    return atomic_load(&s.failed) ? err->code : 0;
+    return atomic_load(&s.failed) ? ckpt_err_code(err) : 0;
 }
 
 size_t ckpt_pool_default(size_t max)

@@ -36,19 +36,20 @@ static int read_zip64(struct where *w, struct ckpt_file *file, uint64_t end, str
     unsigned char bytes[56];
     struct ckpt_cursor c;
     uint64_t at;
+    int rc;
 
     if (end < 20)
         return broken(file, "no zip64 locator", err);
-    if (ckpt_file_read_at(file, bytes, 20, end - 20, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, bytes, 20, end - 20, err)) != 0)
+        return rc;
     if (memcmp(bytes, "PK\6\7", 4) != 0)
         return broken(file, "no zip64 locator", err);
     ckpt_cursor_init(&c, bytes + 8, 8);
     at = ckpt_cursor_u64le(&c);
     if (at > end - 20 || end - 20 - at < sizeof bytes)
         return broken(file, "the zip64 end record lies outside", err);
-    if (ckpt_file_read_at(file, bytes, sizeof bytes, at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, bytes, sizeof bytes, at, err)) != 0)
+        return rc;
     if (memcmp(bytes, "PK\6\6", 4) != 0)
         return broken(file, "no zip64 end record", err);
     ckpt_cursor_init(&c, bytes + 32, 24);
@@ -187,13 +188,15 @@ int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_
 static int check_gap(bool *same, struct ckpt_file *file, uint64_t from, uint64_t to,
                      struct ckpt_err *err)
 {
+    int rc;
+
     CKPT_UNSET unsigned char piece[4096];
 
     while (*same && from < to && to - from >= 4) {
         size_t n = to - from < sizeof piece ? (size_t)(to - from) : sizeof piece;
 
-        if (ckpt_file_read_at(file, piece, n, from, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, piece, n, from, err)) != 0)
+            return rc;
         *same = memmem(piece, n, "PK\3\4", 4) == NULL;
         from += n - 3;
     }
@@ -214,8 +217,8 @@ static int check_head(bool *same, uint64_t *end, struct ckpt_file *file,
         *same = false;
         return 0;
     }
-    if (ckpt_file_read_at(file, head, sizeof head, e->offset, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, head, sizeof head, e->offset, err)) != 0)
+        return rc;
     n_extra = head[28] + 256u * head[29];
     left = limit - e->offset - HEAD_BYTES - len;
     *same = memcmp(head, "PK\3\4", 4) == 0 && head[26] + 256u * head[27] == len &&

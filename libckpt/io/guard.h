@@ -11,28 +11,46 @@
 
 #include "libckpt/file.h"
 
+/* A range of a file whose CRC-32 is known. */
+struct ckpt_sum {
+    const char *name;           /* for messages */
+    uint64_t    offset, size;
+    uint32_t    crc;
+};
+/*
+ * From now on each of these ranges is proved, whole and once, when the first read touches it:
+ * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
+ * Windows made of the file are not guarded by it.
+ */
+int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+                    struct ckpt_err *err);
+/* Prove what a read there would prove, for callers that move the bytes in another way. */
+int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+                    struct ckpt_err *err);
+
 struct guard;
 
 /* sum: sorted by offset, apart, borrowed until guard_free. */
 int guard_new(struct guard **out, const struct ckpt_sum *sum, size_t n, struct ckpt_err *err);
 void guard_free(struct guard *g);                       /* NULL accepted */
-/* Prove what [offset, offset + n) touches and nobody has begun to prove.  Any thread. */
+/* Prove the ranges that [offset, offset + n) touches, unless another thread has begun to.  Any
+ * thread. */
 int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, uint64_t n,
                 struct ckpt_err *err);
 
 /*
- * Proofs that are made beside the reading: a thread that uses them does not prove what it touches
- * but hands it to threads of theirs, so that a copy's disk is not idle meanwhile.  The file must
- * stay open until guard_proofs_end.
+ * Proofs beside the reading: a thread that uses them hands the ranges it touches to threads of
+ * theirs, so that a copy's disk is not idle meanwhile.  The file must stay open until
+ * guard_proofs_end.
  */
 struct proofs;
 
 int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err);
-/* From now on what this thread touches goes to p; NULL: it proves by itself again. */
+/* From now on the ranges that this thread touches go to p; NULL: it proves them itself again. */
 void guard_proofs_use(struct proofs *p);
-/* Something was found wrong already. */
+/* Whether a wrong checksum was found already. */
 bool guard_proofs_failed(struct proofs *p);
-/* Wait until all is proved, and tell the first that was wrong.  Takes p; NULL accepted. */
+/* Wait until all are proved; the error is the first wrong one.  Takes p; NULL accepted. */
 int guard_proofs_end(struct proofs *p, struct ckpt_err *err);
 
 #endif

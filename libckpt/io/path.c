@@ -115,10 +115,11 @@ int ckpt_path_hint_hub(const char *path, struct ckpt_err *err)
     char owner[PATH_MAX];
 
     if (!is_hub_name(path))
-        return err->code;
+        return ckpt_err_code(err);
     if (!slash)
         return ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s", path);
     snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
     return ckpt_path_is_dir(owner)
-               ? err->code : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
+               ? ckpt_err_code(err)
+               : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
 }

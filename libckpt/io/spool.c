@@ -69,7 +69,7 @@ int spool_create(const char *where, struct ckpt_err *err)
             unlink(name);
     }
     if (fd < 0) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no room to unpack in", where);
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no place to unpack in", where);
         ckpt_err_hint(err, "TMPDIR names another place");
     }
     return fd;
@@ -148,7 +148,7 @@ int spool_put(int fd, const void *src, size_t n, const char *name, struct ckpt_e
                 snprintf(err->reason, sizeof err->reason, "no-space");
                 ckpt_err_hint(err, "TMPDIR names another place");
             }
-            return err->code;
+            return CKPT_EIO;
         }
         from += k;
         n -= (size_t)k;
@@ -170,7 +170,7 @@ int spool_check(const char *name, uint64_t unpacked, uint64_t packed, struct ckp
 static int reading_failed(struct archive *a, const struct feed *f)
 {
     if (f->err->code)
-        return f->err->code;
+        return ckpt_err_code(f->err);
     if (archive_errno(a) == ENOMEM)
         return ckpt_nomem(f->err, PIECE);
     return ckpt_fail(f->err, CKPT_EFORMAT, "%s: damaged at byte %llu of what is packed: %s",
@@ -227,7 +227,7 @@ static int spool(struct ckpt_file **out, struct feed *f, const char *where)
         rc = ckpt_fail(f->err, CKPT_ENOMEM, "libarchive: %s", archive_error_string(a));
     if (rc == 0) {
         fd = spool_create(where, f->err);
-        rc = fd < 0 ? f->err->code : 0;
+        rc = fd < 0 ? ckpt_err_code(f->err) : 0;
     }
     if (rc == 0 && archive_read_open(a, f, NULL, give, NULL))
         rc = reading_failed(a, f);

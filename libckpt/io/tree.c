@@ -204,7 +204,7 @@ static int remove_held(int parent, const char *name, int fd, const char *path,
                                "%s: rename", path);
     if (commit_sync_dir(parent, path, err)) {
         commit_rename(parent, trash, name, false);      /* still whole: give it back */
-        return err->code;
+        return ckpt_err_code(err);
     }
     if (!commit_is(parent, trash, fd) || commit_tree_empty(fd) ||
         unlinkat(parent, trash, AT_REMOVEDIR))
@@ -217,11 +217,11 @@ int ckpt_outdir_remove(const char *path, struct ckpt_err *err)
     char dir[4096], name[256];
     int parent, fd, rc;
 
-    if (commit_split(dir, sizeof dir, name, path, err))
-        return err->code;
+    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+        return rc;
     parent = commit_parent(dir, path, CKPT_ENOTFOUND, err);
     if (parent < 0)
-        return err->code;
+        return ckpt_err_code(err);
     commit_leftovers(parent, ".trash-", "", true);
     fd = ckpt_fault(CKPT_FAULT_OPEN)
              ? (errno = EIO, -1)

@@ -38,7 +38,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The query sorted, "=" behind every name. */
+/* The query sorted, "=" after every name. */
 static bool put_query(struct ckpt_buf *b, const char *query)
 {
     char copy[6144], *param[MAX_PARAMS];

@@ -32,9 +32,10 @@ const struct ckpt_source_ops view_plain_ops = {
     .format = "view", .read = plain_read, .locate = plain_locate, .close = view_close,
 };
 
-int view_new(struct view **out, struct ckpt_source *src, size_t n, struct ckpt_err *err)
+int view_new(struct view **out, size_t size, struct ckpt_source *src, size_t n,
+             struct ckpt_err *err)
 {
-    struct view *v = ckpt_alloc(1, sizeof *v);
+    struct view *v = ckpt_alloc(1, size);
     size_t *map = ckpt_alloc(n, sizeof *map);
 
     *out = NULL;
@@ -55,10 +56,11 @@ int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *na
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(v->below, i);
     struct ckpt_tensor *added;
+    int rc;
 
-    if (ckpt_tensors_add(list, &added, name, strlen(name), dtype, &t->shape, NULL, 0, t->flat,
-                         err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), dtype, &t->shape, NULL, 0,
+                               t->flat, err)) != 0)
+        return rc;
     added->kind = t->kind;
     added->unread = t->unread;
     if (dtype == t->dtype) {
@@ -94,11 +96,17 @@ int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *e
 }
 
 int view_finish(struct ckpt_source **out, const struct ckpt_source_ops *ops, struct view *v,
-                struct ckpt_tensors *list, struct ckpt_err *err)
+                struct ckpt_tensors *list, int rc, struct ckpt_err *err)
 {
     const struct ckpt_extra *extra;
     size_t n_extra = ckpt_source_extras(v->below, &extra);
-    json_t *info = json_incref((json_t *)ckpt_source_info(v->below));
 
-    return ckpt_source_new(out, ops, v, list, extra, n_extra, info, err);
+    *out = NULL;
+    if (rc) {
+        ckpt_tensors_release(list);
+        ops->close(v);
+        return rc;
+    }
+    return ckpt_source_new(out, ops, v, list, extra, n_extra,
+                           json_incref((json_t *)ckpt_source_info(v->below)), err);
 }

@@ -1,5 +1,7 @@
 /*
- * views/views - what views share: a handle on the source beneath, its list copied and changed.
+ * views - the parts that views share: a handle on the source beneath, its list copied and changed.
+ *
+ * Abbreviations: view (views), ckpt (libckpt).
  */
 #ifndef CKPT_LIBCKPT_VIEWS_VIEWS_H
 #define CKPT_LIBCKPT_VIEWS_VIEWS_H
@@ -12,14 +14,16 @@ struct view {
     size_t             *map;
 };
 
+/* A view of n tensors, its map zeroed: the head of a struct of size bytes, zeroed.  Takes src, on
+ * failure too. */
+int view_new(struct view **out, size_t size, struct ckpt_source *src, size_t n,
+             struct ckpt_err *err);
 /*
- * Finish a view over a filled list: extras and info are those of below.  Takes v (with its map
- * and source) and list, on failure too.
+ * Finish a view over a filled list: extras and info are those of below.  With rc, the code of a
+ * failure until here, everything is released and rc returned.  Takes v and list, on failure too.
  */
 int view_finish(struct ckpt_source **out, const struct ckpt_source_ops *ops, struct view *v,
-                struct ckpt_tensors *list, struct ckpt_err *err);
-/* A view of n tensors with room for its map; takes src, on failure too. */
-int view_new(struct view **out, struct ckpt_source *src, size_t n, struct ckpt_err *err);
+                struct ckpt_tensors *list, int rc, struct ckpt_err *err);
 /* Append tensor i of below to list under name; v->map is filled.  alias_of is set later. */
 int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *name,
              enum ckpt_dtype dtype, struct ckpt_err *err);

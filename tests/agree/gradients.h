@@ -2,8 +2,8 @@
  * gradients - what the tests of operations share: arrays in f32 and f64, agreement with a
  * formula, central differences of it.
  */
-#ifndef CKPT_TEST_GRADIENTS_H
-#define CKPT_TEST_GRADIENTS_H
+#ifndef CKPT_TESTS_AGREE_GRADIENTS_H
+#define CKPT_TESTS_AGREE_GRADIENTS_H
 
 #include "tests/unit/unit.h"
 

@@ -272,9 +272,9 @@ static void linear_case(struct linear_case c, int threads)
     for (int64_t i = 0; i < c.n * c.n_in; i++)
         in.f[i] = (float)in.d[i];
     op = (struct op_linear){
-        .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .w = c.w.f,
-        .b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
-        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .in_out = c.in_out,
+        .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .proj.w = c.w.f,
+        .proj.b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
+        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .flags = c.in_out ? OP_LINEAR_IN_OUT : 0,
     };
     dev->ops->linear_fwd(dev, &op);
     agree(out.f, out.d, c.n * c.n_out, "linear");
@@ -289,8 +289,8 @@ static void linear_case(struct linear_case c, int threads)
     if (c.act == OP_ACT_NONE) {
         op.dout = c.weight.f;
         op.dx = dx.f;
-        op.dw = dw.f;
-        op.db = c.bias ? db.f : NULL;
+        op.proj.dw = dw.f;
+        op.proj.db = c.bias ? db.f : NULL;
         op.x_act = c.x_act;
         op.x_pre = c.x.f;
         if (c.x_act != OP_ACT_NONE)     /* is written again */

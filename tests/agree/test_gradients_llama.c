@@ -354,12 +354,28 @@ TEST(linears_agree_side_by_side)
                               .weight = array_random(P_N * P_LD)};
         struct array out = array_new(P_N * P_LD), dx = array_random(P_N * P_IN);
         struct array dw = array_random(P_TWO * P_IN), db = array_random(P_ONE);
-        struct op_linear op[2] = {
-            {.out = out.f, .x = c.x.f, .w = c.w[0].f, .b = c.b.f, .dout = c.weight.f, .dx = dx.f,
-             .db = db.f, .n = P_N, .n_in = P_IN, .n_out = P_ONE, .out_ld = P_LD},
-            {.out = out.f + P_ONE, .x = c.x.f, .w = c.w[1].f, .dout = c.weight.f + P_ONE,
-             .dx = dx.f, .dw = dw.f, .n = P_N, .n_in = P_IN, .n_out = P_TWO, .out_ld = P_LD,
-             .dx_add = true}};
+        struct op_linear op[2] = {{.out = out.f,
+                                   .x = c.x.f,
+                                   .proj.w = c.w[0].f,
+                                   .proj.b = c.b.f,
+                                   .dout = c.weight.f,
+                                   .dx = dx.f,
+                                   .proj.db = db.f,
+                                   .n = P_N,
+                                   .n_in = P_IN,
+                                   .n_out = P_ONE,
+                                   .out_ld = P_LD},
+                                  {.out = out.f + P_ONE,
+                                   .x = c.x.f,
+                                   .proj.w = c.w[1].f,
+                                   .dout = c.weight.f + P_ONE,
+                                   .dx = dx.f,
+                                   .proj.dw = dw.f,
+                                   .n = P_N,
+                                   .n_in = P_IN,
+                                   .n_out = P_TWO,
+                                   .out_ld = P_LD,
+                                   .flags = OP_LINEAR_DX_ADD}};
 
         c.out = out.d;
         pair_formula(&c);

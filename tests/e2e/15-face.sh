@@ -93,6 +93,18 @@ ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/de
 alone ckpt-eval --temperature 2 --prompt x "$T/demo"
 alone ckpt-eval --length-penalty 2 --prompt x "$T/demo"
 alone ckpt-train --data-dir x --model "$BASE" --train-file x
+alone ckpt-eval --batch-size 8 --prompt x "$BASE"
+alone ckpt-eval --seed 42 --eval-file "$T/texts" "$BASE"
+alone ckpt-train --val-test-split-ratio 0.5 --model "$BASE" --train-file x
+for o in '--lora-alpha 8' '--lora-alpha 16' '--lora-bias none'; do
+    expect 78 "${o% *} without an adapter, the default or not" ckpt-train --model "$BASE" --train-file x $o
+    t "which says so" says "ckpt-train: ${o% *} needs --lora-rank N"
+done
+echo 'fp8_format: hybrid' > "$T/train.yaml"
+expect 78 "a default in a run file" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
+t "is refused by its option" says "ckpt-train: --fp8-format needs --fp8"
+echo 'use_dora: false' > "$T/train.yaml"
+expect 66 "a flag that is off is nothing" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
 alone ckpt-train --learning-rate 1 --init x --init-only --tokenizer x
 expect 64 "ZeRO's stage of what has none" ckpt-merge --stage 2 --to hf "$BASE"
 expect 64 "shards of one file" ckpt-merge --max-shard-size 1GB -o "$T/x.pt" "$BASE"

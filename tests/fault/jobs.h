@@ -2,8 +2,8 @@
  * jobs - each job under each failure: the n-th allocation, read, write, sync, rename and open
  * fails, for every n there is; it is told, and nothing is left of what a job writes.
  */
-#ifndef CKPT_FAULT_JOBS_H
-#define CKPT_FAULT_JOBS_H
+#ifndef CKPT_TESTS_FAULT_JOBS_H
+#define CKPT_TESTS_FAULT_JOBS_H
 
 #include "tests/unit/faults.h"
 

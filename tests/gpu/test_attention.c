@@ -389,7 +389,7 @@ TEST(many_documents)
     gpu_close(&g);
 }
 
-/* A document whose distances do not fit into shared memory, of which the table tells few apart. */
+/* A document whose distances do not fit into shared memory, of for which the table has few terms. */
 TEST(long_table)
 {
     static const struct shape sh = {"9000 rows", 1, 1, 16, BLOCKS, .docs = {9000, 64, END},

@@ -151,7 +151,7 @@ static bool left_out(const struct shape *sh)
     return gpu_left_out(work / 8);
 }
 
-/* The same of rows that are turned first, with norms by heads or in place. */
+/* The same of rows that are rotated first, with norms by heads or in place. */
 static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
 {
     enum { POSITIONS = 64 };

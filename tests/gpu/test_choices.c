@@ -21,7 +21,7 @@ static void *project(const char *folder)
     x = gpu_random(&g, g.type, N * IN, 1.0f);
     w = gpu_random(&g, g.type, OUT * IN, 0.02f);
     out = gpu_blank(&g, g.type, N * OUT);
-    g.gpu->ops->linear_fwd(g.gpu, &(struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu,
+    g.gpu->ops->linear_fwd(g.gpu, &(struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu,
                                                       .n = N, .n_in = IN, .n_out = OUT});
     bytes = gpu_bytes(&g, &out);
     gpu_close(&g);

@@ -133,7 +133,7 @@ static void check_codes(enum device_fp8 fp8)
     dx = gpu_blank(&g, CKPT_BF16, n * WIDE);
     dw = gpu_blank(&g, CKPT_F32, WIDE * WIDE);
     g.gpu->ops->zero(g.gpu, dw.gpu, WIDE * WIDE * sizeof(float));
-    op = (struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu, .n = n, .n_in = WIDE,
+    op = (struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu, .n = n, .n_in = WIDE,
                             .n_out = WIDE};
     g.gpu->ops->linear_fwd(g.gpu, &op);
     round_all(want, x.cpu, n * WIDE, false);
@@ -142,7 +142,7 @@ static void check_codes(enum device_fp8 fp8)
     op.x = one.gpu;
     op.dout = dy.gpu;
     op.dx = dx.gpu;
-    op.dw = dw.gpu;
+    op.proj.dw = dw.gpu;
     g.gpu->ops->linear_bwd(g.gpu, &op);
     round_all(want, dy.cpu, n * WIDE, wide);
     equal(&g, "dx", &dx, want, n * WIDE);
@@ -198,7 +198,7 @@ TEST(strange)
         host[7 * WIDE + 3] = at[k];
         x = gpu_values(&g, CKPT_BF16, host, N * WIDE);
         want = ((float *)x.cpu)[7 * WIDE + 3];
-        op = (struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu, .n = N, .n_in = WIDE,
+        op = (struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu, .n = N, .n_in = WIDE,
                                 .n_out = WIDE};
         g.gpu->ops->linear_fwd(g.gpu, &op);
         got = gpu_fetch(&g, &out);
@@ -206,7 +206,8 @@ TEST(strange)
             double off = (double)got[i] - (double)(i == 7 * WIDE + 3 ? want : 0);
 
             /* Four significant bits; products below the normal numbers of f32 may be lost. */
-            if (isfinite(at[k]) ? !(fabs(off) <= fabs((double)want) / 16 + 0x1p-126) : !isnan(got[i]))
+            if (isfinite(at[k]) ? !(fabs(off) <= fabs((double)want) / 16 + 0x1p-126)
+                                : !isnan(got[i]))
                 fail_msg("%g: out[%lld] is %g", (double)at[k], (long long)i, (double)got[i]);
         }
         free(got);
@@ -249,16 +250,17 @@ static struct error product_error(const float *got, const double *a, int64_t a_r
 
 static void within(const char *name, struct error e, double bound)
 {
-    print_message("%s: worst %.2e, mean square %.2e of sqrt(sum of squares)\n", name, e.worst, e.square);
+    print_message("%s: worst %.2e, mean square %.2e of sqrt(sum of squares)\n", name, e.worst,
+                  e.square);
     if (!(e.worst <= bound))
         fail_msg("%s: off by %.3g, bound %.3g", name, e.worst, bound);
 }
 
 /*
- * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it has so
- * far at once, each cut some 13 bits behind the largest's first: that goes on over all of k
- * forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3 and
- * 4.5e-4 on an H200.
+ * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it
+ * has so far at once, each cut some 13 bits behind the largest's first: that goes on over all
+ * of k forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3
+ * and 4.5e-4 on an H200.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -463,7 +465,7 @@ TEST(kept)
     free(was);
     /* As much where gradients of x and of the weights come in two calls. */
     back = linear_op(&c, &p, true, true);
-    back.dw = NULL;
+    back.proj.dw = NULL;
     g.gpu->ops->linear_bwd(g.gpu, &back);
     back = linear_op(&c, &p, true, true);
     back.dx = NULL;
@@ -490,8 +492,9 @@ static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool agai
             struct op_linear op = linear_op(&c[i], &p[at[i]], true, back);
 
             op.x = first == 2 && i == 0 ? p[2].x.gpu : p[0].x.gpu;
-            op.fresh = true;
-            op.x_again = again && i == 1;
+            op.flags |= OP_LINEAR_OVERWRITE;
+            if (again && i == 1)
+                op.flags |= OP_LINEAR_SAME_X;
             if (back)
                 g->gpu->ops->linear_bwd(g->gpu, &op);
             else

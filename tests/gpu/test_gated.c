@@ -28,7 +28,7 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     out = ops->alloc(g.gpu, (size_t)(n * ff) * size);
     wide = ops->alloc(g.gpu, (size_t)(n * ff) * sizeof(float));
     for (int i = 0; i < 2; i++) {
-        struct op_linear a = {.out = u, .x = bx.gpu, .w = bw.gpu, .n = n, .n_in = n_in,
+        struct op_linear a = {.out = u, .x = bx.gpu, .proj.w = bw.gpu, .n = n, .n_in = n_in,
                               .n_out = 2 * ff};
         struct op_gate gate = {.out = out, .u = u, .act = act, .n = n, .ff = ff};
 
@@ -62,7 +62,7 @@ TEST(gated_is_a_projection_and_a_gate)
             check(gpu_types[t], 1, 4096, 300, OP_ACT_SILU);
         check(gpu_types[t], 2, 72, 7, OP_ACT_GELU_ERF);
         check(gpu_types[t], 1, 2056, 33, OP_ACT_RELU);
-        check(gpu_types[t], 3, 50, 20, OP_ACT_SILU);        /* rows that cannot be read by 16 bytes */
+        check(gpu_types[t], 3, 50, 20, OP_ACT_SILU); /* rows that cannot be read by 16 bytes */
     }
 }
 
@@ -151,9 +151,13 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
                                .u = ops->alloc(g.gpu, (size_t)(n * wide) * size),
                                .act = OP_ACT_SILU};
     op.a = (struct op_linear){.out = (void *)(uintptr_t)(gated ? op.gate.u : op.gate.out),
-                              .x = op.norm.out, .w = bw.gpu, .n = n, .n_in = n_in, .n_out = wide,
+                              .x = op.norm.out,
+                              .proj.w = bw.gpu,
+                              .n = n,
+                              .n_in = n_in,
+                              .n_out = wide,
                               .act = gated ? OP_ACT_NONE : OP_ACT_GELU_TANH};
-    op.b = (struct op_linear){.out = ops->alloc(g.gpu, (size_t)(n * n_in) * size), .w = bd.gpu,
+    op.b = (struct op_linear){.out = ops->alloc(g.gpu, (size_t)(n * n_in) * size), .proj.w = bd.gpu,
                               .x = op.gate.out, .n = n, .n_in = ff, .n_out = n_in,
                               .residual = n == 3 ? NULL : bx.gpu};
     for (int i = 0; i < 3; i++)
@@ -190,7 +194,8 @@ TEST(normed_is_a_norm_and_a_projection)
             continue;
         check_normed(gpu_types[t], 1, 4096, 300, OP_NORM_RMS, true);
         check_normed(gpu_types[t], 1, 4096, 1304, OP_NORM_LAYER, false);
-        check_normed(gpu_types[t], 1, 12288, 24, OP_NORM_RMS, false);   /* wider than a block holds */
+        check_normed(gpu_types[t], 1, 12288, 24, OP_NORM_RMS,
+                     false); /* wider than a block holds */
         check_normed(gpu_types[t], 2, 72, 8, OP_NORM_LAYER, true);
         check_normed(gpu_types[t], 4, 2056, 40, OP_NORM_RMS, true);
         check_normed(gpu_types[t], 1, 50, 20, OP_NORM_RMS, true);   /* no rows of 16 bytes */

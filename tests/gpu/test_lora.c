@@ -114,7 +114,7 @@ static void many_run(struct gpu *g, const struct many_case *m, const struct line
         for (int i = 0, at = 0; i < m->count; i++) {
             op[i] = linear_op(&c[i], &p[i], gpu, back);
             if (m->kept && gpu)
-                op[i].lora.t = (unsigned char *)t.gpu +
+                op[i].proj.lora.t = (unsigned char *)t.gpu +
                                (size_t)(m->c.n * at) * ckpt_dtype_size(g->type);
             at += (int)((m->rank[i] + 7) / 8 * 8);
         }

@@ -30,7 +30,7 @@ static size_t moment_size(enum op_moments m)
     return m == OP_MOMENTS_F32 ? 4 : m == OP_MOMENTS_BF16 ? 2 : 1;
 }
 
-/* Runs of those lengths, kinds by turn unless one is given (>= 0), the i-th `skew` elements off. */
+/* Runs of those lengths, kinds round robin unless one is given (>= 0), the i-th `skew` elements off. */
 static void set_open(struct set *s, enum ckpt_dtype type, const int64_t *size, int64_t n_run,
                      int kind, int skew)
 {

@@ -14,8 +14,8 @@ static int moves(void *ctx, int64_t k, struct ring_move *move)
 {
     struct job *j = ctx;
 
-    move[0] = (struct ring_move){j->a + (size_t)k * PIECE, 0, PIECE, true, true};
-    move[1] = (struct ring_move){j->b + (size_t)k * PIECE, PIECE, PIECE, true, true};
+    move[0] = (struct ring_move){j->a + (size_t)k * PIECE, j->a + (size_t)k * PIECE, 0, PIECE};
+    move[1] = (struct ring_move){j->b + (size_t)k * PIECE, j->b + (size_t)k * PIECE, PIECE, PIECE};
     return 2;
 }
 
@@ -64,7 +64,7 @@ TEST(ring)
     gpu_close(&g);
 }
 
-/* The host waits for one mark, not for all. */
+/* The host waits for one event, not for all. */
 TEST(wait)
 {
     struct gpu g;

@@ -1,8 +1,8 @@
 /*
  * compare - what tests of formats share: open, and hold tensors against expected ones.
  */
-#ifndef CKPT_TEST_COMPARE_H
-#define CKPT_TEST_COMPARE_H
+#ifndef CKPT_TESTS_UNIT_COMPARE_H
+#define CKPT_TESTS_UNIT_COMPARE_H
 
 #include "tests/unit/unit.h"
 

@@ -3,8 +3,8 @@
  * for asks for it, or sync does.  What was read too early, or overwritten before it was copied,
  * shows in the results.
  */
-#ifndef CKPT_TEST_LAZY_STREAMS_H
-#define CKPT_TEST_LAZY_STREAMS_H
+#ifndef CKPT_TESTS_UNIT_LAZY_STREAMS_H
+#define CKPT_TESTS_UNIT_LAZY_STREAMS_H
 
 #include <assert.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * model_help - what the tests of the trainer's model share: cmocka, a description from JSON
  * text.
  */
-#ifndef CKPT_TEST_MODEL_HELP_H
-#define CKPT_TEST_MODEL_HELP_H
+#ifndef CKPT_TESTS_UNIT_MODEL_HELP_H
+#define CKPT_TESTS_UNIT_MODEL_HELP_H
 
 #include "tests/unit/unit.h"
 

@@ -4,8 +4,8 @@
  * The source's tensors lie one behind the other in a file of counted bytes; the sink keeps what
  * is written and can refuse the n-th write.
  */
-#ifndef CKPT_TEST_STORE_H
-#define CKPT_TEST_STORE_H
+#ifndef CKPT_TESTS_UNIT_STORE_H
+#define CKPT_TESTS_UNIT_STORE_H
 
 #include "tests/unit/unit.h"
 

@@ -1,6 +1,6 @@
 /* unit - included by every test before the headers of the tested room. */
-#ifndef CKPT_TEST_UNIT_H
-#define CKPT_TEST_UNIT_H
+#ifndef CKPT_TESTS_UNIT_UNIT_H
+#define CKPT_TESTS_UNIT_UNIT_H
 
 #include <dirent.h>
 #include <setjmp.h>

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/base/pool.h"
+#include "libckpt/io/guard.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/mapped.h"
 
@@ -160,6 +161,7 @@ static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     int64_t taken = n_run < SAMPLES / run ? n_run : SAMPLES / run;
     unsigned char raw[SAMPLE_RUN * 16];
     double v[SAMPLE_RUN];
+    int rc;
 
     (void)worker;
     if (!m->s.n || !(m->hist_high > m->hist_low))
@@ -167,8 +169,8 @@ static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     for (int64_t r = 0; r < taken; r++) {
         int64_t at = r * n_run / taken * run, n = t->numel - at < run ? t->numel - at : run;
 
-        if (ckpt_source_read(j->src, i, at, n, raw, err))
-            return err->code;
+        if ((rc = ckpt_source_read(j->src, i, at, n, raw, err)) != 0)
+            return rc;
         ckpt_convert(v, CKPT_F64, raw, t->dtype, (size_t)n);
         for (int64_t x = 0; x < n; x++)
             m->hist[bin_of(m, v[x])] += isfinite(v[x]) != 0;

@@ -103,14 +103,15 @@ int inspect_see_values(struct out *o, struct ckpt_source **src, const char *tens
 {
     struct ckpt_source *below = *src;
     struct quant_told told;
+    int rc = quant_tell(&told, below, err);
 
-    if (quant_tell(&told, below, err) || told.n == 0)
-        return err->code;
+    if (rc || told.n == 0)
+        return rc;
     if (tensor && ckpt_source_find(below, tensor) != SIZE_MAX &&
         !quant_is_packed(below, ckpt_source_find(below, tensor)))
         return 0;                       /* a scale, a norm: what it is */
-    if (put_packed(o, below, err))
-        return err->code;
+    if ((rc = put_packed(o, below, err)) != 0)
+        return rc;
     *src = NULL;
     return quant_view(src, below, err);
 }
@@ -121,9 +122,10 @@ static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_
     struct quant_told told;
     char text[192];
     const char *what;
+    int rc = quant_tell(&told, src, err);
 
-    if (quant_tell(&told, src, err) || told.n == 0)
-        return err->code;
+    if (rc || told.n == 0)
+        return rc;
     bnb_count(src, &what);
     snprintf(text, sizeof text, "%zu tensors, %s%s", told.n, what ? what : told.what,
              told.is_read ? "" : ", which is not read");
@@ -294,9 +296,10 @@ static int put_head(struct out *o, struct ckpt_source *src, size_t i, struct ckp
     unsigned char raw[HEAD * 16];
     double head[HEAD];
     json_t *values;
+    int rc;
 
-    if (n && ckpt_source_read(src, i, 0, n, raw, err))
-        return err->code;
+    if (n && (rc = ckpt_source_read(src, i, 0, n, raw, err)) != 0)
+        return rc;
     ckpt_convert(head, CKPT_F64, raw, t->dtype, (size_t)n);
     values = json_array();
     for (int64_t k = 0; k < n; k++)
@@ -331,7 +334,7 @@ static int hint_nearest(const struct ckpt_source *src, const char *name, struct 
     }
     if (end || near)
         return ckpt_err_hint(err, "did you mean %.200s?", end ? end : near);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
@@ -341,13 +344,14 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     struct tensor_measure m;
     char shape[256], spark[MEASURE_BINS * 3 + 1];
+    int rc;
 
     if (!t) {
         ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
         return hint_nearest(src, name, err);
     }
-    if (inspect_measure(&m, src, &i, 1, INSPECT_STATS | INSPECT_DIGEST, 0, err))
-        return err->code;
+    if ((rc = inspect_measure(&m, src, &i, 1, INSPECT_STATS | INSPECT_DIGEST, 0, err)) != 0)
+        return rc;
     out_str(o, "name", "tensor", t->name);
     out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
     out_str(o, "shape", "shape", ckpt_shape_text(shape, sizeof shape, &t->shape));

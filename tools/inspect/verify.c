@@ -90,7 +90,7 @@ static int prove_tensors(struct proof *p, const struct inspect_want *w, const st
     for (size_t i = 0; i < ckpt_source_count(src); i++)
         p->tensors += ckpt_dtype_size(ckpt_source_tensor(src, i)->dtype) > 0 &&
                       !ckpt_source_tensor(src, i)->unread;
-    rc = inspect_measure(NULL, src, NULL, ckpt_source_count(src), 0, cli->jobs, err);
+    rc = inspect_measure(NULL, src, NULL, ckpt_source_count(src), 0, (int)cli->jobs, err);
     ckpt_source_close(src);
     return rc;
 }

@@ -53,7 +53,7 @@ static int targets_of(json_t **out, const struct settings *s, const struct arch 
     const char *usual = arch->family->lora_targets;
 
     if (s->n_target_modules == 0 && !usual)
-        return ckpt_fail(err, CKPT_ECONFIG, "`target_modules` is missing: there is no usual choice "
+        return ckpt_fail(err, CKPT_ECONFIG, "`target_modules` is missing, and there is no default "
                          "for %s", arch->family->model_type);
     *out = s->n_target_modules == 0               ? names_of(&usual, 1)
            : is_pattern(s->target_modules, s->n_target_modules) ? json_string(s->target_modules[0])
@@ -73,7 +73,7 @@ static int patterns_of(json_t **out, const char *setting, const char *const *tex
         double v = eq ? strtod(eq + 1, &end) : 0;
 
         if (!eq || eq == text[i] || end == eq + 1 || *end || !(v > 0) || (whole && v != floor(v)))
-            return ckpt_fail(err, CKPT_ECONFIG, "`%s %s`: NAME=NUMBER is wanted", setting, text[i]);
+            return ckpt_fail(err, CKPT_ECONFIG, "`%s %s`: wanted NAME=NUMBER", setting, text[i]);
         snprintf(key, sizeof key, "%.*s", (int)(eq - text[i]), text[i]);
         json_object_set_new(*out, key, v == floor(v) ? json_integer((json_int_t)v) : json_real(v));
     }

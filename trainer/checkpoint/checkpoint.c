@@ -340,7 +340,7 @@ int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *e
     if (fd >= 0)
         unlink(path);
     if (why) {
-        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: no file can be written here", output_dir);
+        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: cannot write a file here", output_dir);
         if (known && s->comm->world_size > 1)
             ckpt_err_in(err, "rank %d on %s", s->comm->rank, host);
     }

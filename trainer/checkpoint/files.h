@@ -1,6 +1,6 @@
 /*
- * checkpoint/files - the small files a checkpoint carries along: tokenizer files, cards and
- * licences as they were found, training_args.bin as HF Trainer writes it.
+ * checkpoint/files - the small files of a checkpoint: tokenizer files, cards and licences
+ * copied, training_args.bin as HF Trainer writes it.
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_FILES_H
 #define CKPT_TRAINER_CHECKPOINT_FILES_H

@@ -173,7 +173,7 @@ int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err)
     if (rc == 0)
         rc = own_digest(hex, m, err);
     if (rc == 0 && strcmp(hex, digest) != 0)
-        rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: its own digest does not fit",
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: its own digest does not match",
                           MANIFEST_NAME);
     if (rc == 0)
         rc = ckpt_json_get(&files, m, "files", JSON_ARRAY, err);

@@ -111,7 +111,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
     if (rc)
         ckpt_err_in(err, "%s", path);
     else if (speak && *absent)
-        ckpt_log(CKPT_LOG_NOTE, "%s: goes on without %s, which resuming does not need", path,
+        ckpt_log(CKPT_LOG_NOTE, "%s: continuing without %s, which resuming does not need", path,
                  absent);
     json_decref(m);
     ckpt_dir_close(dir);

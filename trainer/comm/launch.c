@@ -149,9 +149,9 @@ static int check_file_size(struct ckpt_err *err)
 
     if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= least)
         return 0;
-    ckpt_fail(err, CKPT_ECREATE, "files may have %llu bytes (ulimit -f), Open MPI's for ranks of "
-              "one host need %llu", (unsigned long long)most.rlim_cur, (unsigned long long)least);
-    return ckpt_err_hint(err, "one rank does without (`nproc 1`)");
+    ckpt_fail(err, CKPT_ECREATE, "ulimit -f allows files of %llu bytes, Open MPI needs %llu for "
+              "ranks of one host", (unsigned long long)most.rlim_cur, (unsigned long long)least);
+    return ckpt_err_hint(err, "raise ulimit -f, or use one rank (`nproc 1`)");
 }
 
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,

@@ -126,8 +126,8 @@ int comm_open(struct comm **out, struct ckpt_err *err)
     if (ranks.world_size > 1)
         return 0;
     if (ranks.job)
-        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks; this process is none that srun started: one "
-                 "rank (`nproc %ld` starts so many here)", ranks.job, ranks.job_size,
+        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks, but srun did not start this process: running "
+                 "one rank (`nproc %ld` starts as many here)", ranks.job, ranks.job_size,
                  ranks.job_size);
     return comm_open_single(out, 1, err);
 }

@@ -276,8 +276,8 @@ static void take_signals(struct watch *w)
             signal_all(w, sig);
         } else if ((sig == SIGINT || sig == SIGTERM) && since(w, w->asked_at, AT_ONCE)) {
             w->at_once = true;
-            ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s again: all ranks are ended, and what is "
-                      "not saved is lost", sigabbrev_np(sig));
+            ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s again: all ranks were ended, unsaved "
+                      "progress is lost", sigabbrev_np(sig));
             w->asked = sig;
         }
     }

@@ -461,7 +461,7 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
     }
 }
 
-/* New keys and values of one head of a segment go behind those in the cache. */
+/* New keys and values of one head of a segment go after those in the cache. */
 static void append(const struct op_cached *a, int64_t seg, int64_t g)
 {
     int64_t begin = a->seg_start[seg], end = a->seg_start[seg + 1], d = a->dim;

@@ -157,25 +157,6 @@ static void cpu_event_sync(struct device *dev, int i)
     (void)i;
 }
 
-/* Operations are done when their calls come back: there is nothing to keep. */
-static bool cpu_graph_begin(struct device *dev)
-{
-    (void)dev;
-    return false;
-}
-
-static struct op_graph *cpu_graph_end(struct device *dev)
-{
-    (void)dev;
-    return NULL;
-}
-
-static void cpu_graph_launch(struct device *dev, struct op_graph *r)
-{
-    (void)dev;
-    (void)r;
-}
-
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
 {
     uint64_t need[] = {cpu_norm_work(dev, l),    cpu_attention_work(dev, l),
@@ -226,8 +207,6 @@ static const struct ops cpu_row = {
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
     .head_loss = cpu_head_loss, .head_logits = cpu_head_logits, .head_top = cpu_head_top,
-    .graph_begin = cpu_graph_begin, .graph_end = cpu_graph_end, .graph_launch = cpu_graph_launch,
-    .graph_free = cpu_graph_launch,
 };
 
 static void *idle(void *gate)
@@ -268,6 +247,7 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
 {
     struct cpu_device *cpu;
     struct device *dev;
+    int rc;
 
     *out = NULL;
     if (threads < 0 || threads > 1024)
@@ -283,9 +263,11 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
     dev->threads = threads ? threads : omp_get_max_threads();
     dev->grain = GRAIN;
     dev->act = dev->weight = dev->grad = CKPT_F32;
-    if (blas_open(dev->threads, err) || start_team(dev->threads, err))
+    rc = blas_open(dev->threads, err);
+    rc = rc ? rc : start_team(dev->threads, err);
+    if (rc)
         ckpt_free(cpu);
     else
         *out = dev;
-    return err->code;
+    return rc;
 }

@@ -215,7 +215,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
     drop_rows(dev, a, a->out);
 }
 
-/* Back to what is normalised; with changed rows t again. */
+/* Back to what is normalised; with LoRA t is recomputed. */
 static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
 {
     if (apart(dev, a)) {

@@ -73,6 +73,9 @@ static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 *
 
 static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
+/* Bytes of an element of an activation. */
+static inline size_t cuda_size(const struct device *dev) { return dev->act == CKPT_F32 ? 4 : 2; }
+
 static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 /* -- launching early ------------------------------------------------------------------------ */
@@ -255,7 +258,6 @@ void cuda_streams_sync(struct device *dev);
 void cuda_streams_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
-uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_embed_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_rope_work(const struct device *dev, const struct op_limits *l);

@@ -50,8 +50,8 @@ bool cuda_ok(struct device *dev, const char *op, cudaError_t rc)
          "GPU %d, %s: %s", cuda_of(dev)->index, op, cudaGetErrorString(rc));
     if (of_a_kernel(rc))
         snprintf(dev->err.hint, sizeof dev->err.hint,
-                 "an operation before may be the one; with CUDA_LAUNCH_BLOCKING=1 in the "
-                 "environment it is named");
+                 "an earlier operation may have failed: CUDA_LAUNCH_BLOCKING=1 in the "
+                 "environment names it");
     return false;
 }
 
@@ -94,7 +94,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
         return NULL;
     if (d->limit && dev->held + dev->context + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
-             "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
+             "GPU %d: %.2f GiB beside %.2f GiB in use exceed the limit of %.2f GiB", d->index,
              (double)whole / (1 << 30), (double)(dev->held + dev->context) / (1 << 30),
              (double)d->limit / (1 << 30));
         return NULL;
@@ -170,7 +170,7 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 static void cuda_sync(struct device *dev)
 {
     cuda_streams_sync(dev);
-    cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
+    cuda_ok(dev, "earlier work", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
 static void cuda_timestamp(struct device *dev, int64_t i)
@@ -230,11 +230,11 @@ static void cuda_close(struct device *dev)
 
 static uint64_t cuda_workspace(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t need[] = {cuda_optim_work(dev, l),     cuda_norm_work(dev, l),
-                       cuda_embed_work(dev, l),     cuda_rope_work(dev, l),
-                       cuda_linear_work(dev, l),    cuda_experts_work(dev, l),
-                       cuda_attention_work(dev, l), cuda_cached_work(dev, l),
-                       cuda_head_work(dev, l),      cuda_top_work(dev, l)};
+    uint64_t need[] = {cuda_norm_work(dev, l),   cuda_embed_work(dev, l),
+                       cuda_rope_work(dev, l),   cuda_linear_work(dev, l),
+                       cuda_experts_work(dev, l), cuda_attention_work(dev, l),
+                       cuda_cached_work(dev, l), cuda_head_work(dev, l),
+                       cuda_top_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
@@ -274,7 +274,7 @@ static void measure_context(struct device *dev)
 
 /* In the order of struct ops, as C++ requires. */
 static const struct ops cuda_row = {
-    .name = "cuda",
+    .name = "cuda", .can = OP_CAN_FUSE | OP_CAN_GRAPH,
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
     .sync = cuda_sync, .close = cuda_close, .timestamp = cuda_timestamp, .elapsed = cuda_elapsed,
@@ -311,13 +311,14 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
     if (rc != cudaSuccess)
         return fail(err, CKPT_EDEVICE, "GPU %d: %s", index, cudaGetErrorString(rc));
     if (prop->major < 8)
-        return fail(err, CKPT_EDEVICE, "GPU %d is a %s of compute capability %d.%d: 8.0 is wanted",
-                    index, prop->name, prop->major, prop->minor);
+        return fail(err, CKPT_EDEVICE,
+                    "GPU %d is a %s of compute capability %d.%d: 8.0 is required", index,
+                    prop->name, prop->major, prop->minor);
     if (opts->fp8 && opts->weights != CKPT_BF16)
-        return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
+        return fail(err, CKPT_ECONFIG, "GPU %d: 8-bit products need bf16 weights", index);
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
         return fail(err, CKPT_EDEVICE,
-                    "`fp8`: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
+                    "`fp8`: GPU %d is a %s of compute capability %d.%d: 8.9 is required", index,
                     prop->name, prop->major, prop->minor);
     return 0;
 }
@@ -375,7 +376,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     if (rc != cudaSuccess)
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
-        return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
+        return fail(err, CKPT_EDEVICE, "GPU %d: there are only %d", index, n);
     bad = check_chip(index, opts, &prop, err);
     if (bad)
         return bad;

@@ -53,7 +53,7 @@ uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l)
     uint64_t other = most_bytes(l->n_rows, l->vocab, 4, false), train = 0;
 
     if (l->train)
-        train = TRIAL_BYTES + most_bytes(l->n_rows, l->vocab, dev->act == CKPT_F32 ? 4 : 2, true);
+        train = TRIAL_BYTES + most_bytes(l->n_rows, l->vocab, cuda_size(dev), true);
     return MATMUL_WORK + (train > other ? train : other);
 }
 
@@ -119,7 +119,7 @@ static void back(struct device *dev, const struct op_head *a, const void *z, con
 void cuda_head_loss(struct device *dev, const struct op_head *a)
 {
     enum ckpt_dtype type = a->dx ? dev->act : CKPT_F32;
-    uint64_t size = type == CKPT_F32 ? 4 : 2, item = dev->act == CKPT_F32 ? 4 : 2, bytes;
+    uint64_t size = type == CKPT_F32 ? 4 : 2, item = cuda_size(dev), bytes;
     float factor = !a->dx ? 0.0f : type == CKPT_F16 ? 16384.0f : 1.0f;
     int64_t rows;
     void *z;

@@ -75,14 +75,6 @@ int64_t lead_of(const void *p, int64_t n)
 
 } /* namespace */
 
-/* None: these use the device's own scratch. */
-uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l)
-{
-    (void)dev;
-    (void)l;
-    return 0;
-}
-
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n)
 {
     struct cuda_device *d = cuda_of(dev);

@@ -131,9 +131,6 @@ __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &
     }
 }
 
-/* Bytes of an activation's element. */
-static inline size_t cuda_size(const struct device *dev) { return dev->act == CKPT_F32 ? 4 : 2; }
-
 /* -- a team of WARPS warps -------------------------------------------------------------------- */
 
 /* Threads of a block of teams: as many teams as fit into `most` threads. */

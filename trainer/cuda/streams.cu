@@ -51,7 +51,7 @@ void cuda_streams_sync(struct device *dev)
 
     for (int i = OP_STREAM_IN; l && i < OP_N_STREAMS; i++)
         if (l->stream[i])
-            cuda_ok(dev, "copies given before", cudaStreamSynchronize(l->stream[i]));
+            cuda_ok(dev, "earlier copies", cudaStreamSynchronize(l->stream[i]));
 }
 
 static void take_back(struct pin *p)
@@ -204,5 +204,5 @@ void cuda_event_sync(struct device *dev, int i)
     struct cuda_streams *l = streams_of(dev);
 
     if (l)
-        cuda_ok(dev, "work given before", cudaEventSynchronize(l->event[i]));
+        cuda_ok(dev, "earlier work", cudaEventSynchronize(l->event[i]));
 }

@@ -51,14 +51,14 @@ struct batch {
     const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
     const int32_t *rows;            /* [n_rows] which rows carry a loss, increasing */
     const int32_t *targets;         /* [n_rows] the id each must predict */
-    const int32_t *token_type_ids;  /* [N] kinds of tokens, where a model has them; NULL: all 0 */
+    const int32_t *token_type_ids;  /* [N] where a model has token types; NULL: all 0 */
     int64_t        n_enc;           /* rows of the encoder; 0: there is none */
     const int32_t *enc_ids;         /* [n_enc] */
     const int32_t *enc_start;       /* [n_docs + 1] */
 };
 
 /*
- * What a pass makes again on its way back instead of keeping it: nothing, what norms and
+ * What the backward pass recomputes instead of keeping it: nothing, the outputs of norms and
  * activations gave, or all of a block but its input.
  */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL,

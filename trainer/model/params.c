@@ -72,16 +72,17 @@ static int append_factors(struct build *b, const struct param *of, const struct 
                           enum lora_module kind, struct ckpt_err *err)
 {
     bool embedding = kind == LORA_EMBEDDING;
-    bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
+    bool transposed = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
                   role_is_transposed((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
-    int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
+    int64_t in = embedding || transposed ? rows : cols, out = embedding || transposed ? cols : rows;
+    int rc;
 
-    if (append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
-                      ckpt_shape_2d(c->rank, in), c->scale, err) ||
-        append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
-                      ckpt_shape_2d(out, c->rank), c->scale, err))
-        return err->code;
+    if ((rc = append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
+                      ckpt_shape_2d(c->rank, in), c->scale, err)) != 0 ||
+        (rc = append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
+                      ckpt_shape_2d(out, c->rank), c->scale, err)) != 0)
+        return rc;
     return c->magnitude ? append_factor(b, of, PARAM_MAGNITUDE, "lora_magnitude_vector",
                                         ckpt_shape_1d(out), 0, err) : 0;
 }
@@ -98,32 +99,35 @@ static enum lora_module module_kind(enum role role)
 static int check_ids(const json_t *list, int64_t vocab, struct ckpt_err *err)
 {
     bool *seen = ckpt_alloc((size_t)vocab, sizeof *seen);
+    int rc = 0;
 
     if (!seen)
         return ckpt_nomem(err, (size_t)vocab);
-    for (size_t i = 0; err->code == 0 && i < json_array_size(list); i++) {
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
         json_int_t id = json_integer_value(entry);
 
         if (!json_is_integer(entry) || id < 0 || id >= vocab)
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 to "
-                      "%lld", i, (long long)vocab - 1);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 "
+                           "to %lld", i, (long long)vocab - 1);
         else if (seen[id])
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
-                      (long long)id);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
+                           (long long)id);
         else
             seen[id] = true;
     }
     ckpt_free(seen);
-    return err->code;
+    return rc;
 }
 
 /* Rows of the embedding that are trained by themselves. */
 static int append_tokens(struct build *b, const struct param *of, const json_t *list,
                          struct ckpt_err *err)
 {
-    if (check_ids(list, b->arch->vocab_size, err))
-        return err->code;
+    int rc = check_ids(list, b->arch->vocab_size, err);
+
+    if (rc)
+        return rc;
     return append_factor(b, of, PARAM_TOKENS, "token_adapter.trainable_tokens_delta",
                          ckpt_shape_2d((int64_t)json_array_size(list), of->shape.dim[1]), 0, err);
 }
@@ -137,14 +141,16 @@ static int end_module(struct build *b, struct ckpt_err *err)
     enum lora_module kind;
     struct lora_delta c;
     char module[CKPT_MAX_NAME + 1];
+    int rc;
 
     b->module = SIZE_MAX;
     if (!b->lora || first == SIZE_MAX)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
     kind = module_kind((enum role)of->role);
-    if (lora_delta(&c, b->lora, module, kind, err))
-        return err->code;
+    rc = lora_delta(&c, b->lora, module, kind, err);
+    if (rc)
+        return rc;
     for (size_t i = first; i < end; i++) {
         struct param *q = &p->item[i];
         bool bias = strcmp(q->name + module_length(q->name), ".bias") == 0;
@@ -156,8 +162,8 @@ static int end_module(struct build *b, struct ckpt_err *err)
                        (bias && lora_bias(b->lora) == LORA_BIAS_ALL) ||
                        (bias && lora_bias(b->lora) == LORA_BIAS_TARGETS && c.rank > 0);
     }
-    if (c.rank && append_factors(b, of, &c, kind, err))
-        return err->code;
+    if (c.rank && (rc = append_factors(b, of, &c, kind, err)) != 0)
+        return rc;
     if (kind == LORA_EMBEDDING && lora_tokens(b->lora, module)) {
         if (c.rank || of->trainable)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is trained "
@@ -176,12 +182,13 @@ static int append_one(struct build *b, const struct family_name *name, int layer
                               expert};
     char text[CKPT_MAX_NAME + 1];
     struct param *q;
+    int rc;
 
     family_spell(text, sizeof text, name->pattern, p->prefix, &at);
     if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
-        end_module(b, err))
-        return err->code;
+        (rc = end_module(b, err)) != 0)
+        return rc;
     if (b->module == SIZE_MAX)
         b->module = p->n;
     q = &p->item[p->n];
@@ -198,6 +205,7 @@ static int append(struct build *b, int layer, struct ckpt_err *err)
 {
     struct family_name part[ROLE_COUNT];
     size_t n = family_parts(part, b->arch, layer - 1);
+    int rc = 0;
 
     for (size_t i = 0, end; i < n; i = end) {
         bool expert = role_is_expert(part[i].role);
@@ -205,11 +213,10 @@ static int append(struct build *b, int layer, struct ckpt_err *err)
         for (end = i + 1; expert && end < n && role_is_expert(part[end].role);)
             end++;
         for (int64_t e = 0; e < (expert ? b->arch->num_experts : 1); e++)
-            for (size_t k = i; k < end; k++)
-                if (append_one(b, &part[k], layer, e, err))
-                    return err->code;
+            for (size_t k = i; rc == 0 && k < end; k++)
+                rc = append_one(b, &part[k], layer, e, err);
     }
-    return 0;
+    return rc;
 }
 
 /* Where gradients of what is trained lie. */
@@ -230,12 +237,13 @@ static void place_grads(struct params *p)
 static int append_all(struct build *b, struct ckpt_err *err)
 {
     struct params *p = b->p;
+    int rc = 0;
 
-    for (int layer = 0; layer < p->n_layers; layer++)
-        if (append(b, layer, err))
-            return err->code;
-    if (end_module(b, err))
-        return err->code;
+    for (int layer = 0; rc == 0 && layer < p->n_layers; layer++)
+        rc = append(b, layer, err);
+    rc = rc ? rc : end_module(b, err);
+    if (rc)
+        return rc;
     place_grads(p);
     if (p->grad_numel == 0)
         return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
@@ -248,6 +256,7 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
 {
     size_t n = count(arch) * (lora ? PARAM_KINDS : 1);
     struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
+    int rc;
 
     memset(p, 0, sizeof *p);
     p->family = arch->family;
@@ -258,16 +267,17 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
     p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
     p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
     if (!p->item || !p->layer_numel || !p->layer_grad)
-        ckpt_nomem(err, n * sizeof *p->item);
-    else if (ckpt_map_new(&p->by_name, n, err) == 0)
-        append_all(&b, err);
-    if (err->code)
+        rc = ckpt_nomem(err, n * sizeof *p->item);
+    else
+        rc = ckpt_map_new(&p->by_name, n, err);
+    rc = rc ? rc : append_all(&b, err);
+    if (rc)
         params_release(p);
-    return err->code;
+    return rc;
 }
 
 /* Where ".default" goes in a wrapped model's names. */
-static const char *behind(const struct param *q)
+static const char *tail_of(const struct param *q)
 {
     switch (q->kind) {
     case PARAM_LORA_A:
@@ -281,7 +291,7 @@ static const char *behind(const struct param *q)
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
 {
     const struct param *q = &p->item[i];
-    size_t n = module_length(q->name), k = strlen(q->name) - strlen(behind(q));
+    size_t n = module_length(q->name), k = strlen(q->name) - strlen(tail_of(q));
 
     if (!p->adapted)
         snprintf(dst, size, "%s", q->name);
@@ -295,7 +305,7 @@ const char *params_saved_name(char *dst, size_t size, const struct params *p, si
     else if (live && q->kind == PARAM_MAGNITUDE)
         snprintf(dst, size, "%s.default.weight", q->name);
     else if (live)
-        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, behind(q));
+        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, tail_of(q));
     else
         snprintf(dst, size, "%s", q->name);
     return dst;

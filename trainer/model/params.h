@@ -6,7 +6,7 @@
  * norm, an untied head).  Weights of a layer lie one after another without gaps, f32 on the CPU;
  * gradients likewise, but only those of parameters that are trained.
  *
- * With an adapter its factors are parameters too, each behind the module they change, and carry
+ * With an adapter its factors are parameters too, each after its module, and carry
  * the names that PEFT saves them under; everything else is frozen unless the adapter says so.
  */
 #ifndef CKPT_TRAINER_MODEL_PARAMS_H

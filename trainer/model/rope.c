@@ -14,10 +14,11 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
     return 0;
 }
 
-/* The dimension whose wave turns so often over the original length. */
-static double yarn_dim(const struct rope *r, double turns, int64_t original)
+/* The dimension whose wave makes so many rotations over the original length. */
+static double yarn_dim(const struct rope *r, double rotations, int64_t original)
 {
-    return (double)r->rotary_dim * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+    return (double)r->rotary_dim * log((double)original / (rotations * 2 * M_PI)) /
+           (2 * log(r->theta));
 }
 
 static void yarn(double *inv, const struct arch *a)

@@ -132,11 +132,11 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 void optim_tell_change(const struct session *s, const char *path, enum op_moments was)
 {
     static const char *const name[] = {[OP_MOMENTS_F32] = "float32", [OP_MOMENTS_BF16] = "bfloat16",
-                                       [OP_MOMENTS_8BIT] = "codes of 8 bits"};
+                                       [OP_MOMENTS_8BIT] = "8-bit codes"};
 
     if (was != s->zero_opts.moments && s->comm->rank == 0)
-        ckpt_log(CKPT_LOG_NOTE, "%s: moments were %s, they are %s from here on", path, name[was],
-                 name[s->zero_opts.moments]);
+        ckpt_log(CKPT_LOG_NOTE, "%s: moments were stored as %s, this run keeps them as %s",
+                 path, name[was], name[s->zero_opts.moments]);
 }
 
 int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)

@@ -35,8 +35,8 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
 
     with.dry = true;
     with.recompute = f->recompute;
-    if (model_new(&m, o->arch, &with, o->dev, err))
-        return err->code;
+    if ((rc = model_new(&m, o->arch, &with, o->dev, err)) != 0)
+        return rc;
     f->workspace = model_work_bytes(m);
     f->activations = model_arena_bytes(m) - f->workspace;
     rc = measure_zero(f, o, model_params(m), 0, err);
@@ -155,7 +155,7 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
                       "model%s", gib(fixed), o->model.train ? ", or an adapter (`lora_rank`)" : "");
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
@@ -172,14 +172,15 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
             found = fits(out, o, more ? RECOMPUTE_NORMS : level, true, err);
         if (!found && err->code == 0) {
             fits(out, o, level, must || may_page, err);
-            return err->code ? err->code : refuse(out, o, err);
+            return err->code ? ckpt_err_code(err) : refuse(out, o, err);
         }
     }
     there = out->zero.optim_host + out->zero.weights_host + out->zero.grads_host;
-    if (err->code == 0 && there > host)
-        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has %.2f left",
-                  (double)there / (1 << 30), (double)host / (1 << 30));
-    return err->code;
+    if (err->code)
+        return ckpt_err_code(err);
+    return there > host ? ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has "
+                                    "%.2f left", (double)there / (1 << 30),
+                                    (double)host / (1 << 30)) : 0;
 }
 
 /* The number that a file of the system begins with; UINT64_MAX: none ("max"). */

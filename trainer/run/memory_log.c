@@ -156,7 +156,7 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
     return 0;
 fail:
     memory_log_close(m);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 struct memory_figures memory_log_figures(struct memory_log *m)

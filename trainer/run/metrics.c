@@ -105,7 +105,7 @@ int metrics_open(struct metrics **out, const char *output_dir, bool speak,
     }
     if (err->code) {
         metrics_close(m);
-        return err->code;
+        return ckpt_err_code(err);
     }
     *out = m;
     return 0;

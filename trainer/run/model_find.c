@@ -60,9 +60,10 @@ static int check_foreign(const char *given, struct ckpt_err *err)
 static int undescribed(const char *given, struct ckpt_err *err)
 {
     struct ckpt_source *src;
+    int rc;
 
-    if (ckpt_open(&src, given, NULL, err))
-        return err->code;
+    if ((rc = ckpt_open(&src, given, NULL, err)) != 0)
+        return rc;
     ckpt_source_close(src);
     return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no config.json lies beside it, which tells what "
                      "model its weights are of", given);
@@ -74,6 +75,7 @@ static int check_file(const char *given, struct ckpt_err *err)
     static const char *const records[] = {"*.jsonl", "*.csv", "*.tsv", "*.parquet", "*.arrow",
                                           "*.txt"};
     char dir[4096];
+    int rc;
 
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++)
         if (fnmatch(records[i], given, 0) == 0) {
@@ -84,8 +86,8 @@ static int check_file(const char *given, struct ckpt_err *err)
     model_dir(dir, given);
     if (fnmatch("*.json", given, 0) == 0)
         return 0;
-    if (check_foreign(given, err))
-        return err->code;
+    if ((rc = check_foreign(given, err)) != 0)
+        return rc;
     return has(dir, "config.json") ? 0 : undescribed(given, err);
 }
 
@@ -118,6 +120,8 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
 
 int model_find(char path[4096], const char *given, struct ckpt_err *err)
 {
+    int rc;
+
     snprintf(path, 4096, "%s", given);
     if (ckpt_path_is_remote(given))
         return 0;
@@ -125,8 +129,9 @@ int model_find(char path[4096], const char *given, struct ckpt_err *err)
         return ckpt_path_is_file(given) ? check_file(given, err) : absent(given, err);
     if (has(given, "config.json") || has(given, "adapter_config.json"))
         return 0;
-    if (enter(path, given, err) || strcmp(path, given) != 0)
-        return err->code;
+    rc = enter(path, given, err);
+    if (rc || strcmp(path, given) != 0)
+        return rc;
     if (has(given, "metrics.jsonl"))
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: the folder of a run that has saved no "
                          "checkpoint", given);

@@ -98,17 +98,19 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
                       const struct device_opts *device, struct ckpt_err *err)
 {
     const char *config;
+    int rc;
 
-    if (open_device(s, device, err) ||
-        open_model_dir(&s->model_dir, &config, model_dir, err) ||
-        arch_read(&s->arch, s->model_dir, config, err))
-        return err->code;
+    if ((rc = open_device(s, device, err)) != 0 ||
+        (rc = open_model_dir(&s->model_dir, &config, model_dir, err)) != 0 ||
+        (rc = arch_read(&s->arch, s->model_dir, config, err)) != 0)
+        return rc;
     if (tokenizer_dir) {
-        if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
-            return err->code;
+        if ((rc = ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE,
+                                err)) != 0)
+            return rc;
     } else if (tokenizer_in_dir(s->model_dir)) {
-        if (open_model_dir(&s->tokenizer_dir, &config, model_dir, err))
-            return err->code;
+        if ((rc = open_model_dir(&s->tokenizer_dir, &config, model_dir, err)) != 0)
+            return rc;
     }
     if (!s->tokenizer_dir)
         return 0;
@@ -125,8 +127,10 @@ int session_join(struct session *s, int ranks, struct ckpt_err *err)
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, int ranks, struct ckpt_err *err)
 {
-    if (!s->comm && session_join(s, ranks, err))
-        return err->code;
+    int rc;
+
+    if (!s->comm && (rc = session_join(s, ranks, err)) != 0)
+        return rc;
     open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, err);
 }
@@ -182,12 +186,13 @@ static int check_tying(const struct lora *l, const char *tied, const char *token
 {
     char module[CKPT_MAX_NAME + 1];
     struct lora_delta c;
+    int rc;
 
     if (!tied || !json_is_true(json_object_get(lora_config(l), "ensure_weight_tying")))
         return 0;
     module_of(module, tokens);
-    if (lora_delta(&c, l, module, LORA_EMBEDDING, err))
-        return err->code;
+    if ((rc = lora_delta(&c, l, module, LORA_EMBEDDING, err)) != 0)
+        return rc;
     if (c.rank || lora_saves(l, tied) || lora_saves(l, tokens))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "ensure_weight_tying: %s is trained apart from "
                          "%s here", module, tied);
@@ -223,12 +228,14 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
 {
     const char *tied = arch_tied_name(s->arch);
     char tokens[CKPT_MAX_NAME + 1];
+    int rc;
 
-    if (lora_new(&s->lora, config, err))
-        return err->code;
+    if ((rc = lora_new(&s->lora, config, err)) != 0)
+        return rc;
     snprintf(tokens, sizeof tokens, "%s%s", s->arch->family->prefix, arch_tokens_name(s->arch));
-    if (check_tying(s->lora, tied, tokens, err) || check_tokens(s->lora, tied, tokens, err))
-        return err->code;
+    if ((rc = check_tying(s->lora, tied, tokens, err)) != 0 ||
+        (rc = check_tokens(s->lora, tied, tokens, err)) != 0)
+        return rc;
     if (!tied)
         return 0;
     if (!lora_saves(s->lora, tied) && !lora_saves(s->lora, tokens))
@@ -267,12 +274,13 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
                  struct ckpt_err *err)
 {
     struct model_opts with = *opts;
+    int rc;
 
     with.lora = s->lora;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;
-    if (plan_memory(s, &with, err))
-        return err->code;
+    if ((rc = plan_memory(s, &with, err)) != 0)
+        return rc;
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
         zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
     if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)

@@ -63,8 +63,8 @@ static int64_t numel_of(const struct layout *l, size_t i)
     return l->flat->grad_base[i + 1] - l->flat->grad_base[i];
 }
 
-/* Where what comes `most` elements behind p begins: at a block's edge, or a parameter's end. */
-static struct place behind(const struct layout *l, struct place p, int64_t most)
+/* The place `most` elements after p: at a block's edge, or a parameter's end. */
+static struct place place_after(const struct layout *l, struct place p, int64_t most)
 {
     while (p.i < l->flat->params->n && most > 0) {
         int64_t left = numel_of(l, p.i) - p.at;
@@ -88,7 +88,7 @@ static void cut(struct layout *l)
         if (l->chunk)
             l->chunk[k] = p;
         k++;
-        p = behind(l, p, l->opts->chunk ? l->opts->chunk : CHUNK);
+        p = place_after(l, p, l->opts->chunk ? l->opts->chunk : CHUNK);
     }
     if (l->chunk)
         l->chunk[k] = p;
@@ -171,15 +171,16 @@ int optim_state_size(struct optim_state_size *out, const struct flat *flat,
                      const struct optim_state_opts *opts, struct ckpt_err *err)
 {
     struct layout l;
+    int rc = 0;
 
     if (lay_out(&l, flat, opts))
         *out = (struct optim_state_size){.device = between(&l, 0, l.resident),
                                     .host = between(&l, l.resident, l.n_chunk),
                                     .ring = ring_bytes(slot_bytes(&l))};
     else
-        ckpt_nomem(err, OPTIM_STATE_ARRAYS * (flat->params->n + 1) * sizeof **l.base);
+        rc = ckpt_nomem(err, OPTIM_STATE_ARRAYS * (flat->params->n + 1) * sizeof **l.base);
     layout_release(&l);
-    return err->code;
+    return rc;
 }
 
 /* One array's two sides. */
@@ -190,23 +191,24 @@ static int allocate(struct optim_state *s, int a, struct ckpt_err *err)
     int64_t end = place_bytes(l, a, l->chunk[l->n_chunk]);
 
     if (split > 0 && !(s->device[a] = device_alloc(s->dev, (size_t)split, err)))
-        return err->code;
+        return ckpt_err_code(err);
     if (end > split) {
         s->host[a] = s->dev->ops->pin(s->dev, (size_t)(end - split));
         if (!s->host[a]) {
-            *err = s->dev->err;
-            return err->code ? err->code : ckpt_nomem(err, (size_t)(end - split));
+            *err = s->dev->err;         /* says more, where the device refused */
+            return err->code ? ckpt_err_code(err) : ckpt_nomem(err, (size_t)(end - split));
         }
     }
     return 0;
 }
 
 int optim_state_new(struct optim_state **out, const struct flat *flat,
-                    const struct optim_state_opts *opts, struct device *dev, int mark,
+                    const struct optim_state_opts *opts, struct device *dev, int event,
                     struct ckpt_err *err)
 {
     struct optim_state *s = ckpt_alloc(1, sizeof *s);
     size_t n = flat->params->n, slot;
+    int rc = 0;
 
     *out = NULL;
     if (!s)
@@ -214,15 +216,15 @@ int optim_state_new(struct optim_state **out, const struct flat *flat,
     s->dev = dev;
     s->opts = *opts;
     if (!lay_out(&s->l, flat, &s->opts))
-        ckpt_nomem(err, OPTIM_STATE_ARRAYS * (n + 1) * sizeof **s->l.base);
-    for (int a = 0; err->code == 0 && a < OPTIM_STATE_ARRAYS; a++)
-        allocate(s, a, err);
-    slot = err->code == 0 ? slot_bytes(&s->l) : 0;
+        rc = ckpt_nomem(err, OPTIM_STATE_ARRAYS * (n + 1) * sizeof **s->l.base);
+    for (int a = 0; rc == 0 && a < OPTIM_STATE_ARRAYS; a++)
+        rc = allocate(s, a, err);
+    slot = rc == 0 ? slot_bytes(&s->l) : 0;
     if (slot)
-        ring_new(&s->ring, dev, slot, OPTIM_STATE_ARRAYS + 1 + n, mark, err);
-    if (err->code) {
+        rc = ring_new(&s->ring, dev, slot, OPTIM_STATE_ARRAYS + 1 + n, event, err);
+    if (rc) {
         optim_state_free(s);
-        return err->code;
+        return rc;
     }
     *out = s;
     return 0;
@@ -338,10 +340,10 @@ static int rounded_moves(const struct optim_state *s, struct place first, struct
                               (size_t)(l->flat->base[i] + from) * wide;
         size_t bytes = to > from ? (size_t)(to - from) * wide : 0;
 
-        if (bytes && count && (unsigned char *)move[count - 1].host + move[count - 1].bytes == host)
+        if (bytes && count && (unsigned char *)move[count - 1].out + move[count - 1].bytes == host)
             move[count - 1].bytes += bytes;
         else if (bytes)
-            move[count++] = (struct ring_move){host, cursor, bytes, true, true};
+            move[count++] = (struct ring_move){host, host, cursor, bytes};
         cursor += bytes;
     }
     return count;
@@ -364,18 +366,19 @@ static int chunk_moves(const struct optim_state *s, int64_t k, struct ring_move 
         size_t in_slot = cursor + (size_t)from % GAP;
 
         bytes = (size_t)(place_bytes(l, a, end) - from);
-        if (bytes && move)
-            move[count++] = (struct ring_move){s->host[a] + (from - place_bytes(l, a, split)),
-                                               in_slot, bytes, true, true};
+        if (bytes && move) {
+            unsigned char *host = s->host[a] + (from - place_bytes(l, a, split));
+
+            move[count++] = (struct ring_move){host, host, in_slot, bytes};
+        }
         if (b)
             b->array[a] = bytes ? slot + in_slot : NULL;
         cursor += slot_part(bytes);
     }
     bytes = s->opts.grad_on_host ? (size_t)n * sizeof(float) : 0;
     if (bytes && move)
-        move[count++] = (struct ring_move){(void *)(uintptr_t)(s->step->grad + at),
-                                           cursor + (size_t)at * sizeof(float) % GAP, bytes, true,
-                                           false};
+        move[count++] = (struct ring_move){
+            s->step->grad + at, NULL, cursor + (size_t)at * sizeof(float) % GAP, bytes};
     if (b)
         b->grad = bytes ? (const float *)(void *)(slot + cursor + (size_t)at * sizeof(float) % GAP)
                         : s->step->grad + at;

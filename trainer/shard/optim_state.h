@@ -53,10 +53,10 @@ struct optim_state_step {
     void        *rounded;               /* [flat->numel] likewise; NULL: none */
 };
 
-/* flat and dev outlive it; marks [mark, mark + OPTIM_STATE_MARKS) are its own. */
-enum { OPTIM_STATE_MARKS = RING_MARKS };
+/* flat and dev outlive it; events [event, event + OPTIM_STATE_EVENTS) are its own. */
+enum { OPTIM_STATE_EVENTS = RING_EVENTS };
 int optim_state_new(struct optim_state **out, const struct flat *flat,
-                    const struct optim_state_opts *opts, struct device *dev, int mark,
+                    const struct optim_state_opts *opts, struct device *dev, int event,
                     struct ckpt_err *err);
 void optim_state_free(struct optim_state *s);
 int optim_state_size(struct optim_state_size *out, const struct flat *flat,
@@ -66,7 +66,7 @@ void optim_state_step(struct optim_state *s, const struct optim_state_step *step
 /*
  * Where elements of an array lie, from element `at` of parameter i on: n of them one after another,
  * `at` a multiple of 256 for scales, of which there is one for so many.  On the host nothing is
- * waited for: what the lanes were given may still be on its way.
+ * waited for: work queued on the streams may still be on its way.
  */
 struct optim_state_spot {
     void   *at;                         /* NULL: not there */

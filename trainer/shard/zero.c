@@ -329,7 +329,7 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     return 0;
 fail:
     zero_free(z);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 void zero_free(struct zero *z)

@@ -64,14 +64,14 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
 
 void zero_settle(struct zero *z)
 {
-    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->event_sync(z->dev, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->event_sync(z->dev, ZERO_EVENT_MAIN);
 }
 
 static void stream_follows(struct zero *z, enum op_stream stream, enum op_stream other)
 {
-    z->dev->ops->event_record(z->dev, other, ZERO_MARK_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, other, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_EVENT_MAIN);
 }
 
 /* n elements to the host, as that type. */
@@ -97,10 +97,10 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
 
             ops->stream_copy(z->dev, OP_STREAM_OUT, z->stage + k % 2 * ZERO_STAGE,
                            from.at + (size_t)begin * wide, (size_t)count * wide);
-            ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_OUT + (int)(k % 2));
+            ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_OUT + (int)(k % 2));
         }
         if (k > 0) {
-            ops->event_sync(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
+            ops->event_sync(z->dev, ZERO_EVENT_OUT + (int)((k - 1) % 2));
             ckpt_convert(to + (size_t)at * ckpt_dtype_size(type), type,
                          z->stage + (k - 1) % 2 * ZERO_STAGE, from.type, (size_t)some);
         }
@@ -126,12 +126,12 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
         int64_t some = n - at < most ? n - at : most;
         unsigned char *half = z->stage + k * ZERO_STAGE;
 
-        ops->event_sync(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
+        ops->event_sync(z->dev, ZERO_EVENT_IN + (int)k);      /* what it held has left */
         ckpt_convert(half, to.type, from + (size_t)at * ckpt_dtype_size(type), type,
                      (size_t)some);
         ops->stream_copy(z->dev, OP_STREAM_IN, to.at + (size_t)at * wide, half,
                          (size_t)some * wide);
-        ops->event_record(z->dev, OP_STREAM_IN, ZERO_MARK_IN + (int)k);
+        ops->event_record(z->dev, OP_STREAM_IN, ZERO_EVENT_IN + (int)k);
     }
     stream_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
 }

@@ -10,7 +10,7 @@
  * the others are for blocks, the last of them where layers stream alone. */
 enum { SLOT_BLOCKS = 2, N_SLOTS = 5 };
 
-/* Room for one gathered layer. */
+/* Buffer for one gathered layer. */
 struct slot {
     float *whole;               /* [capacity] */
     int    layer;                /* -1: nothing in it */
@@ -36,7 +36,7 @@ struct zero {
     float               *parts;         /* [world_size][largest layer part]: gather and spread */
     float               *reduced;       /* [largest layer part] */
     float *layer_host; /* [largest layer], once asked for, where one rank has all */
-    struct op_verdict   *verdict;       /* on the device; streamed: one for each layer behind it */
+    struct op_verdict   *verdict;       /* on the device; streamed: one for each layer after it */
     int                  before;        /* streamed: the layer that was asked for last */
     bool                 back;          /* likewise: gradients are asked for */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
@@ -47,16 +47,16 @@ struct zero {
 /* Bytes that move at once between the host and arrays: a fourth of what is mostly asked for, so
  * that copies and conversions overlap. */
 enum { ZERO_STAGE = 1 << 20 };
-/* Marks of lanes: the stage's halves each way; the rest belongs to the states. */
-enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
-       ZERO_EVENT_OPTIM = ZERO_MARK_IN + 2,
-       ZERO_MARK_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_MARKS };
+/* Events: the stage's halves each way; the rest belongs to the optimizer state. */
+enum { ZERO_EVENT_MAIN, ZERO_EVENT_OUT, ZERO_EVENT_IN = ZERO_EVENT_OUT + 2,
+       ZERO_EVENT_OPTIM = ZERO_EVENT_IN + 2,
+       ZERO_EVENT_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_EVENTS };
 
 /* A slot that holds the layer, or a free one emptied for it; NULL when all are in use. */
 struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer);
 /* The slots that a layer may be in. */
 void zero_slots_of(const struct zero *z, int layer, int *from, int *end);
-/* What was given to the lanes has reached the host. */
+/* Work queued on the streams has reached the host. */
 void zero_settle(struct zero *z);
 /* The door and a step, where weights and gradients lie on the host. */
 const void *zero_stream_acquire(struct zero *z, int layer);

@@ -4,7 +4,7 @@
  * gradients are added up in a slot and leave when the pass has finished them.
  *
  * Slots are those of gathering (zero.c): the first and the last layer have their own, blocks
- * take turns at three: one is in work, one comes, one leaves.  Marks of a slot: it has been
+ * take turns at three: one is in work, one comes, one leaves.  Events of a slot: it has been
  * fetched, what used it is done, it has been written back.  A pass goes through the layers in
  * one direction, so that the next one is known; on the way back its gradients are fetched ahead
  * as well, where earlier passes of the step made some.  The norm of the gradient is made layer
@@ -23,7 +23,7 @@ static int mark_of(const struct zero *z, const struct slot *s, int what)
     bool grad = s >= z->grad && s < z->grad + N_SLOTS;
     int i = (int)(grad ? N_SLOTS + (s - z->grad) : s - z->weight);
 
-    return ZERO_MARK_SLOTS + i * PER_SLOT + what;
+    return ZERO_EVENT_SLOTS + i * PER_SLOT + what;
 }
 
 /* What lies on the host of a layer goes into the slot, once nothing uses that any more. */
@@ -62,8 +62,8 @@ static int next_of(const struct zero *z, int layer)
 /* What earlier passes of the step made. */
 static void fetch_grads(struct zero *z, struct slot *s, int layer)
 {
-    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
     fetch(z, s, layer, z->grads + flat_grad_base(&z->flat, layer),
           (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
 }
@@ -218,6 +218,6 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
 void zero_stream_stepped(struct zero *z)
 {
     /* The next fetches read what the step writes. */
-    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
 }

@@ -206,7 +206,7 @@ static int read_stream(struct doc *d, struct json_scan *s, struct ckpt_err *err)
             rc = add_span(d, span, err);
     }
     d->column->n = d->n_span;
-    return rc ? rc : s->err->code;
+    return rc || !s->err->code ? rc : ckpt_err_code(s->err);
 }
 
 static bool is_object(const struct doc *d, struct json_span span)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/base/json_lex.h"
 
 #define BLOCK ((size_t)1 << 20)
 
@@ -56,7 +57,7 @@ int json_scan_peek(struct json_scan *s)
 {
     int c;
 
-    while ((c = look(s)) == ' ' || c == '\n' || c == '\t' || c == '\r')
+    while ((c = look(s)) >= 0 && ckpt_json_is_blank((char)c))
         s->i++;
     return c;
 }
@@ -67,7 +68,7 @@ static int wrong(struct json_scan *s, const char *wanted)
     unsigned long long at = (unsigned long long)json_scan_at(s);
 
     if (s->err->code)
-        return s->err->code;
+        return ckpt_err_code(s->err);
     if (c < 0)
         return ckpt_fail(s->err, CKPT_EFORMAT, "ends at byte %llu where %s was expected", at,
                          wanted);
@@ -85,23 +86,18 @@ int json_scan_expect(struct json_scan *s, char c)
     return 0;
 }
 
-/* Behind the opening quote: over the closing one. */
+/* After the opening quote: over the closing one. */
 static int skip_string(struct json_scan *s)
 {
-    for (int c; (c = look(s)) >= 0;) {
-        const unsigned char *p = s->block + s->i;
-        size_t n = s->have - s->i, k = 0;
+    const char *block = (const char *)s->block;
+    bool escaped = false;
 
-        while (k < n && p[k] != '"' && p[k] != '\\')
-            k++;
-        s->i += k;
-        if (k == n)
-            continue;
-        s->i++;
-        if (p[k] == '"')
-            return 0;
-        if (look(s) >= 0)
+    while (look(s) >= 0) {
+        s->i = (size_t)(ckpt_json_string_end(block + s->i, block + s->have, &escaped) - block);
+        if (s->i < s->have) {
             s->i++;
+            return 0;
+        }
     }
     return wrong(s, "the end of a string");
 }
@@ -151,7 +147,7 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
         }
     } while (depth > 0);
     out->n = json_scan_at(s) - out->at;
-    return s->err->code;
+    return s->err->code ? ckpt_err_code(s->err) : 0;
 }
 
 int json_scan_next(struct json_scan *s, char close, bool *more)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "formats/tokens/base64.h"
 #include "libckpt/mem.h"
 
 struct charsmap {
@@ -58,6 +59,22 @@ int charsmap_new(struct charsmap **out, const void *blob, size_t n, struct ckpt_
     map = NULL;
 out:
     charsmap_free(map);
+    return rc;
+}
+
+int charsmap_parse(struct charsmap **out, const char *text, struct ckpt_err *err)
+{
+    size_t len = strlen(text), n;
+    unsigned char *blob = ckpt_alloc(len / 4 * 3 + 1, 1);
+    int rc;
+
+    *out = NULL;
+    if (!blob)
+        return ckpt_nomem(err, len);
+    rc = base64_decode(blob, &n, text, len)
+             ? charsmap_new(out, blob, n, err)
+             : ckpt_fail(err, CKPT_EFORMAT, "precompiled_charsmap is not base64");
+    ckpt_free(blob);
     return rc;
 }
 

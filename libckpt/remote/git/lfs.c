@@ -148,7 +148,7 @@ static bool is_whole(const char *path, const char *oid, uint64_t size)
             strcmp(hex, oid) == 0;
     ckpt_file_close(file);
     if (!whole)
-        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged in the store, and written anew", path);
+        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged in the store and is written anew", path);
     return whole;
 }
 

@@ -1,8 +1,8 @@
 /*
  * memory_dir - a directory of files that are memory: no target opens, writes or syncs one on disk.
  */
-#ifndef CKPT_FUZZ_MEMORY_DIR_H
-#define CKPT_FUZZ_MEMORY_DIR_H
+#ifndef CKPT_TESTS_FUZZ_LIB_MEMORY_DIR_H
+#define CKPT_TESTS_FUZZ_LIB_MEMORY_DIR_H
 
 #include <string.h>
 

@@ -63,15 +63,26 @@ struct linear_case {
 static struct op_linear make(const struct linear_case *c, struct arrays *v, float *out)
 {
     struct op_linear a = {
-        .out = out, .x = v->x, .w = v->w, .b = c->bias ? v->b : NULL,
-        .residual = c->residual ? v->res : NULL, .n = N, .n_in = IN, .n_out = OUT,
-        .in_out = c->in_out, .drop = {c->drop, 9, 77},
-        .lora = {.a = v->a, .b = v->lb, .magnitude = c->magnitude ? v->m : NULL, .rank = c->rank,
-                 .scale = 0.6f, .drop = {c->lora_drop, 9, 78}},
+        .out = out,
+        .x = v->x,
+        .proj.w = v->w,
+        .proj.b = c->bias ? v->b : NULL,
+        .residual = c->residual ? v->res : NULL,
+        .n = N,
+        .n_in = IN,
+        .n_out = OUT,
+        .flags = c->in_out ? OP_LINEAR_IN_OUT : 0,
+        .drop = {c->drop, 9, 77},
+        .proj.lora = {.a = v->a,
+                      .b = v->lb,
+                      .magnitude = c->magnitude ? v->m : NULL,
+                      .rank = c->rank,
+                      .scale = 0.6f,
+                      .drop = {c->lora_drop, 9, 78}},
     };
 
     if (!c->rank)
-        a.lora = (struct op_lora){0};
+        a.proj.lora = (struct op_lora){0};
     if (c->in_place) {
         memcpy(out, v->res, sizeof v->res);
         a.residual = out;
@@ -167,12 +178,12 @@ TEST(gradients_of_projections_are_those_of_differences)
             dx[i] = c->dx_add ? 1.5f : NAN;
         a.dout = probe;
         a.dx = dx;
-        a.dx_add = c->dx_add;
-        a.dw = c->rank ? NULL : dw;
-        a.db = c->bias ? db : NULL;
-        a.lora.da = da;
-        a.lora.db = dlb;
-        a.lora.dmagnitude = c->magnitude ? dm : NULL;
+        a.flags |= c->dx_add ? OP_LINEAR_DX_ADD : 0u;
+        a.proj.dw = c->rank ? NULL : dw;
+        a.proj.db = c->bias ? db : NULL;
+        a.proj.lora.da = da;
+        a.proj.lora.db = dlb;
+        a.proj.lora.dmagnitude = c->magnitude ? dm : NULL;
         dev->ops->linear_bwd(dev, &a);
         assert_int_equal(dev->err.code, 0);
         for (int i = 0; i < N * IN && c->dx_add; i++)
@@ -197,7 +208,7 @@ TEST(dropped_activations_go_back_through_the_next_product)
     static float pre[N * IN], x[N * IN], dx[N * IN], dout[N * OUT], w[IN * OUT], out[N * OUT];
     struct op_linear up = {.n = N, .n_in = 1, .n_out = IN, .act = OP_ACT_GELU_TANH,
                            .drop = {0.25f, 3, 4}};
-    struct op_linear down = {.x = x, .w = w, .dx = dx, .dout = dout, .n = N, .n_in = IN,
+    struct op_linear down = {.x = x, .proj.w = w, .dx = dx, .dout = dout, .n = N, .n_in = IN,
                              .n_out = OUT, .x_act = OP_ACT_GELU_TANH, .x_pre = pre,
                              .x_drop = {0.25f, 3, 4}};
     float one[N], weights[IN], made[N * IN];
@@ -208,7 +219,7 @@ TEST(dropped_activations_go_back_through_the_next_product)
     fill(w, IN * OUT, "w");
     fill(dout, N * OUT, "dout");
     up.x = one;
-    up.w = weights;
+    up.proj.w = weights;
     up.out = made;
     up.pre = pre;
     dev->ops->linear_fwd(dev, &up);
@@ -219,7 +230,8 @@ TEST(dropped_activations_go_back_through_the_next_product)
 
         for (int s = 0; s < 2; s++) {
             float g[N * IN];
-            struct op_linear f = {.out = out, .x = g, .w = w, .n = N, .n_in = IN, .n_out = OUT};
+            struct op_linear f = {
+                .out = out, .x = g, .proj.w = w, .n = N, .n_in = IN, .n_out = OUT};
             float was = pre[i];
             double h = (s ? 1e-2 : -1e-2);
 

@@ -90,15 +90,21 @@ static void compare(void (*run)(struct bench *b, int how), int how)
 
 static void project(struct bench *b, int how)
 {
-    struct op_linear a = {.out = b->y, .x = b->x, .w = b->w, .n = N, .n_in = IN, .n_out = OUT,
-                          .in_out = how & 1, .residual = how & 2 ? b->dout : NULL};
+    struct op_linear a = {.out = b->y,
+                          .x = b->x,
+                          .proj.w = b->w,
+                          .n = N,
+                          .n_in = IN,
+                          .n_out = OUT,
+                          .flags = how & 1 ? OP_LINEAR_IN_OUT : 0,
+                          .residual = how & 2 ? b->dout : NULL};
 
     b->dev->ops->linear_fwd(b->dev, &a);
     a.dout = b->dout;
     a.dx = b->dx;
-    a.dw = b->dw;
-    a.db = b->db;
-    a.dx_add = how & 2;
+    a.proj.dw = b->dw;
+    a.proj.db = b->db;
+    a.flags |= how & 2 ? OP_LINEAR_DX_ADD : 0u;
     if (how & 2) {                      /* x is rebuilt, and read for dw after that */
         a.x_act = OP_ACT_SILU;
         a.x_pre = b->w;

@@ -152,10 +152,22 @@ static void project(struct device *dev, const struct linear_case *c, const struc
                     const uint16_t *w, const uint16_t *b, struct results *r)
 {
     struct op_linear a = {
-        .out = r->out, .pre = c->pre ? r->pre : NULL, .x = r->x, .dx = r->dx, .dw = r->dw,
-        .db = r->db, .w = w, .b = c->bias ? b : NULL, .residual = c->residual ? v->res : NULL,
-        .dout = v->dout, .act = c->act, .n = N, .n_in = IN, .n_out = OUT,
-        .out_ld = c->wide_rows ? LD : 0, .in_out = c->in_out, .dx_add = c->dx_add,
+        .out = r->out,
+        .pre = c->pre ? r->pre : NULL,
+        .x = r->x,
+        .dx = r->dx,
+        .proj.dw = r->dw,
+        .proj.db = r->db,
+        .proj.w = w,
+        .proj.b = c->bias ? b : NULL,
+        .residual = c->residual ? v->res : NULL,
+        .dout = v->dout,
+        .act = c->act,
+        .n = N,
+        .n_in = IN,
+        .n_out = OUT,
+        .out_ld = c->wide_rows ? LD : 0,
+        .flags = (c->in_out ? OP_LINEAR_IN_OUT : 0u) | (c->dx_add ? OP_LINEAR_DX_ADD : 0u),
     };
 
     memset(r, 0, sizeof *r);

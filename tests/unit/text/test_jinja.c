@@ -164,9 +164,9 @@ TEST(long_searches_are_bounded)
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
         struct timespec began, ended;
 
-        clock_gettime(CLOCK_MONOTONIC, &began);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
         fails(set[i], CKPT_ELIMIT, "");
-        clock_gettime(CLOCK_MONOTONIC, &ended);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
         if (ended.tv_sec - began.tv_sec > 4)
             fail_msg("%s took %ld s", set[i], (long)(ended.tv_sec - began.tv_sec));
     }

@@ -225,3 +225,45 @@ TEST(help)
     free(text);
     parsed_release(&p);
 }
+
+TEST(a_char)
+{
+    struct parsed p = {0};
+
+    PARSE(&p, "--comma=;", "--slow");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.v.comma, ';');
+    parsed_release(&p);
+    PARSE(&p, "--comma", "tab", "--color", "blue");
+    assert_int_equal(p.v.comma, '\t');
+    parsed_release(&p);
+    PARSE(&p, "--comma=ab");
+    assert_said(&p, CKPT_EUSAGE, "--comma: \"ab\" is not one byte");
+}
+
+/* What is said counts, whether it is the default or not; a flag that is off, and said off, not. */
+TEST(given_is_what_was_said)
+{
+    struct parsed p = {.v = {.comma = ',', .width = 5, .steps = 3}};
+
+    PARSE(&p, "--max-steps", "3", "--no-fast-mode", "--slow", "--item", "x");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.given.n, 3);
+    assert_true(opt_has(&p.given, "max_steps") && opt_has(&p.given, "slow"));
+    assert_true(opt_has(&p.given, "item") && !opt_has(&p.given, "fast_mode"));
+    parsed_release(&p);
+    p.v.comma = ',';
+    PARSE(&p, "--comma", ",");
+    assert_said(&p, CKPT_EUSAGE, "--comma has no effect without --color=blue or --slow");
+    p.v.width = 5;
+    PARSE(&p, "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--no-slow", "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--comma=,", "--slow", "--any", "0");
+    assert_said(&p, CKPT_EUSAGE, "--any has no effect with --comma");
+    p.v.color = "blue";                         /* that value, though nobody said it */
+    PARSE(&p, "--comma=,");
+    assert_int_equal(p.rc, 0);
+    parsed_release(&p);
+}

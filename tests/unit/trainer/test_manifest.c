@@ -146,7 +146,7 @@ TEST(forged)
 
     json_object_set_new(m, "step", json_integer(4));
     save(m, false);
-    assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "digest", "its own digest does not fit");
+    assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "digest", "its own digest does not match");
     for (size_t i = 0; i < sizeof unclean / sizeof unclean[0]; i++) {
         struct ckpt_err err = {0};
 

@@ -17,8 +17,9 @@ static int moves(void *ctx, int64_t k, struct ring_move *move)
     struct job *j = ctx;
     size_t bytes = FLOATS * sizeof(float);
 
-    move[0] = (struct ring_move){j->a + k * FLOATS, 0, bytes, true, true};
-    move[1] = (struct ring_move){j->b + k * FLOATS, 1024, bytes, k % 2 == 0, k % 2 != 0};
+    move[0] = (struct ring_move){j->a + k * FLOATS, j->a + k * FLOATS, 0, bytes};
+    move[1] = (struct ring_move){k % 2 ? NULL : j->b + k * FLOATS,
+                                 k % 2 ? j->b + k * FLOATS : NULL, 1024, bytes};
     return 2;
 }
 

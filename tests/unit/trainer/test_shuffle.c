@@ -4,8 +4,6 @@
  */
 #include "tests/unit/unit.h"
 
-#include <cmocka.h>
-
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/mt19937.h"

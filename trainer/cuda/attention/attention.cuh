@@ -531,7 +531,4 @@ __device__ __forceinline__ int attn_segment_of(const int32_t *start, int n, int 
     return lo;
 }
 
-/* cache_append.cu: append new keys and values to the cache. */
-void attn_cache_append(struct device *dev, const struct attn &a, const struct op_cached *o);
-
 #endif

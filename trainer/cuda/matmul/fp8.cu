@@ -103,8 +103,8 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
  * less. */
 static bool aligned(const struct op_linear *a)
 {
-    const void *all[] = {a->x, a->w, a->b, a->out, a->pre, a->residual, a->dout, a->x_pre, a->dx,
-                         a->dw};
+    const void *all[] = {a->x,        a->proj.w, a->proj.b, a->out, a->pre,
+                         a->residual, a->dout,   a->x_pre,  a->dx,  a->proj.dw};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (!cuda_aligned(all[i], 16))
@@ -117,14 +117,17 @@ static bool possible(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || !dev->fp8)
         return false;
-    if (!a->x_again)
+    if (!(a->flags & OP_LINEAR_SAME_X))
         cuda_of(dev)->fp8->x = NULL;
     return a->n >= LEAST_ROWS && a->n_in >= NARROW && a->n_out >= NARROW && a->n_in % 16 == 0 &&
            a->n_out % 16 == 0 && aligned(a);
 }
 
 /* Whether x pays for being rounded. */
-static bool x_pays(const struct op_linear *a) { return a->x_again || a->n_out >= WIDE; }
+static bool x_pays(const struct op_linear *a)
+{
+    return (a->flags & OP_LINEAR_SAME_X) || a->n_out >= WIDE;
+}
 
 /* Whether dy does: for dx, and then for dw too. */
 static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
@@ -189,7 +192,7 @@ static struct cached_weight *seat_of(struct fp8 *f, const void *w)
 static struct cached_weight *place_of(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
-    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
+    int64_t rows = op_linear_rows(a), cols = op_linear_cols(a);
     uint64_t each = cuda_align((uint64_t)(rows * cols));
     struct cached_weight *k;
 
@@ -203,12 +206,12 @@ static struct cached_weight *place_of(struct device *dev, const struct op_linear
     }
     if (!dev->fp8_cache)
         return NULL;
-    k = seat_of(f, a->w);
+    k = seat_of(f, a->proj.w);
     if (k->w)
         return k->rows == rows && k->cols == cols ? k : NULL;
     if (f->n_cached == CACHED_MOST || f->taken + 2 * each > dev->fp8_cache_bytes)
         return NULL;
-    *k = {a->w, rows, cols, (unsigned char *)dev->fp8_cache + f->taken,
+    *k = {a->proj.w, rows, cols, (unsigned char *)dev->fp8_cache + f->taken,
           (unsigned char *)dev->fp8_cache + f->taken + each, 0, false, false,
           &f->scale[SCALE_CACHED + f->n_cached++]};
     f->taken += 2 * each;
@@ -230,9 +233,9 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
     struct fp8_cast c = {};
     struct cached_weight *k;
 
-    c.rows = a->in_out ? a->n_in : a->n_out;
-    c.cols = c.ld = a->in_out ? a->n_out : a->n_in;
-    c.x = a->w;
+    c.rows = op_linear_rows(a);
+    c.cols = c.ld = op_linear_cols(a);
+    c.x = a->proj.w;
     k = place_of(dev, a);
     *scale = c.scale = k ? k->scale : &f->scale[SCALE_W];
     if (!k) {
@@ -256,10 +259,10 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
 static void note_gradient(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
-    struct cached_weight *k = f ? seat_of(f, a->w) : NULL;
+    struct cached_weight *k = f ? seat_of(f, a->proj.w) : NULL;
 
     if (k && k->w)
-        k->frozen = k->rounded && !a->dw;
+        k->frozen = k->rounded && !a->proj.dw;
 }
 
 /* -- products --------------------------------------------------------------------------------- */
@@ -290,7 +293,7 @@ void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *
     if (!possible(dev, a) || !x_pays(a) || !open_space(&s, dev, a, p))
         return;
     x_scale = cast_x(dev, a, p, p->a, &s, false);
-    w = weights(dev, a, p->op, s.w, a->in_out, &w_scale);
+    w = weights(dev, a, p->op, s.w, op_linear_in_out(a), &w_scale);
     factors(p, s.x, x_scale, w, w_scale, a->n_in);
     p->fast = true;
 }
@@ -308,7 +311,7 @@ static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, co
     c.scale = &cuda_of(dev)->fp8->scale[SCALE_DY];
     c.e5m2 = wide_gradients(dev);
     c.plain = s->dy;
-    c.transposed = a->dw && x_pays(a) ? s->dy_t : NULL;
+    c.transposed = a->proj.dw && x_pays(a) ? s->dy_t : NULL;
     return c;
 }
 
@@ -326,7 +329,7 @@ void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64
     c = cast_dy(dev, a, dy, ld, &s);
     fp8_cast(dev, p->op, &c, f->parts);
     f->transposed = c.transposed ? dy : NULL;
-    w = weights(dev, a, p->op, s.w, !a->in_out, &w_scale);
+    w = weights(dev, a, p->op, s.w, !op_linear_in_out(a), &w_scale);
     factors(p, s.dy, c.scale, w, w_scale, a->n_out);
     if (c.e5m2)
         p->in = CKPT_F8_E5M2;
@@ -346,17 +349,17 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
         return;
     there = f->transposed == dy;
     f->transposed = NULL;
-    if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
+    if (!a->proj.dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     c.plain = NULL;
     if (!there)
         fp8_cast(dev, p->op, &c, f->parts);
     x_scale = cast_x(dev, a, p, a->x, &s, true);
-    if (a->in_out)
+    if (op_linear_in_out(a))
         factors(p, s.x, x_scale, s.dy_t, c.scale, filled(a->n));
     else
         factors(p, s.dy_t, c.scale, s.x, x_scale, filled(a->n));
     if (c.e5m2)
-        *(a->in_out ? &p->in_b : &p->in) = CKPT_F8_E5M2;
+        *(op_linear_in_out(a) ? &p->in_b : &p->in) = CKPT_F8_E5M2;
 }

@@ -15,7 +15,7 @@ static inline int64_t linear_out_ld(const struct op_linear *a)
 /* Bytes of n values of the device's activations. */
 static inline uint64_t linear_bytes(const struct device *dev, int64_t n)
 {
-    return (uint64_t)n * (dev->act == CKPT_F32 ? 4 : 2);
+    return (uint64_t)n * cuda_size(dev);
 }
 
 /* -- linear_parts.cu -------------------------------------------------------------------------- */

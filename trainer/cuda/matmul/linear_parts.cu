@@ -210,9 +210,7 @@ sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, boo
 
 static bool fits(const struct device *dev, const void *p, int64_t ld)
 {
-    size_t size = dev->act == CKPT_F32 ? 4 : 2;
-
-    return !p || (ld % WIDE == 0 && cuda_aligned(p, WIDE * size));
+    return !p || (ld % WIDE == 0 && cuda_aligned(p, WIDE * cuda_size(dev)));
 }
 
 /* Run the statements with N as the elements of a thread. */

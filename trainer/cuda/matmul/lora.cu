@@ -54,15 +54,21 @@ static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned
 static bool open_space(struct lora_space *s, struct device *dev, const struct op_linear *a,
                        bool back, const char *op)
 {
-    struct sizes z = {a->n, a->n_in, a->n_out, a->lora.rank, a->lora.drop.p > 0,
-                      a->lora.magnitude != NULL, back && a->drop.p > 0, back && a->db != NULL};
+    struct sizes z = {a->n,
+                      a->n_in,
+                      a->n_out,
+                      a->proj.lora.rank,
+                      a->proj.lora.drop.p > 0,
+                      a->proj.lora.magnitude != NULL,
+                      back && a->drop.p > 0,
+                      back && a->proj.db != NULL};
     unsigned char *base = (unsigned char *)matmul_work(dev, op, lay_out(s, dev, NULL, &z));
 
     if (!base)
         return false;
     lay_out(s, dev, base, &z);
-    if (a->lora.t)
-        s->t = (unsigned char *)a->lora.t;
+    if (a->proj.lora.t)
+        s->t = (unsigned char *)a->proj.lora.t;
     return true;
 }
 
@@ -103,7 +109,7 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
     m.add = add;
     m.n = a->n;
     m.width = a->n_in;
-    m.drop = a->lora.drop;
+    m.drop = a->proj.lora.drop;
     linear_mix(dev, &m);
 }
 
@@ -115,17 +121,17 @@ static void down(struct device *dev, const struct op_linear *a, const struct lor
 
     if (s->xd)
         drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
-    if (back && a->lora.t)
+    if (back && a->proj.lora.t)
         return;
     p.m = a->n;
-    p.n = a->lora.rank;
+    p.n = a->proj.lora.rank;
     p.k = p.lda = p.ldb = a->n_in;
     p.a = s->xd ? s->xd : a->x;
-    p.b = a->lora.a;
+    p.b = a->proj.lora.a;
     p.b_t = true;
     p.d = s->t;
     p.ldd = s->r8;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
@@ -136,10 +142,10 @@ void lora_up(struct device *dev, const struct op_linear *a, const struct lora_sp
 
     p.m = a->n;
     p.n = a->n_out;
-    p.k = p.ldb = a->lora.rank;
+    p.k = p.ldb = a->proj.lora.rank;
     p.a = s->t;
     p.lda = s->r8;
-    p.b = a->lora.b;
+    p.b = a->proj.lora.b;
     p.b_t = true;
     p.c = add;
     p.d = to;
@@ -150,12 +156,12 @@ void lora_up(struct device *dev, const struct op_linear *a, const struct lora_sp
 
 struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s)
 {
-    return {s->t, a->lora.b, s->r8, a->lora.rank, a->lora.rank};
+    return {s->t, a->proj.lora.b, s->r8, a->proj.lora.rank, a->proj.lora.rank};
 }
 
 struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s)
 {
-    return {s->dt, a->lora.a, s->r8, a->n_in, a->lora.rank};
+    return {s->dt, a->proj.lora.a, s->r8, a->n_in, a->proj.lora.rank};
 }
 
 void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
@@ -164,14 +170,14 @@ void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct l
     struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = a->n;
-    p.n = p.ldb = a->lora.rank;
+    p.n = p.ldb = a->proj.lora.rank;
     p.k = a->n_out;
     p.a = dz;
     p.lda = ld;
-    p.b = a->lora.b;
+    p.b = a->proj.lora.b;
     p.d = s->dt;
     p.ldd = s->r8;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
@@ -183,10 +189,10 @@ static void up_bwd(struct device *dev, const struct op_linear *a, const struct l
 
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
-    p.k = a->lora.rank;
+    p.k = a->proj.lora.rank;
     p.a = s->dt;
     p.lda = s->r8;
-    p.b = a->lora.a;
+    p.b = a->proj.lora.a;
     p.d = to;
     p.beta = add ? 1.0f : 0.0f;
     matmul(dev, &p);
@@ -254,17 +260,17 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
 /* gain and inv, by way of wa and aa. */
 static void gains(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     struct matmul_args p = lora_product(dev, "linear_fwd", s);
-    int64_t step = a->in_out ? 1 : a->n_in, each = a->in_out ? a->n_out : 1;
+    int64_t step = op_linear_in_out(a) ? 1 : a->n_in, each = op_linear_in_out(a) ? a->n_out : 1;
     cudaStream_t stream = cuda_of(dev)->stream;
 
     p.m = a->n_out;
     p.n = p.ldd = l->rank;
     p.k = p.ldb = a->n_in;
-    p.a = a->w;
-    p.a_t = a->in_out;
-    p.lda = a->in_out ? a->n_out : a->n_in;
+    p.a = a->proj.w;
+    p.a_t = op_linear_in_out(a);
+    p.lda = op_linear_cols(a);
     p.b = l->a;
     p.b_t = true;
     p.d = s->wa;
@@ -280,7 +286,7 @@ static void gains(struct device *dev, const struct op_linear *a, const struct lo
         return;
     CUDA_ACT(dev, gain_kernel<T>
              <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, stream>>>(
-                 s->gain, s->inv, (const T *)a->w, step, each, (const T *)l->b,
+                 s->gain, s->inv, (const T *)a->proj.w, step, each, (const T *)l->b,
                  (const T *)l->magnitude, s->wa, s->aa, a->n_in, a->n_out, (int)l->rank,
                  l->scale));
     cuda_launched(dev, "linear_fwd");
@@ -349,7 +355,7 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
     if (s->xd) {
         rest.x = s->xr;
-        rest.x_again = false;
+        rest.flags &= ~(unsigned)OP_LINEAR_SAME_X;
         linear_main(dev, &rest, s->z, a->n_out, s->busy);
         return;
     }
@@ -357,7 +363,7 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     f.pre = a->pre;
     f.p = s->z;
     f.p_ld = a->n_out;
-    f.bias = a->b;
+    f.bias = a->proj.b;
     f.residual = a->residual;
     f.n = a->n;
     f.width = a->n_out;
@@ -375,9 +381,9 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
-    down(dev, a, &s, a->lora.magnitude != NULL, false);
+    down(dev, a, &s, a->proj.lora.magnitude != NULL, false);
     delta = lora_part(a, &s);
-    if (a->lora.magnitude) {
+    if (a->proj.lora.magnitude) {
         magnitude_fwd(dev, a, &s);
         return;
     }
@@ -391,7 +397,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                   const void *dy, int64_t ld)
 {
-    bool add = a->dx_add && a->x_act == OP_ACT_NONE;
+    bool add = (a->flags & OP_LINEAR_DX_ADD) && a->x_act == OP_ACT_NONE;
     struct matmul_part delta = lora_part_back(a, s);
     struct op_linear back = *a;
 
@@ -417,7 +423,7 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct lo
 static void adapter_grads(struct device *dev, const struct op_linear *a,
                           const struct lora_space *s, const void *dy, int64_t ld)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     const void *dz = s->dz ? s->dz : dy;
 
     down(dev, a, s, false, true);
@@ -441,7 +447,7 @@ static void adapter_grads(struct device *dev, const struct op_linear *a,
 
 void lora_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     int64_t ld = linear_out_ld(a);
     const void *dy = a->dout;
     struct lora_space s;

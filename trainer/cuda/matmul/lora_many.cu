@@ -33,10 +33,10 @@ static bool stacks(const struct op_linear *a, int n)
     if (n < 2 || n > MANY)
         return false;
     for (int i = 0; i < n; i++, a++) {
-        const struct op_lora *l = &a->lora;
+        const struct op_lora *l = &a->proj.lora;
 
         if (!l->rank || l->rank % 8 || l->magnitude || l->drop.p > 0 || a->drop.p > 0 ||
-            a->x_act != OP_ACT_NONE || l->scale != first->lora.scale || a->x != first->x ||
+            a->x_act != OP_ACT_NONE || l->scale != first->proj.lora.scale || a->x != first->x ||
             a->n != first->n || a->n_in != first->n_in || a->dx != first->dx)
             return false;
     }
@@ -73,11 +73,11 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
 
     *s = {};
     for (int i = 0; i < n; i++) {
-        uint64_t some = back && a[i].db ? linear_sums_bytes(a[i].n_out) : 0;
+        uint64_t some = back && a[i].proj.db ? linear_sums_bytes(a[i].n_out) : 0;
 
-        s->rank.at[i] = (void *)(uintptr_t)a[i].lora.a;
+        s->rank.at[i] = (void *)(uintptr_t)a[i].proj.lora.a;
         s->rank.begin[i] = R;
-        R += a[i].lora.rank;
+        R += a[i].proj.lora.rank;
         sums = some > sums ? some : sums;
     }
     for (int i = n; i <= MANY; i++)
@@ -87,8 +87,8 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
     if (!base)
         return false;
     lay_out(s, dev, base, a->n, a->n_in, R);
-    if (a->lora.t)
-        s->all.t = (unsigned char *)a->lora.t;
+    if (a->proj.lora.t)
+        s->all.t = (unsigned char *)a->proj.lora.t;
     s->all.part = (float *)(void *)(base + bytes);
     s->all.r8 = R;
     s->all.busy = bytes + sums;
@@ -173,7 +173,7 @@ static void add_rows(struct device *dev, const struct op_linear *a, int n, const
     struct each to = s->rank;
 
     for (int i = 0; i < MANY; i++)
-        to.at[i] = i < n ? a[i].lora.da : NULL;
+        to.at[i] = i < n ? a[i].proj.lora.da : NULL;
     if (dev->err.code)
         return;
     if (wide(&to, a->n_in))
@@ -197,7 +197,7 @@ static void down(struct device *dev, const struct op_linear *a, const struct man
     p.b = s->a;
     p.b_t = true;
     p.d = s->all.t;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
@@ -242,11 +242,11 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     bool alike = true;
 
     for (int i = 1; i < n; i++) {
-        more[i] = {a[i].dout, a[i].w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
-        alike &= !a[i].in_out;
+        more[i] = {a[i].dout, a[i].proj.w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
+        alike &= !op_linear_in_out(&a[i]);
     }
-    if (alike && linear_dx_fused(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
-                                 s->all.busy))
+    if (alike && linear_dx_fused(dev, a, a->dout, linear_out_ld(a), more, n,
+                                 (a->flags & OP_LINEAR_DX_ADD), s->all.busy))
         return;
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
@@ -254,7 +254,7 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     p.a = s->all.dt;
     p.b = s->a;
     p.d = a->dx;
-    p.beta = a->dx_add ? 1.0f : 0.0f;
+    p.beta = (a->flags & OP_LINEAR_DX_ADD) ? 1.0f : 0.0f;
     matmul(dev, &p);
     for (int i = 0; i < n; i++)
         linear_dx(dev, &a[i], a[i].dout, linear_out_ld(&a[i]), true, s->all.busy);
@@ -292,21 +292,21 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
         struct lora_space o = own(dev, &s, i);
 
         lora_down_bwd(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
-        a_trained |= a[i].lora.da != NULL;
-        b_trained |= a[i].lora.db != NULL;
+        a_trained |= a[i].proj.lora.da != NULL;
+        b_trained |= a[i].proj.lora.db != NULL;
     }
     stack(dev, a, &s);
     if (a->dx)
         dx_of(dev, a, n, &s);
-    if (b_trained && !a->lora.t)
+    if (b_trained && !a->proj.lora.t)
         down(dev, a, &s);
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         int64_t ld = linear_out_ld(&a[i]);
 
-        if (a[i].lora.db)
-            lora_add_outer(dev, &o, a[i].lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
-                           a[i].lora.rank);
+        if (a[i].proj.lora.db)
+            lora_add_outer(dev, &o, a[i].proj.lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
+                           a[i].proj.lora.rank);
         linear_db(dev, &a[i], a[i].dout, ld, o.part);
         linear_dw(dev, &a[i], a[i].dout, ld, o.busy);
     }

@@ -26,7 +26,7 @@ struct space {
 static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char *base, int64_t n,
                         int64_t k, int64_t E, int64_t D, int64_t F, bool back)
 {
-    uint64_t item = dev->act == CKPT_F32 ? 4 : 2;
+    uint64_t item = cuda_size(dev);
     uint64_t at = moe_route_layout(s ? &s->r : NULL, base, n, k, E);
 
 #define TAKE(field, wanted, count)                                                             \
@@ -99,9 +99,47 @@ static void order(struct device *dev, const struct op_experts *a, struct space *
     s->first = (const int32_t *)(const void *)cuda_of(dev)->host;
 }
 
-static const void *behind(const struct device *dev, const void *p, int64_t elements)
+static const void *at(const void *p, size_t size, int64_t elements)
 {
-    return (const unsigned char *)p + elements * (dev->act == CKPT_F32 ? 4 : 2);
+    return (const unsigned char *)p + elements * (int64_t)size;
+}
+
+/* Products by expert: one product of cuBLASLt for each that has rows, or a kernel of our own for
+ * all of them. */
+static void grouped(struct device *dev, const struct moe_grouped *g)
+{
+    struct matmul_args p = {};
+    size_t size = cuda_size(dev);
+
+    if (g->here && !g->outer) {
+        moe_grouped_rows(dev, g);
+        return;
+    }
+    p.op = g->op;
+    p.in = dev->act;
+    p.out = g->outer ? CKPT_F32 : dev->act;
+    p.lda = g->lda;
+    p.ldb = g->ldb;
+    p.ldd = g->ldd;
+    p.n = g->n;
+    p.a_t = g->outer;
+    p.b_t = g->b_t;
+    p.alpha = 1.0f;
+    p.beta = g->outer ? 1.0f : g->beta;
+    p.busy = g->busy;
+    p.quick = true;
+    for (int64_t e = 0; e < g->E; e++) {
+        int64_t first = g->first[e], rows = g->first[e + 1] - first;
+
+        p.m = g->outer ? g->m : rows;
+        p.k = g->outer ? rows : g->k;
+        p.a = at(g->a, size, first * g->lda);
+        p.b = at(g->b, size, g->outer ? first * g->ldb : e * g->stride);
+        p.d = (void *)(uintptr_t)(g->outer ? at(g->d, sizeof(float), e * g->stride)
+                                           : at(g->d, size, first * g->ldd));
+        if (rows > 0)
+            matmul(dev, &p);
+    }
 }
 
 /* Products over rows: d = a op(b_e), accumulated with beta. */
@@ -123,7 +161,7 @@ static struct moe_grouped rows_of(const struct op_experts *a, const struct space
 
 static bool joint(const struct device *dev, const struct op_experts *a)
 {
-    return a->up == behind(dev, a->gate, a->ff * a->dim);
+    return a->up == at(a->gate, cuda_size(dev), a->ff * a->dim);
 }
 
 /* u = x [Wgate; Wup]^T; g = act(u_gate) * u_up */
@@ -141,13 +179,13 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
     g.ldd = 2 * a->ff;
     g.n = both ? 2 * a->ff : a->ff;
     g.gated = gated ? s->g : NULL;
-    moe_grouped(dev, &g);
+    grouped(dev, &g);
     if (gated)
         return;
     if (!both) {
         g.b = a->up;
-        g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
-        moe_grouped(dev, &g);
+        g.d = (void *)(uintptr_t)at(a->u, cuda_size(dev), a->ff);
+        grouped(dev, &g);
     }
     gate.out = s->g;
     gate.u = a->u;
@@ -193,7 +231,7 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     g.b_t = true;
     g.d = s.y;
     g.n = g.ldd = a->dim;
-    moe_grouped(dev, &g);
+    grouped(dev, &g);
     moe_route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
 }
 
@@ -211,7 +249,7 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
         g.b = s->g;
         g.ldb = g.n = g.ldd = a->ff;
         g.d = a->ddown;
-        moe_grouped(dev, &g);
+        grouped(dev, &g);
     }
     g.a = s->du;
     g.lda = 2 * a->ff;
@@ -220,12 +258,12 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
     g.ldb = g.n = g.ldd = a->dim;
     if (dgate) {
         g.d = dgate;
-        moe_grouped(dev, &g);
+        grouped(dev, &g);
     }
     if (dup && !both) {
-        g.a = behind(dev, s->du, a->ff);
+        g.a = at(s->du, cuda_size(dev), a->ff);
         g.d = dup;
-        moe_grouped(dev, &g);
+        grouped(dev, &g);
     }
 }
 
@@ -241,13 +279,13 @@ static void narrow_back(struct device *dev, const struct op_experts *a, const st
     g.b = a->gate;
     g.d = s->y;
     g.n = g.ldb = g.ldd = a->dim;
-    moe_grouped(dev, &g);
+    grouped(dev, &g);
     if (both)
         return;
-    g.a = behind(dev, s->du, a->ff);
+    g.a = at(s->du, cuda_size(dev), a->ff);
     g.b = a->up;
     g.beta = 1.0f;
-    moe_grouped(dev, &g);
+    grouped(dev, &g);
 }
 
 /* dx from the router alone; its matrix' gradient. */
@@ -298,7 +336,7 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
     g.b = a->down;
     g.d = s.dg;
     g.n = g.ldb = g.ldd = a->ff;
-    moe_grouped(dev, &g);
+    grouped(dev, &g);
     moe_route_gate_bwd(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
     matrices_back(dev, a, &s);
     narrow_back(dev, a, &s);

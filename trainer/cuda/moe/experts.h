@@ -72,8 +72,6 @@ struct moe_grouped {
     bool           here;            /* rows by grouped_rows, which needs nothing on the host */
 };
 
-void moe_grouped(struct device *dev, const struct moe_grouped *g);
-
 /* grouped_rows.cu: one launch for all experts, on chips of 9.0. */
 /* Whether it can do all products over rows of this operation. */
 bool moe_grouped_supported(struct device *dev, const struct op_experts *a);

@@ -1,5 +1,5 @@
-/* Work that is kept and done again: it reads what stands there when it runs; what cannot be kept
- * leaves the device as it was. */
+/* Graphs: a launch reads memory as it is then; operations that cannot be captured leave the device as
+ * it was. */
 #include "tests/gpu/gpu.h"
 
 enum { N = 1000, TIMES = 5 };
@@ -11,7 +11,7 @@ static void work(struct device *dev, float *to, void *between, const float *from
     dev->ops->cast(dev, to, CKPT_F32, between, CKPT_BF16, N);
 }
 
-TEST(replay_reads_what_stands_there)
+TEST(a_launch_reads_memory_as_it_is_then)
 {
     struct op_graph *kept;
     struct device *dev;
