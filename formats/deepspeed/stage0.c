@@ -419,9 +419,8 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     int rc = 0;
 
     *same = p->t->dtype == q->t->dtype && width > 0 && width <= 8;
-    if (*same && p->numel > 0)
-        rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err);
-    if (rc == 0 && *same && p->numel > 0)
+    if (*same && p->numel > 0 &&
+        (rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err)) == 0)
         rc = torch_archive_fragment(&g, &arena, q->archive, q->t, err);
     for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
