@@ -36,10 +36,14 @@ static int add_state(struct file *f, struct value *d, size_t i, int k, int64_t n
     f->storage[s + 1] = (struct torch_storage){.dtype = CKPT_F32,
                                                .numel = packed ? blocks.dim[0] : 0};
     if (!packed)
-        return value_set_str(&f->a, d, names[k][0], value_tensor_whole(&f->a, CKPT_F32, &p->shape, s));
-    return value_set_str(&f->a, d, names[k][0], value_tensor_whole(&f->a, CKPT_U8, &p->shape, s)) |
-           value_set_str(&f->a, d, names[k][1], value_tensor_whole(&f->a, CKPT_F32, &map, (size_t)k)) |
-           value_set_str(&f->a, d, names[k][2], value_tensor_whole(&f->a, CKPT_F32, &blocks, s + 1));
+        return value_set_str(&f->a, d, names[k][0],
+                             value_tensor_whole(&f->a, CKPT_F32, &p->shape, s));
+    return value_set_str(&f->a, d, names[k][0],
+                         value_tensor_whole(&f->a, CKPT_U8, &p->shape, s)) |
+           value_set_str(&f->a, d, names[k][1],
+                         value_tensor_whole(&f->a, CKPT_F32, &map, (size_t)k)) |
+           value_set_str(&f->a, d, names[k][2],
+                         value_tensor_whole(&f->a, CKPT_F32, &blocks, s + 1));
 }
 
 static int add_param(struct file *f, struct value *state, size_t i, int64_t step)

@@ -244,9 +244,8 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
     if (t->shape.rank != 2)
         return ckpt_fail(err, CKPT_EFORMAT, "%d axes, 2 wanted", t->shape.rank);
     if (format != SIZE_MAX && ckpt_source_tensor(src, format)->numel == 1 &&
-        ckpt_dtype_size(ckpt_source_tensor(src,
-                                           format)->dtype) <= 8 && (rc = ckpt_source_read(src,
-                                                                                          format, 0, 1, order, err)) != 0)
+        ckpt_dtype_size(ckpt_source_tensor(src, format)->dtype) <= 8 &&
+        (rc = ckpt_source_read(src, format, 0, 1, order, err)) != 0)
         return rc;
     if (order[0] != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its rows are stored in order %u", order[0]);

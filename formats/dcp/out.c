@@ -197,9 +197,10 @@ static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
             return rc;
         if (!is_step(s, i))
             continue;
-        rc = ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload, err);
+        rc = ckpt_out_write_at(out, &s->step, sizeof s->step, payload_of(it, 0), err);
         if (rc == 0)
-            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step, ckpt_crc32(0, &s->step, sizeof s->step), err);
+            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step,
+                                ckpt_crc32(0, &s->step, sizeof s->step), err);
         if (rc)
             return rc;
     }

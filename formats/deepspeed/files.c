@@ -250,8 +250,9 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
 
         if (r > 0 && (rc = open_optim(&f->rank[r], dir, names->optim[r], err)) != 0)
             return rc;
-        if ((f->sharded || r == 0) && (rc = ds_archive_open(&f->rank[r].model,
-                                                            &f->rank[r].model_root, dir, model, err)) != 0)
+        if (f->sharded || r == 0)
+            rc = ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err);
+        if (rc)
             return rc;
     }
     return 0;

@@ -197,15 +197,15 @@ static int same_values(bool *same, const struct torch_archive *a,
                        struct ckpt_err *err)
 {
     int64_t n = p->numel < SAMPLE ? p->numel : SAMPLE;
-    int rc;
+    int rc = 0;
 
     *same = ckpt_convert_can(p->t->dtype, master->dtype) && ckpt_dtype_size(p->t->dtype) <= 8 &&
             ckpt_dtype_size(master->dtype) <= 8;
-    if (!*same || n == 0)
-        return 0;
-    if ((rc = same_window(same, a, master, p, 0, n, err)) != 0)
-        return rc;
-    return *same && p->numel > n ? same_window(same, a, master, p, p->numel - n, n, err) : 0;
+    if (*same && n > 0)
+        rc = same_window(same, a, master, p, 0, n, err);
+    if (rc == 0 && *same && p->numel > n)
+        rc = same_window(same, a, master, p, p->numel - n, n, err);
+    return rc;
 }
 
 /* -- entries --------------------------------------------------------------------------------- */
@@ -379,7 +379,7 @@ static int sort_shapes(struct match *m, struct ckpt_err *err)
 {
     size_t total = m->n_param + m->n_entry;
     struct class *c;
-    int rc;
+    int rc = 0;
 
     m->class = ckpt_arena_alloc(&m->arena, total, sizeof *m->class);
     if (!m->class)
@@ -400,15 +400,12 @@ static int sort_shapes(struct match *m, struct ckpt_err *err)
             return rc;
         c->param[c->n_param++] = i;
     }
-    for (size_t i = 0; i < m->n_entry; i++) {
-        if (m->entry[i].param)
-            continue;
-        if ((rc = class_of(&c, m, m->entry[i].shape, err)) != 0)
-            return rc;
-        c->mixed |= c->n_entry++ > 0 && c->group != m->entry[i].group;
-        c->group = m->entry[i].group;
-    }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < m->n_entry; i++)
+        if (!m->entry[i].param && (rc = class_of(&c, m, m->entry[i].shape, err)) == 0) {
+            c->mixed |= c->n_entry++ > 0 && c->group != m->entry[i].group;
+            c->group = m->entry[i].group;
+        }
+    return rc;
 }
 
 /* Whether two parameters of one shape are the same bytes. */
@@ -422,9 +419,8 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     int rc = 0;
 
     *same = p->t->dtype == q->t->dtype && width > 0 && width <= 8;
-    if (*same && p->numel > 0)
-        rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err);
-    if (rc == 0 && *same && p->numel > 0)
+    if (*same && p->numel > 0 &&
+        (rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err)) == 0)
         rc = torch_archive_fragment(&g, &arena, q->archive, q->t, err);
     for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;

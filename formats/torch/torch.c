@@ -169,7 +169,8 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     if (refused || rc)
         return refused ? refused : rc;
     if (ckpt_cursor_left(&c) != 0)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes after the pickle",
+        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing",
+                            "data.pkl: %zu bytes after the pickle",
                             ckpt_cursor_left(&c));
     if ((rc = torch_value_resolve(a->root, &a->storages, &a->arena, strict, err)) != 0)
         return rc;

@@ -101,9 +101,10 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
         return ckpt_err_code(err);
     }
     if (c->world_size != ranks->world_size) {
-        ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), MPI found %d: they were not started "
-                  "by the MPI that is installed", ranks->where, ranks->world_size, ranks->launcher,
-                  c->world_size);
+        rc = ckpt_fail(err, CKPT_ECONFIG,
+                       "%s says %ld ranks (%s), MPI found %d: they were not started by the MPI "
+                       "that is installed", ranks->where, ranks->world_size, ranks->launcher,
+                       c->world_size);
         ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun "
                       "--mpi=pmix", ranks->world_size, ranks->world_size);
         comm_close(c);

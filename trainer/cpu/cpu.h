@@ -6,6 +6,8 @@
  * fused multiply-adds, both fixed at compile time, so results repeat bit for bit on one kind of
  * machine with one number of threads.  No fast-math: NaN and infinity behave; where operations
  * take the smallest numbers for 0 they say so (cpu_flush).
+ *
+ * Abbreviations: task (tile_tasks), row (attention_rows), tiles, lora (their linear).
  */
 #ifndef CKPT_TRAINER_CPU_CPU_H
 #define CKPT_TRAINER_CPU_CPU_H

@@ -1,6 +1,8 @@
 /*
  * model - embedding, blocks, head, loss: the order of a pass.
  *
+ * Abbreviations: decode (a generation session).
+ *
  * A model owns its description and its planned activations, never weights: it asks for a layer's
  * weights when it needs them and says when it is done, so that the same pass runs over resident
  * weights (ZeRO-0) and over gathered ones (ZeRO-3).

@@ -1,6 +1,8 @@
 /*
  * ops - the row of operations: the law for cpu/ and cuda/.
  *
+ * Abbreviations: op (operation).
+ *
  * Letters in comments: B batch, T positions, V vocabulary, L layers, D hidden size, H query
  * heads, K key/value heads, d head size, F feed-forward width, N = rows (tokens of a packed
  * batch), R ranks.

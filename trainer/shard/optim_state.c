@@ -196,7 +196,7 @@ static int allocate(struct optim_state *s, int a, struct ckpt_err *err)
         s->host[a] = s->dev->ops->pin(s->dev, (size_t)(end - split));
         if (!s->host[a]) {
             *err = s->dev->err;         /* says more, where the device refused */
-            return err->code ? ckpt_err_code(err) : ckpt_nomem(err, (size_t)(end - split));
+            return s->dev->err.code ? ckpt_err_code(err) : ckpt_nomem(err, (size_t)(end - split));
         }
     }
     return 0;

@@ -93,11 +93,13 @@ static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
                 return rc;
         }
         for (size_t i = 0; run->stage == 3 && i < run->n_param; i++) {
+            const struct ds_run_param *param = &run->param[i];
             struct ds_piece p = ds_run_piece(run, i, rank);
+            int64_t pad = ds3_part(param->numel, run->world) - p.count;
 
-            if ((rc = ds_file_zeros(file, ds_optim_storage(run, run->param[i].flat, which),
-                                    run->param[i].at + p.count, ds3_part(run->param[i].numel,
-                                                                         run->world) - p.count, err)) != 0)
+            rc = ds_file_zeros(file, ds_optim_storage(run, param->flat, which),
+                               param->at + p.count, pad, err);
+            if (rc)
                 return rc;
         }
     }
