@@ -80,7 +80,7 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     cudaStream_t on = cuda_of(dev)->stream;
 
     a.out = (T *)(back ? op->du : op->out);
-    a.again = op->recompute ? (T *)op->out : NULL;
+    a.recomputed = op->recompute ? (T *)op->out : NULL;
     a.u = (const T *)op->u;
     a.dout = (const T *)op->dout;
     a.n = op->n;

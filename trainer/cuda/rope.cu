@@ -102,7 +102,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
     }
     for (int p = me; on && !copied && p < a.tail; p += a.group) {
         row_get(x, from + a.rotary_dim + p * N);
-        r += squares(x);
+        r += rope_squares(x);
     }
     r = rope_head_rstd(rope_group_sum(r, a.group), a.dim, a.eps);
     if (on && !copied && me == 0 && a.stats)
@@ -125,7 +125,7 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         row_get(x, from + a.rotary_dim + p * N);
         if (!copied) {
             row_get(wx, w + a.rotary_dim + p * N);
-            scale(x, r, wx);
+            rope_scale(x, r, wx);
         }
         row_put(to + a.rotary_dim + p * N, x);
     }
