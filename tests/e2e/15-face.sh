@@ -198,7 +198,7 @@ on 80 ckpt-inspect --digest -j1 "$T/zeros.safetensors"
 t "reading tells how far it is" grep -qE 'reading tensors: [0-9.]+ of 1.20 GB' "$T/tty"
 rm "$T/zeros.safetensors"
 # make: a line a folder, whole commands with V=1; the demo, short, in a pipe.
-t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run.o'"
+t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run/run.o'"
 seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, two & three"}/' > "$T/rows.jsonl"
 expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
 t "without a colour in a pipe" bash -c "! grep -q $esc $T/.out $T/.err"
