@@ -140,9 +140,10 @@ static struct value *module(struct maker *m)
         if (value_set(m->a, d, saved->u.dict.key[i],
                       module_entry(m, value_as_str(saved->u.dict.key[i]), saved->u.dict.val[i])))
             return NULL;
-    if (d && saved->u.dict.state)
-        d->u.dict.state = take_model(m, saved->u.dict.state);
-    return d;
+    if (!d || !saved->u.dict.state)
+        return d;
+    d->u.dict.state = take_model(m, saved->u.dict.state);
+    return d->u.dict.state ? d : NULL;
 }
 
 /* One OrderedDict of name -> shape per flat tensor. */
