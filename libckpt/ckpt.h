@@ -14,7 +14,7 @@
  * Calls that can fail return 0 or a negative code and fill the last argument, err (err.h,
  * codes in fail.h).
  *
- * Abbreviations: fail (err), dir (file), tensors (tensor), out and outdir (commit), sha256 and
+ * Abbreviations: err (fail), dir (file), tensors (tensor), out and outdir (commit), sha256 and
  * xxh128 (digest), and of mem the words of C: alloc, grow, reserve, free, strdup, nomem, arena,
  * add, mul.
  */
