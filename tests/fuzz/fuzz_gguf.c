@@ -6,7 +6,9 @@
 #include "formats/gguf/as_model.h"
 #include "formats/gguf/gguf.h"
 #include "libckpt/base/json.h"
-#include "tests/fuzz/lib/source_walk.h"
+#include "libckpt/err.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static void check(struct ckpt_source *s, size_t size)
 {

@@ -4,7 +4,9 @@
  */
 #include "formats/records/parquet/rows.h"
 #include "libckpt/base/json.h"
-#include "tests/fuzz/lib/target.h"
+#include "libckpt/err.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 /* What makes a row no JSON though the file is sound: its texts, and names that clash. */
 static void check_row(const struct ckpt_buf *row)

@@ -6,7 +6,9 @@
 #include "formats/peft/peft.h"
 #include "formats/peft/extract.h"
 #include "libckpt/base/json.h"
-#include "tests/fuzz/lib/target.h"
+#include "libckpt/err.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static const struct { const char *name; int64_t dim[3]; } base_rows[] = {
     {"model.embed_tokens.weight", {20, 6, 0}},

@@ -6,7 +6,9 @@
 #include "formats/hf/safetensors.h"
 #include "formats/hf/safetensors_header.h"
 #include "libckpt/base/json.h"
-#include "tests/fuzz/lib/target.h"
+#include "libckpt/err.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static void check(const struct ckpt_tensors *list, size_t size)
 {
