@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/container/pickle/out.h"
-#include "libckpt/err.h"
 
 #define METADATA   "torch.distributed.checkpoint.metadata"
 #define FILESYSTEM "torch.distributed.checkpoint.filesystem"

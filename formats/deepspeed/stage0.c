@@ -413,9 +413,9 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     for (int64_t at = 0; *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
 
-        rc = ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err);
-        if (rc == 0)
-            rc = ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err);
+        if ((rc = torch_archive_read(a, p->archive, p->t, at, n, err)) != 0 ||
+            (rc = torch_archive_read(b, q->archive, q->t, at, n, err)) != 0)
+            return rc;
         *same = memcmp(a, b, (size_t)n * width) == 0;
     }
     return 0;

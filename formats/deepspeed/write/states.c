@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "formats/deepspeed/write/values.h"
-#include "libckpt/err.h"
 
 /* A file that is built, and its rank. */
 struct maker {

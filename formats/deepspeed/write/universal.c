@@ -14,7 +14,6 @@
 #include "formats/deepspeed/write/values.h"
 #include "formats/dir_sink.h"
 #include "formats/hf/side_files.h"
-#include "libckpt/err.h"
 
 #define SUFFIX  "_universal"
 #define VERSION 0.2             /* of the layout: no parameter is split over ranks */
