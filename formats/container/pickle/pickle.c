@@ -247,10 +247,9 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
 /* ('module', class, file, source) names a module's class in torch's old container. */
 static struct value *class_of(struct value *v)
 {
-    struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
+    struct value *id = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
 
-
-    return value_is(t, VALUE_TUPLE) && t->u.seq.n == 4 ? t->u.seq.item[1] : v;
+    return value_is(id, VALUE_TUPLE) && value_count(id) == 4 ? value_item(id, 1) : v;
 }
 
 /* callable(*args) as a record.  What is called is a name, or the record of another call. */
