@@ -4,6 +4,8 @@
 #ifndef CKPT_TESTS_UNIT_FILES_H
 #define CKPT_TESTS_UNIT_FILES_H
 
+#include <stdbool.h>
+
 #include "tests/unit/unit.h"
 
 /* Each test of the suite has a fresh directory `dir`, which is removed after it. */
