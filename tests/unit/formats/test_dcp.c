@@ -297,7 +297,6 @@ TEST(a_lost_rank_is_named)
     snprintf(path, sizeof path, "%s/__1_0.distcp", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "__1_0.distcp is not there");
-    scratch_remove(dir);
 }
 
 TEST(a_lost_index_is_named)
@@ -308,7 +307,6 @@ TEST(a_lost_index_is_named)
     snprintf(path, sizeof path, "%s/.metadata", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "has no .metadata");
-    scratch_remove(dir);
 }
 
 TEST(a_lost_index_of_a_rank_is_a_hole)
@@ -319,7 +317,6 @@ TEST(a_lost_index_of_a_rank_is_a_hole)
     snprintf(path, sizeof path, "%s/__1.metadata", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "model.a");
-    scratch_remove(dir);
 }
 
 TEST(a_lost_shard_is_a_hole)
@@ -330,7 +327,6 @@ TEST(a_lost_shard_is_a_hole)
     snprintf(path, sizeof path, "%s/shard-00001-model-00001-of-00001.safetensors", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "");
-    scratch_remove(dir);
 }
 
 TEST(leftovers_are_not_looked_at)
@@ -342,7 +338,6 @@ TEST(leftovers_are_not_looked_at)
     s = open_dir(dir, true);
     assert_true(assert_holds(s, GOLDEN "2.15-fsdp2_w2/expected.safetensors") == 17);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(a_cut_file_is_refused)
@@ -356,7 +351,6 @@ TEST(a_cut_file_is_refused)
     spill(dir, "__0_0.distcp", bytes, 0);
     assert_refused(dir, CKPT_EFORMAT, "the file ends at");
     free(bytes);
-    scratch_remove(dir);
 }
 
 TEST(files_that_changed_places_are_refused)
@@ -370,7 +364,6 @@ TEST(files_that_changed_places_are_refused)
     assert_refused(dir, CKPT_EFORMAT, "");
     free(a);
     free(b);
-    scratch_remove(dir);
 }
 
 /* One byte of a file, in place. */
@@ -516,7 +509,6 @@ TEST(malicious_metadata)
 
     spill(dir, ".metadata", evil, sizeof evil - 1);
     assert_refused(dir, CKPT_EREFUSED, "looks malicious");
-    scratch_remove(dir);
 }
 
 TEST(recognition)

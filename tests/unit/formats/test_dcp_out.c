@@ -112,7 +112,6 @@ TEST(round_trips)
             ckpt_source_close(found);
             ckpt_source_close(wanted);
         }
-    scratch_remove(dir);
 }
 
 TEST(facts_go_along)
@@ -130,7 +129,6 @@ TEST(facts_go_along)
     assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(b), "step")), 3);
     ckpt_source_close(a);
     ckpt_source_close(b);
-    scratch_remove(dir);
 }
 
 /* DeepSpeed counts steps for all: each parameter gets the number, as torch's optimizers want. */
@@ -160,7 +158,6 @@ TEST(steps_are_made)
     assert_int_equal(n, 10);
     assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 2);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 /* Enough tensors that threads look for them. */
@@ -181,7 +178,6 @@ TEST(many_tensors)
         assert_same_tensor(b, ckpt_source_tensor(a, i)->name, a, i, to);
     ckpt_source_close(a);
     ckpt_source_close(b);
-    scratch_remove(dir);
 }
 
 TEST(same_input_same_bytes)
@@ -195,7 +191,6 @@ TEST(same_input_same_bytes)
     }
     snprintf(command, sizeof command, "diff -r %s/0 %s/1", dir, dir);
     assert_int_equal(system(command), 0);
-    scratch_remove(dir);
 }
 
 /* -- refusals -------------------------------------------------------------------------------- */
@@ -260,7 +255,6 @@ TEST(an_existing_directory_stays)
     assert_int_equal(entries(to), 0);
     assert_int_equal(entries(dir), 1);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(an_unwritten_tensor_is_no_checkpoint)
@@ -276,7 +270,6 @@ TEST(an_unwritten_tensor_is_no_checkpoint)
     assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
     assert_int_equal(entries(dir), 0);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 /* -- metadata that lies ---------------------------------------------------------------------- */
@@ -363,7 +356,6 @@ TEST(metadata_that_lies)
         ckpt_source_close(s);
     }
     ckpt_tensors_release(&list);
-    scratch_remove(dir);
 }
 
 /* -- checksums of pieces --------------------------------------------------------------------- */

@@ -89,7 +89,6 @@ TEST(sub_groups_are_cut_as_deepspeed_cuts_them)
     assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 0), "params")), 3);
     assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 1), "params")), 1);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 static void nothing_in_group_1(struct ds_rank_state *s)
@@ -109,7 +108,6 @@ TEST(a_group_without_parameters_is_left_out)
     assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 1);
     check_tensor(s, DS_EXP_AVG, 1);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(bf16_is_in_the_name_and_counters_in_the_file)
@@ -132,7 +130,6 @@ TEST(bf16_is_in_the_name_and_counters_in_the_file)
     snprintf(path, sizeof path, "%s/run/global_step8/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
              dir);
     assert_int_equal(access(path, R_OK), 0);
-    scratch_remove(dir);
 }
 
 /* The client's keys lie beside DeepSpeed's and may not shadow them. */
@@ -165,7 +162,6 @@ TEST(client_state_is_merged_but_never_over_deepspeeds)
         ckpt_arena_release(&arena);
     }
     json_decref(config);
-    scratch_remove(dir);
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
@@ -196,5 +192,4 @@ TEST(failures_leave_nothing)
     }
     ds_arrays_free(&a);
     json_decref(config);
-    scratch_remove(dir);
 }

@@ -124,7 +124,6 @@ TEST(the_models_weights_are_rounded_as_deepspeed_rounds)
     assert_true(n >= 14);
     ckpt_source_close(model);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(a_run_is_written_whole_or_not)
@@ -152,7 +151,6 @@ TEST(a_run_is_written_whole_or_not)
         ckpt_source_close(src);
     }
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }
 
 /* Masters in another dtype are no masters. */
@@ -169,7 +167,6 @@ TEST(cast_weights_are_refused)
     assert_int_equal(cut(path, src, origin, 3, 2, &err), CKPT_EMISMATCH);
     assert_non_null(strstr(err.text, "is BF16 "));
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(what_cannot_be_cut_is_refused)
@@ -200,7 +197,6 @@ TEST(what_cannot_be_cut_is_refused)
         ckpt_source_close(src);
     }
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
@@ -224,5 +220,4 @@ TEST(failures_leave_nothing)
             scratch_remove(path);
     }
     ckpt_source_close(src);
-    scratch_remove(dir);
 }

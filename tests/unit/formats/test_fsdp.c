@@ -86,7 +86,6 @@ TEST(directories)
     assert_int_equal(assert_holds(s, FSDP1 "expected.safetensors"), 17);
     assert_int_equal(assert_holds(s, FSDP1 "expected_moments.safetensors"), 30);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(a_plain_archive_stays_torch)
@@ -230,5 +229,4 @@ TEST(flipped_files)
     }
     fclose(f);
     assert_true(opened < tries);
-    scratch_remove(dir);
 }

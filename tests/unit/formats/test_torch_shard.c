@@ -65,7 +65,6 @@ TEST(moments_of_a_set)
     assert_int_equal(assert_holds(s, GOLDEN FSDP1 "dcp_moments.safetensors"), 30);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "tiny|exp_avg"))->kind, CKPT_OPTIM);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(a_file_that_has_all_of_it)
@@ -129,7 +128,6 @@ TEST(a_part_finds_the_others)
     snprintf(path, sizeof path, "%s/part_rank1.pt", dir);
     assert_int_equal(ckpt_open(&s, path, NULL, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "only 1 files"));
-    scratch_remove(dir);
 }
 
 TEST(every_failed_allocation_is_told)

@@ -102,7 +102,6 @@ TEST(states_of_tensor_parallel_runs_are_whole)
     assert_true(ckpt_source_find(s, "lm_head.weight") != SIZE_MAX);
     assert_int_equal(ckpt_source_find(s, "lm_head.weight|exp_avg"), SIZE_MAX);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(it_is_cut_like_any_run)
@@ -130,7 +129,6 @@ TEST(it_is_cut_like_any_run)
             ckpt_source_close(back);
             ckpt_source_close(s);
         }
-    scratch_remove(dir);
 }
 
 /* Frozen weights and buffers too; of every class that saves. */
@@ -165,7 +163,6 @@ TEST(what_is_written_holds_the_run)
         ckpt_source_close(back);
         ckpt_source_close(s);
     }
-    scratch_remove(dir);
 }
 
 static void shell(const char *command)
@@ -229,5 +226,4 @@ TEST(failures_leave_nothing)
             scratch_remove(path);
     }
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
