@@ -10,6 +10,7 @@
 #include "formats/gguf/vocab.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/base/json.h"
+#include "tests/unit/files.h"
 
 #define T "tests/golden/tokenizers/"
 #define G "tests/golden/gguf/"
@@ -117,7 +118,6 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
     struct ckpt_create_opts opts = {0};
     struct ckpt_source *src, *as_gguf;
     struct ckpt_err err = {0};
-    struct ckpt_sink *sink;
     json_t *made, *settings;
 
     snprintf(model, sizeof model, "%s/model", d);
@@ -128,8 +128,7 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
     if (ckpt_open(&src, model, NULL, &err) || gguf_of_model(&as_gguf, src, NULL, NULL, 0, &err))
         fail_msg("%s", err.text);
     opts.info = ckpt_source_info(as_gguf);
-    if (ckpt_create(&sink, "gguf", path, ckpt_source_tensors(as_gguf), &opts, &err) ||
-        ckpt_copy(sink, as_gguf, NULL, &err) || ckpt_sink_commit(sink, &err))
+    if (write_to("gguf", path, as_gguf, &opts, 0, &err))
         fail_msg("%s", err.text);
     ckpt_source_close(as_gguf);
     made = vocab_of(path, &settings);
@@ -204,14 +203,11 @@ TEST(damaged_vocabularies)
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     json_t *made, *settings;
-    unsigned char *p = malloc(1 << 17);
-    FILE *in = fopen(G "llama.q8_0.gguf", "rb");
     size_t n, seen = 0;
+    char *p = slurp(G "llama.q8_0.gguf", &n);
 
-    n = fread(p, 1, 1 << 17, in);
-    fclose(in);
     for (size_t at = 0; at < n && at < 20000; at += 3) {
-        p[at] ^= 0x80;                  /* headers that do not hold, texts that are none */
+        p[at] ^= (char)0x80;            /* headers that do not hold, texts that are none */
         memset(&err, 0, sizeof err);
         assert_int_equal(ckpt_file_memory(&f, p, n, "x.gguf", &err), 0);
         if (gguf_vocab(&made, &settings, f, &err)) {
@@ -222,7 +218,7 @@ TEST(damaged_vocabularies)
         json_decref(made);
         json_decref(settings);
         ckpt_file_close(f);
-        p[at] ^= 0x80;
+        p[at] ^= (char)0x80;
     }
     assert_true(seen > 1700);
     free(p);
