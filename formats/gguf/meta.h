@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "formats/gguf/names.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* A list of keys.  failed: memory was refused for one; looked at once, after the last. */
 struct gguf_keys {

@@ -11,7 +11,9 @@
 #ifndef CKPT_FORMATS_GGUF_TOKENS_H
 #define CKPT_FORMATS_GGUF_TOKENS_H
 
-#include "formats/gguf/meta.h"
+#include <jansson.h>
+
+#include "libckpt/fail.h"
 
 /* tokenizer.ggml.token_type, as llama.cpp numbers them. */
 enum gguf_token {

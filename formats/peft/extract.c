@@ -10,6 +10,7 @@
 #include "libckpt/convert.h"
 #include "libckpt/lora/factors.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/convert.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/lora/factors.h"
 #include "libckpt/lora/low_rank.h"
