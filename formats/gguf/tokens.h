@@ -11,9 +11,7 @@
 #ifndef CKPT_FORMATS_GGUF_TOKENS_H
 #define CKPT_FORMATS_GGUF_TOKENS_H
 
-#include <jansson.h>
-
-#include "libckpt/fail.h"
+#include "formats/gguf/meta.h"
 
 /* tokenizer.ggml.token_type, as llama.cpp numbers them. */
 enum gguf_token {

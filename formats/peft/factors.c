@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/convert.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/lora/factors.h"

@@ -7,20 +7,14 @@
 #include "tests/unit/unit.h"
 
 #include "libckpt/ckpt.h"
+#include "tests/unit/golden_files.h"
 
 /* All bytes, and a NUL after them; the caller frees them. */
 static inline char *slurp(const char *path, size_t *n)
 {
-    FILE *f = fopen(path, "rb");
-    struct stat st;
-    char *p;
+    char *p = (char *)golden_bytes(path, n);
 
-    if (!f || fstat(fileno(f), &st))
-        fail_msg("%s is not there", path);
-    *n = (size_t)st.st_size;
-    p = calloc(*n + 1, 1);
-    assert_int_equal(fread(p, 1, *n, f), *n);
-    fclose(f);
+    p[*n] = '\0';
     return p;
 }
 

@@ -15,19 +15,6 @@
 #define T "tests/golden/tokenizers/"
 #define G "tests/golden/gguf/"
 
-static json_t *load(const char *path)
-{
-    struct ckpt_file *f;
-    struct ckpt_err err = {0};
-    json_t *json;
-
-    if (ckpt_file_open(&f, path, 0, &err) ||
-        ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &err))
-        fail_msg("%s: %s", path, err.text);
-    ckpt_file_close(f);
-    return json;
-}
-
 static struct tokenizer *open_json(const json_t *json)
 {
     char *text = json_dumps(json, 0);
@@ -92,7 +79,7 @@ static const char *text_of(const json_t *o, const char *key)
 
 TEST(a_file_of_llama_cpp)
 {
-    json_t *wanted = load(G "llama/tokenizer.json"), *settings, *made;
+    json_t *wanted = golden_json(G "llama/tokenizer.json"), *settings, *made;
 
     made = vocab_of(G "llama.q8_0.gguf", &settings);
     assert_non_null(made);
@@ -149,7 +136,7 @@ TEST(byte_level_vocabularies)
         char path[200];
 
         snprintf(path, sizeof path, "%s/tokenizer.json", rows[i].dir);
-        wanted = load(path);
+        wanted = golden_json(path);
         if (!made)
             fail_msg("%s", path);
         assert_encode_alike(made, wanted);
@@ -165,7 +152,7 @@ TEST(a_vocabulary_of_scores)
                                        "added_tokens"};
     json_t *made = there_and_back(G "sentencepiece",
                                   "{\"bos_token\": \"<s>\", \"unk_token\": \"<unk>\"}");
-    json_t *wanted = load(G "sentencepiece/tokenizer.json"), *old, *new, *pair;
+    json_t *wanted = golden_json(G "sentencepiece/tokenizer.json"), *old, *new, *pair;
     size_t at = 0, i;
 
     for (i = 0; i < sizeof same / sizeof same[0]; i++)
