@@ -72,8 +72,8 @@ static inline void agree(const struct array *a, const char *what)
 }
 
 /*
- * An operation's formula, the first member of a case's struct: fill writes out.d from the d side
- * of its inputs.  The loss is the sum of weight * out.
+ * An operation's formula, the first member of a case's struct: fill writes out.d from the d
+ * side of its inputs.  The loss is the sum of weight * out.
  */
 struct formula {
     void       (*fill)(struct formula *);
@@ -102,7 +102,7 @@ static inline double loss(struct formula *of)
     return sum;
 }
 
-/* found.f against `before` (NULL: it was overwritten) and central differences of the loss by x. */
+/* found.f against `before` (NULL: overwritten) and central differences of the loss by x. */
 static inline void check_gradient(struct formula *of, const struct array *found,
                                   const double *before, struct array *x, const char *what)
 {

@@ -32,9 +32,11 @@ static void norm_fill(struct formula *of)
             mean += x[j] / (double)c->dim;
         for (int64_t j = 0; j < c->dim; j++)
             var += (x[j] - mean) * (x[j] - mean) / (double)c->dim;
-        for (int64_t j = 0; j < c->dim; j++)
-            y[j] = c->bare ? x[j]
-                           : (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j] + (c->rms ? 0 : c->b.d[j]);
+        for (int64_t j = 0; j < c->dim; j++) {
+            double normed = (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j];
+
+            y[j] = c->bare ? x[j] : normed + (c->rms ? 0 : c->b.d[j]);
+        }
     }
 }
 

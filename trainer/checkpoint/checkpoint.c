@@ -18,7 +18,6 @@
 #include "formats/families/arch.h"
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/files.h"
-#include "trainer/shard/moments.h"
 #include "trainer/checkpoint/weights.h"
 
 /* Steps of the optimizer and of the schedule: those that were not skipped. */
@@ -44,19 +43,12 @@ struct reading {
     const struct optim_slot *slot;
 };
 
-/* Bytes of `count` elements, or of their scales. */
-static size_t stored_bytes(enum op_moments m, enum adamw_array of, int64_t count)
-{
-    if (of == ADAMW_ABSMAX || of == ADAMW_ABSMAX_SQ)
-        return (size_t)(count + OP_MOMENTS_BLOCK - 1) / OP_MOMENTS_BLOCK * sizeof(float);
-    return (size_t)count * (of == ADAMW_MASTER ? sizeof(float) : moments_size(m));
-}
-
 /* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
     static const enum optim_state_array array[ADAMW_ARRAYS] = {
+        [ADAMW_MASTER] = OPTIM_STATE_MASTER,
         [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
         [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
     const struct reading *r = ctx;
@@ -69,10 +61,11 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
         int64_t at = slot->part[k].at, own = flat_part(zero_flat(r->zero), i);
         int64_t from = start > at ? start : at;
         int64_t end = start + count < at + own ? start + count : at + own;
-        unsigned char *here = bytes + stored_bytes(zero_moments(r->zero, i), of, from - start);
+        unsigned char *here;
 
         if (from >= end)
             continue;
+        here = bytes + optim_state_bytes(array[of], zero_moments(r->zero, i), from - start);
         rc = of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
                                             (float *)(void *)here, err)
                                 : zero_read_stored(r->zero, array[of], i, from - at, end - from,

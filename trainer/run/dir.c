@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libckpt/commit.h"
 #include "libckpt/log.h"
@@ -146,6 +147,31 @@ int run_dir_make(struct run_dir *d, struct ckpt_err *err)
     int rc = ckpt_path_make_dirs(d->path, err);
 
     return rc ? rc : run_dir_lock(d, err);
+}
+
+int run_dir_make_above(const char *path, struct ckpt_err *err)
+{
+    char above[4096];
+    size_t n = (size_t)snprintf(above, sizeof above, "%s", path);
+
+    while (n > 0 && n < sizeof above && above[n - 1] == '/')
+        n--;
+    while (n > 0 && n < sizeof above && above[n - 1] != '/')
+        n--;
+    if (n == 0 || n >= sizeof above)
+        return 0;
+    above[n] = '\0';
+    return ckpt_path_make_dirs(above, err);
+}
+
+bool run_dir_holds(const char *folder, const char *path)
+{
+    struct stat above, there;
+    char up[4200];
+
+    snprintf(up, sizeof up, "%s/..", path);
+    return *path && stat(up, &above) == 0 && stat(folder, &there) == 0 &&
+           above.st_dev == there.st_dev && above.st_ino == there.st_ino;
 }
 
 bool run_dir_may_replace(const struct run_dir *d, int64_t number)

@@ -4,13 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "formats/hf/side_files.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "libckpt/io/path.h"
+#include "trainer/clock.h"
 #include "trainer/comm/report.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/memory_log.h"
@@ -50,14 +48,6 @@ struct run {
     double                 started;
     struct run_profile     profile;
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -187,7 +177,7 @@ static int tell_saved(struct run *r, double seconds, struct ckpt_err *err)
 
 static int save(struct run *r, struct ckpt_err *err)
 {
-    double start = now();
+    double start = clock_now();
     int rc;
 
     report_phase("save of step %lld", (long long)r->state.global_step);
@@ -199,7 +189,7 @@ static int save(struct run *r, struct ckpt_err *err)
         return rc;
     r->saved_step = r->state.global_step;
     if (r->session.comm->rank == 0)
-        rc = tell_saved(r, now() - start, err);
+        rc = tell_saved(r, clock_now() - start, err);
     return comm_agree(r->session.comm, rc, err);
 }
 
@@ -223,7 +213,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     struct metrics_step m = {
         .step = r->state.global_step, .max_steps = r->state.max_steps, .epoch = r->state.epoch,
         .loss = w->loss / (double)w->steps, .grad_norm = w->grad_norm, .learning_rate = lr,
-        .tokens = w->tokens, .seconds = now() - w->start,
+        .tokens = w->tokens, .seconds = clock_now() - w->start,
     };
     json_t *row;
     int rc;
@@ -236,7 +226,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     r->last_loss = m.loss;
     if (isnan(r->first_loss))
         r->first_loss = m.loss;
-    *w = (struct window){.start = now()};
+    *w = (struct window){.start = clock_now()};
     return 0;
 }
 
@@ -302,7 +292,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         .scaler = &r->scaler, .seed = s->seed,
         .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
-    struct window w = {.start = now()};
+    struct window w = {.start = clock_now()};
     int rc;
 
     while (r->state.global_step < r->state.max_steps) {
@@ -336,7 +326,7 @@ static int loop(struct run *r, struct ckpt_err *err)
     return watch_profile(r, err);
 }
 
-/* What memory_log.h sampled, to the closing row and line; a row without it is as good. */
+/* The figures of memory_log.h to the closing row and line; a row without them is as good. */
 static void tell_memory(struct run *r, json_t *row, char *line, size_t size)
 {
     struct memory_figures f = memory_log_figures(r->memory);
@@ -364,7 +354,7 @@ static void warn_lost(const struct run *r)
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
 static int finish(struct run *r, struct ckpt_err *err)
 {
-    double seconds = now() - r->started;
+    double seconds = clock_now() - r->started;
     int64_t steps = r->state.global_step - r->first_step;
     char line[256];
     json_t *row;
@@ -477,22 +467,6 @@ static int prepare(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, rc, err);
 }
 
-/* The folders above a path. */
-static int make_parents(const char *path, struct ckpt_err *err)
-{
-    char above[4096];
-    size_t n = (size_t)snprintf(above, sizeof above, "%s", path);
-
-    while (n > 0 && n < sizeof above && above[n - 1] == '/')
-        n--;
-    while (n > 0 && n < sizeof above && above[n - 1] != '/')
-        n--;
-    if (n == 0 || n >= sizeof above)
-        return 0;
-    above[n] = '\0';
-    return ckpt_path_make_dirs(above, err);
-}
-
 /* A fresh model as a directory, to start from or to compare with. */
 static int init_only(struct run *r, struct ckpt_err *err)
 {
@@ -506,7 +480,7 @@ static int init_only(struct run *r, struct ckpt_err *err)
     if ((rc = session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err)) != 0)
         return rc;
     if (r->session.comm->rank == 0)
-        rc = make_parents(r->s->output_dir, err);
+        rc = run_dir_make_above(r->s->output_dir, err);
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = session_plan(&r->session, &small, &zero, err)) != 0 ||
         (rc = session_init_weights(&r->session, r->s->seed, err)) != 0 ||
@@ -515,23 +489,12 @@ static int init_only(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, tell_artifact(r, r->s->output_dir, err), err);
 }
 
-/* Whether path is a folder directly in another. */
-static bool lies_in(const char *path, const char *folder)
-{
-    struct stat above, there;
-    char up[4200];
-
-    snprintf(up, sizeof up, "%s/..", path);
-    return *path && stat(up, &above) == 0 && stat(folder, &there) == 0 &&
-           above.st_dev == there.st_dev && above.st_ino == there.st_ino;
-}
-
 static int open_metrics(struct run *r, struct ckpt_err *err)
 {
     const struct metrics_start start = {
         .step = r->state.global_step, .max_steps = r->state.max_steps,
         .resumed_from = r->start.resume,
-        .continues = lies_in(r->start.resume, r->s->output_dir),
+        .continues = run_dir_holds(r->s->output_dir, r->start.resume),
     };
 
     return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
@@ -551,7 +514,7 @@ static int watch_memory(struct run *r, struct ckpt_err *err)
     return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
 }
 
-/* Who tells the failure: rank 0 when all know of it, else the rank that it is of, now: its peers
+/* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
  * are ended before this process comes back from closing its session. */
 static void end_of_ranks(struct run *r, struct ckpt_err *err)
 {
@@ -601,7 +564,7 @@ static int train(struct run *r, struct ckpt_err *err)
 
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
-    struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1,
+    struct run r = {.s = s, .io = io, .started = clock_now(), .saved_step = -1,
                     .first_loss = NAN, .last_loss = NAN};
     int rc = run_state_init(&r.state, err);
 
