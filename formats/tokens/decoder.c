@@ -483,7 +483,7 @@ static const struct row {
     {"Replace", run_replace, read_replace},
     {"Strip", run_strip, read_strip},
     {"CTC", run_ctc, read_ctc},
-    {"SentencePiece", run_sentencepiece, read_sentencepiece},  /* of spm.c, not of a tokenizer.json */
+    {"SentencePiece", run_sentencepiece, read_sentencepiece},   /* of spm.c's roots alone */
 };
 
 static int add_step(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)
