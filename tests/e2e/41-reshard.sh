@@ -43,7 +43,7 @@ expect 64 "ranks for another format" ckpt-merge --to hf --world 3 -o "$T/no/w" "
 t "tells what they are for" says "cut a DeepSpeed checkpoint"
 expect 64 "no ranks" ckpt-merge --world 0 -o "$T/no/w" "$DS"
 expect 65 "a model as a DeepSpeed run" ckpt-merge --to deepspeed -o "$T/no/w" "$G/lora/bloom-qkv/base"
-t "tells that it lacks an optimizer" says "tells nothing of optimizer"
+t "tells that it lacks an optimizer" says "lacks optimizer and schedule"
 expect 65 "a run without its moments" ckpt-merge -q --world 3 --optimizer drop -o "$T/no/w" "$DS"
 t "tells what is missing" says "|exp_avg: is left out"
 t "nothing is left of refused cuts" [ -z "$(ls -A "$T/no")" ]
