@@ -243,7 +243,7 @@ TEST(leftovers_are_not_looked_at)
     struct ckpt_source *s;
 
     copy_of("2.15-fsdp2_w2/dcp");
-    spill(text_of("%s/__2_0.distcp", dir), "no archive", 10);
+    put_bytes(text_of("%s/__2_0.distcp", dir), "no archive", 10);
     s = must_open(dir, &with_optimizer);
     assert_true(assert_holds(s, GOLDEN "2.15-fsdp2_w2/expected.safetensors") == 17);
     ckpt_source_close(s);
@@ -257,9 +257,9 @@ TEST(a_cut_file_is_refused)
 
     copy_of("2.15-fsdp2_w2/dcp");
     bytes = slurp(path, &n);
-    spill(path, bytes, n - 1);
+    put_bytes(path, bytes, n - 1);
     must_not_open(dir, &with_optimizer, CKPT_EFORMAT, "the file ends at");
-    spill(path, bytes, 0);
+    put_bytes(path, bytes, 0);
     must_not_open(dir, &with_optimizer, CKPT_EFORMAT, "the file ends at");
     free(bytes);
 }
@@ -339,7 +339,7 @@ static void replace(const char *name, size_t nth, const char *from, const char *
             break;
     }
     memcpy(at, to, len);
-    spill(path, bytes, n);
+    put_bytes(path, bytes, n);
     free(bytes);
 }
 
@@ -380,7 +380,7 @@ TEST(malicious_metadata)
     static const char evil[] = "cos\nsystem\n(S'true'\ntR.";
 
     copy_of("2.11-dcp_st");
-    spill(text_of("%s/.metadata", dir), evil, sizeof evil - 1);
+    put_bytes(text_of("%s/.metadata", dir), evil, sizeof evil - 1);
     must_not_open(dir, &with_optimizer, CKPT_EREFUSED, "looks malicious");
 }
 

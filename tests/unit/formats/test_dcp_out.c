@@ -273,7 +273,7 @@ static void put_lie(const char *path, const struct lie *lie, bool true_length)
     it->blob.length = (true_length ? it->blob.length : 0) + lie->length;
     b.len = 0;
     assert_int_equal(dcp_index_pickle(&b, &x, &err), 0);
-    spill(text_of("%s/.metadata", path), b.data, b.len);
+    put_bytes(text_of("%s/.metadata", path), b.data, b.len);
     ckpt_buf_release(&b);
     dcp_index_release(&x);
 }

@@ -33,7 +33,7 @@ static int cut(const char *path, struct ckpt_source *src, const struct ckpt_sour
 static void assert_same_run(struct ckpt_source *found, struct ckpt_source *wanted,
                             const char *where)
 {
-    assert_same_source(found, wanted, where);
+    assert_same_tensors(found, wanted, where);
     for (size_t i = 0; i < ckpt_source_count(wanted); i++) {
         const struct ckpt_tensor *w = ckpt_source_tensor(wanted, i);
         const struct ckpt_tensor *f = ckpt_source_tensor(found, ckpt_source_find(found, w->name));

@@ -499,7 +499,7 @@ static int read_proved(const unsigned char *p, size_t n, struct ckpt_err *err)
     unsigned char buf[4096];
     int rc;
 
-    spill(path, p, n);
+    put_bytes(path, p, n);
     memset(err, 0, sizeof *err);
     rc = ckpt_open(&s, path, &opts, err);
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(s); i++)
